@@ -53,7 +53,7 @@ _DYNAMO = f"""\
   dyn({{'metadata': dyn(s.?extraPodMetadata.orValue(s)), 'spec': [s.?extraPodSpec.orValue({{}})].map(p, dyn({{
     'containers': dyn([dyn({{'name': dyn('main'), ?'image': p.?mainContainer.?image, ?'env': s.?envs,
       ?'resources': s.?resources.?limits.?gpu.or(s.?resources.?requests.?gpu).optMap(g,
-        dyn({{'limits': dyn({{s.resources.?limits.?gpuType.orValue('nvidia.com/gpu'): g}})}}))}}),
+        dyn({{'limits': dyn({{string(s.resources.?limits.?gpuType.orValue('nvidia.com/gpu')): g}})}}))}}),
       dyn({{'name': dyn('main'), ?'resources': s.?resources.?limits.?custom.optMap(l, dyn({{'limits': l}}))}}),
       ?p.?mainContainer] + p.?containers.orValue([])),
     ?'initContainers': p.?initContainers, ?'volumes': p.?volumes, {_HOST.format("p")}}}))[0]}}))"""
@@ -80,12 +80,12 @@ _VLLM = """\
 [?o.spec.?deploymentConfig].map(d, dyn({'spec': dyn({'containers': dyn([{'name': dyn('vllm'),
   ?'env': o.spec.?vllmConfig.?env, ?'image': d.?image.optMap(i, dyn(i.registry + '/' + i.name)),
   ?'resources': d.?resources.?gpu.optMap(g,
-    dyn({'limits': dyn({d.resources.?gpuType.orValue('nvidia.com/gpu'): g})}))}])})}))"""
+    dyn({'limits': dyn({string(d.resources.?gpuType.orValue('nvidia.com/gpu')): g})}))}])})}))"""
 _MACHINE = """\
 [o.kind == 'VirtualMachineInstance' ? dyn(o) : o.spec.?template.orValue({})].map(m, dyn({?'metadata': m.?metadata,
   'spec': dyn({'containers': dyn([m.?spec.?domain.?devices.orValue({})].map(d, (d.?gpus.orValue([])
     + d.?hostDevices.orValue([])).map(g,
-    dyn({'name': g.name, 'resources': dyn({'limits': dyn({g.deviceName: 1})})})))[0])})}))"""
+    dyn({'name': g.name, 'resources': dyn({'limits': dyn({string(g.deviceName): 1})})})))[0])})}))"""
 
 OPERATORS = {
     "apps.kruise.io": ("AdvancedCronJob", "BroadcastJob", "CloneSet", "DaemonSet", "StatefulSet"),
