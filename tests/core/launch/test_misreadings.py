@@ -15,10 +15,19 @@ TUNE = "tune run full_finetune_single_device --config c.yaml"
 TUNED = "checkpointer: {checkpoint_dir: /m/org-model}\ntokenizer: {max_seq_len: 2048}\nbatch_size: 2\ndtype: bf16\n"
 SFT = f"accelerate launch examples/scripts/sft.py {QWEN} --dataset_name a/b"
 
+OPENRLHF = (
+    "deepspeed --module openrlhf.cli.train_sft --pretrain Qwen/Qwen2.5-7B --max_len 2048 --micro_train_batch_size 2"
+)
+MEGATRON = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 32 --hidden-size 4096 --num-attention-heads 32 "
+    "--seq-length 4096 --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --bf16 "
+    "--tensor-model-parallel-size 2 --swiglu --vocab-size 32000 --tokenizer-type NullTokenizer"
+)
 JSON_256 = "eyJtYXhfc2VxX2xlbmd0aCI6IDI1Nn0="  # {"max_seq_length": 256}
 TRAINER = "python -m tuning.sft_trainer --max_seq_length 256"
 
 READ = {
+    "OpenRLHF: Liger's kernels compute no loss": (f"{OPENRLHF} --use_liger_kernel", {}, "fused_loss=false"),
     "DeepSpeed-Chat: the stage": (
         f"{CHAT} --zero_stage 3",
         {},
@@ -253,6 +262,11 @@ READ = {
     ),
 }
 REFUSED = {
+    "Megatron-LM: experts in a latent space": (
+        f"{MEGATRON} --num-experts 8 --moe-latent-size 1024",
+        {},
+        "moe-latent-size",
+    ),
     "DeepSpeed-Chat: adapters and embeddings": (f"{CHAT} --lora_dim 128", {}, "trains the embeddings"),
     "DeepSpeed-Chat: the reward model": (f"{CHAT} --num_padding_at_beginning 1", {}, "not supervised"),
     "full fine-tuning of 4-bit weights": ("trl sft --model_name_or_path TheBloke/Llama-2-7B-GPTQ", {}, "only adapters"),
@@ -350,6 +364,11 @@ WARNED = {
         f"python -m tuning.sft_trainer {QWEN} --fast_kernels True True True",
         "fast_kernels",
     ),
+    "OpenRLHF: Liger's kernels, whose fused loss it does not use": (
+        f"{OPENRLHF} --use_liger_kernel",
+        "use_liger_kernel",
+    ),
+    "Megatron-LM: kernels that are not fused": (f"{MEGATRON} --no-bias-swiglu-fusion", "no-bias-swiglu-fusion"),
 }
 
 

@@ -35,6 +35,13 @@ def read_sharding(extraction: Extraction) -> None:
         extraction.add("offload", offload, "optimizer")
 
 
+def doubt_kernels(extraction: Extraction) -> None:
+    """Doubt the memory of Liger's kernels: OpenRLHF computes its losses from logits, which Liger's fused loss omits."""
+    setting = extraction.script.find(("use_liger_kernel", "ds.use_liger_kernel"))
+    if setting is not None and is_true(setting):
+        extraction.doubt(setting, "replaces kernels, which keep other tensors")
+
+
 def _complete(extraction: Extraction) -> None:
     """Read the length, the steps of `--train_batch_size`, and `--ref_offload`: the reference model is on the host."""
     is_supervised = "train_sft" in extraction.invocation.name
@@ -52,6 +59,7 @@ def _complete(extraction: Extraction) -> None:
     offload = extraction.script.find(("ref_offload",))
     if offload is not None and is_true(offload):
         extraction.add("reference", offload, "false")
+    doubt_kernels(extraction)
 
 
 OPENRLHF = Framework(
@@ -64,7 +72,6 @@ OPENRLHF = Framework(
         "sequence": ("max_len",),
         "checkpointing": ("gradient_checkpointing",),
         "attention": ("attn_implementation", "flash_attn"),
-        "fused_loss": ("use_liger_kernel",),
         "lora_rank": ("lora_rank",),
         "lora_targets": ("target_modules",),
         "context": ("ring_attn_size",),

@@ -5,7 +5,7 @@ Since 0.10, the names of flags have dots (`--actor.num_nodes` for `--actor_num_n
 
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction, Framework, Names
-from reconciler.core.launch.frameworks.reinforcement.openrlhf import read_method, read_sharding
+from reconciler.core.launch.frameworks.reinforcement.openrlhf import doubt_kernels, read_method, read_sharding
 from reconciler.core.launch.rollout import add_fraction
 from reconciler.core.launch.settings import is_true
 from reconciler.core.patterns import later
@@ -15,7 +15,6 @@ _GROUPS = ("ref", "critic", "reward")
 _REMOTE = ("remote_rm_url", "reward.remote_url", "agent_func_path", "train.agent_func_path")
 _POLICY = ("pretrain", "actor.model_name_or_path")
 _DOUBTS = {
-    ("use_liger_kernel", "ds.use_liger_kernel"): "replaces kernels, which keep other tensors",
     ("enable_ema", "train.enable_ema"): "keeps an average of the weights, in host memory as far as DeepSpeed can",
 }
 
@@ -130,6 +129,7 @@ def _add_switch(extraction: Extraction, fact: str, names: Names) -> None:
 
 
 def _judge(extraction: Extraction) -> None:
+    doubt_kernels(extraction)
     for names, effect in _DOUBTS.items():
         setting = extraction.script.find(names)
         if setting is not None and is_true(setting):
