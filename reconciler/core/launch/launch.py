@@ -34,8 +34,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     `expert`, `expert_tensor`, `replicas`, `shards`; `chunks` and `microbatch` of a pipeline, `together` (layers that
     are recomputed at once). `recomputed` is a fraction. Texts: `model`, `method`, `optimizer`, `attention`, `strategy`,
     `lora_targets` (comma-separated), `quantisation` (4bit, 8bit, gptq), `offload`, `precision`, `gpu_model`. Booleans
-    (`true`, `false`): `checkpointing`, `fused_loss`. The texts are those of the enumerations in `core.sizing.training`
-    where there is one.
+    (`true`, `false`): `checkpointing`, `fused_loss`, `compiled` (layers), `compiled_loss`. The texts are those of the
+    enumerations in `core.sizing.training` where there is one.
 
     `in_shell`: a shell expands the words, so an edit may write variables. `not_editable` is the reason why the line
     cannot be edited, or empty. `line` and `arguments` (the script's) keep the parsed words, for edits.

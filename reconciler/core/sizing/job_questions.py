@@ -273,6 +273,8 @@ class _QuestionBuilder:
             upcast=None if not upcast else upcast == "true",
             fused_loss=self._flag("fused_loss"),
             fast_loss=self._flag("fast_loss"),
+            compiled=self._flag("compiled"),
+            compiled_loss=self._flag("compiled_loss"),
             framework=self._launch.framework.name,
         )
 

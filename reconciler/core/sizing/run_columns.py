@@ -135,6 +135,13 @@ LOSSES: Mapping[str, str] = MappingProxyType(
 )
 """The kernel of the loss, by the name of its flag in `Training`."""
 
+COMPILED: Mapping[str, tuple[bool, bool]] = MappingProxyType(
+    dict.fromkeys(("", "no", "false", "off", "0", "none"), (False, False))
+    | dict.fromkeys(("layers", "model"), (True, False))
+    | dict.fromkeys(("yes", "true", "on", "1", "layers and loss"), (True, True))
+)
+"""Whether torch.compile makes graphs of the layers, and of the loss."""
+
 ATTENTIONS: Mapping[str, Attention | None] = MappingProxyType(
     {"": None, "default": None, "sdpa": Attention.SDPA, "eager": Attention.EAGER, "none": Attention.EAGER}
     | dict.fromkeys(("flash attn 2", "flash attention 2", "flash attn", "flash attention", "flash"), Attention.FLASH)

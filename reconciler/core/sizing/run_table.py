@@ -12,6 +12,7 @@ from reconciler.core.sizing.models import ModelTable
 from reconciler.core.sizing.run_columns import (
     ATTENTIONS,
     CHECKPOINTING,
+    COMPILED,
     LOSSES,
     METHODS,
     OBJECTIVES,
@@ -45,10 +46,10 @@ def parse_run(
 ) -> tuple[Training, Layout, Gpu] | str:
     """Parse a row; return a message if it is invalid.
 
-    Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `fused_loss`, `upcast`, `objective`. A
-    missing or empty cell means the default of the framework; measured values are ignored. `global_batch` and
-    `per_gpu_batch` count the samples of one step, without accumulation. An unknown value is an error. `architecture` is
-    that of the row's model, if the caller has read its configuration.
+    Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `fused_loss`, `compile`, `upcast`,
+    `objective`. A missing or empty cell means the default of the framework; measured values are ignored. `global_batch`
+    and `per_gpu_batch` count the samples of one step, without accumulation. An unknown value is an error.
+    `architecture` is that of the row's model, if the caller has read its configuration.
     """
     try:
         return _parse({key: str(value or "").strip() for key, value in row.items()}, tables, architecture)
@@ -68,6 +69,7 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
     )
     checkpointing = _lookup(row, "checkpointing", CHECKPOINTING)
     loss = _lookup(row, "fused_loss", LOSSES)
+    compiled, compiled_loss = _lookup(row, "compile", COMPILED)
     training = Training(
         model=row["model"],
         architecture=architecture,
@@ -95,6 +97,8 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split()) or defaults.targets,
         fused_loss=loss == "fused_loss",
         fast_loss=loss == "fast_loss",
+        compiled=compiled,
+        compiled_loss=compiled_loss,
         upcast=_lookup(row, "upcast", CHECKPOINTING),
         framework=framework,
     )

@@ -237,6 +237,8 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     recomputed: float = 1.0  # fraction of the layers that checkpointing recomputes; the others keep everything
     together: int = 1  # layers that are recomputed at once: only the input of the first one is kept
     keeps_products: bool = False  # a recomputed layer keeps the results of attention and of every second matrix
+    compiled: bool = False  # torch.compile makes one graph of each layer
+    compiled_loss: bool = False  # and one of the cross entropy
     lora_rank: int = 8
     lora_targets: tuple[str, ...] = ("q_proj", "v_proj")  # `all-linear` means every linear layer
     saved_modules: tuple[str, ...] = ()  # matrices that are trained whole beside the adapters (PEFT's modules_to_save)

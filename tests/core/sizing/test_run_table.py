@@ -201,6 +201,14 @@ def test_degrees_of_pretraining() -> None:
     assert read(framework="torchtitan", checkpointing="selective")[0].keeps_products
 
 
+@pytest.mark.parametrize(
+    ("text", "layers", "loss"), [("", False, False), ("layers", True, False), ("yes", True, True), ("No", False, False)]
+)
+def test_what_is_compiled(text: str, layers: bool, loss: bool) -> None:
+    found = read(framework="torchtitan", compile=text)[0]
+    assert (found.compiled, found.compiled_loss) == (layers, loss)
+
+
 @pytest.mark.parametrize(("framework", "strategy"), [("megatron-lm", Strategy.DDP), ("megatron-swift", Strategy.ZERO1)])
 def test_megatron_never_shards_weights_by_default(framework: str, strategy: Strategy) -> None:
     training = read(gpus="8", framework=framework, parallelism="", optimizer="", checkpointing="")[0]

@@ -12,7 +12,7 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     Loss: `logits` bytes stay reserved per token and vocabulary entry (logits in 2 bytes, their copy in fp32, the
     shifted copy or log-softmax, and a gradient), of which `logits_live` are alive at once; `logits_adapted` if the head
-    has adapters too.
+    has adapters too; `logits_divided`, if not 0, where tensor parallelism divides the vocabulary.
 
     Activations: `vectors` of the hidden width that a layer keeps for its backward pass, besides those of the heads' and
     the feed-forward width (norms that compute in fp32 keep more); `vectors_quantized` are additional with a 4-bit base,
@@ -42,6 +42,7 @@ class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
     """
 
     logits: float = 13.5
+    logits_divided: float = 0.0
     logits_live: float = 11.0
     logits_adapted: float = 13.5
     vectors: float = 7.0
@@ -127,7 +128,16 @@ _MEGATRON = Stack(
     low=0.7,
     high=1.4,
 )
-_TORCHTITAN = Stack(staged=True, low=0.65, high=1.3)
+_TORCHTITAN = Stack(
+    staged=True,
+    logits=14.0,  # in 2 bytes, a copy in fp32, log-softmax and its gradients; the copy's block takes a gradient
+    logits_live=12.0,
+    logits_divided=18.0,  # also its exponentials, and gradients before and after scaling (`tensor/parallel/loss.py`)
+    context=0.1,  # its figures are what PyTorch reserves
+    links=0.0,
+    low=0.7,
+    high=1.3,
+)
 STACKS: Mapping[str, Stack] = MappingProxyType(
     {
         "fms-hf-tuning": Stack(upcast=False, loaded_half=True, low=0.93, high=1.08, trusted=True),

@@ -9,7 +9,7 @@ from math import ceil
 from typing import NamedTuple
 
 from reconciler.core.sizing.decision import Confidence, Estimate, Part
-from reconciler.core.sizing.memory.stacks import Stack
+from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     FSDP,
     MIXED,
@@ -23,7 +23,6 @@ from reconciler.core.sizing.memory.terms import FUSED_LOSS
 from reconciler.core.sizing.models.lora import adapter_parameters_or_default, saved_parameters_or_none
 from reconciler.core.sizing.training import (
     QUANTIZED,
-    Architecture,
     Attention,
     Layout,
     Objective,
@@ -43,16 +42,28 @@ CONTEXT = 2.2 * GIB
 """Bytes of CUDA's context and of NCCL's groups in the need: the same for any number of GPUs, so that more GPUs never
 need more memory each."""
 
-VECTORS = 4.0
+VECTORS, COMPILED_VECTORS = 4.0, 2.0
 MASKS = 1.0
-"""Vectors of the hidden width that a layer keeps in front of its matrices: the inputs of two norms and their results;
-and two masks of one byte for dropout (Korthikanti et al., arXiv 2205.05198, section 4.1: 10 of the 34 bytes)."""
+"""Vectors of the hidden width that a layer keeps in front of its matrices: the inputs of two norms and their results,
+which compiled layers make again; and two masks of one byte for dropout (Korthikanti et al., arXiv 2205.05198, section
+4.1: 10 of the 34 bytes)."""
 
 SCORES = 5.0
 """Bytes of each score of attention that is stored: result of softmax, mask and result of dropout (the same)."""
 
-GATED, UNGATED = 4.0, 2.0
-"""Values of the feed-forward width that a block keeps: 4 with a gate (fused kernels keep 3), 2 without."""
+GATED, COMPILED_GATED, UNGATED = 4.0, 3.0, 2.0
+"""Values of the feed-forward width that a block keeps: 4 with a gate (3 if its kernels are fused), 2 without."""
+
+GATHERED = 3.0
+"""Vectors of the hidden width that are whole while one layer is computed, although sequence parallelism divides it: the
+inputs of attention and of the feed-forward block, and a result before it is scattered (torchtitan's `apply_tp`)."""
+
+COMPILED_LOSS = 4.0
+"""Bytes per token and vocabulary entry if the cross entropy is compiled: logits in 2 bytes and their gradients."""
+
+KEPT_LOGITS = 2.0
+"""Bytes of a logit that PyTorch's schedules keep on the last stage until all microbatches are done
+(`torch.distributed.pipelining`, `_merge_outputs`)."""
 
 
 def estimate_stages(training: Training, layout: Layout, stack: Stack) -> Estimate:
@@ -164,20 +175,22 @@ def _gathered(training: Training, stage: StageParameters, shards: Shards, whole:
     """Return the bytes that FSDP gathers: two layers and the ends, or the stage of a pipeline, which stays gathered.
 
     Between its microbatches, a pipeline sums gradients of whole weights in fp32 (torchtitan's `parallelize.py`,
-    PyTorch's `FSDPParam.to_accumulated_grad_if_needed`). The ends have whole gradients, too.
+    PyTorch's `FSDPParam.to_accumulated_grad_if_needed`), of interleaved chunks one after the other. Otherwise the ends
+    have whole gradients, and those of a layer are copied to be reduced in fp32 (`foreach_reduce`).
     """
     if training.strategy not in FSDP or shards.optimizer == 1:
         return 0.0
     trained = 0.0 if training.method.has_adapters else 1.0
+    sums = 4.0 if training.precision in MIXED else 2.0
     if training.pipeline > 1:
-        return whole * (2.0 + trained * (4.0 if training.precision in MIXED else 2.0))
+        return whole * (2.0 + trained * sums / training.chunks)
     if shards.weights == 1:
         return 0.0
     dense, experts = stage.on_gpu(training)
     ends = stage.ends / training.tensor
     layers = (dense - ends + experts) / training.architecture.layers
-    own = (2.0 * whole / shards.weights) * trained
-    return min(2.0 * (dense + experts), 2.0 * (2.0 * layers + ends)) + 2.0 * ends * trained + own
+    gradients = (2.0 * ends + (2.0 + sums) * layers) * trained
+    return min(2.0 * (dense + experts), 2.0 * (2.0 * layers + ends)) + gradients
 
 
 def _offloaded(training: Training, found: _States, gathered: float) -> _States:
@@ -192,11 +205,15 @@ def _offloaded(training: Training, found: _States, gathered: float) -> _States:
 
 
 class LayerBytes(NamedTuple):
-    """Bytes per token of one layer on one GPU: everything it keeps, its input, and what its backward pass adds."""
+    """Bytes per token of one layer on one GPU.
+
+    Everything it keeps, its input, what its backward pass adds, and what is gathered while it is computed.
+    """
 
     everything: float
     input: float
     backward: float
+    gathered: float
 
 
 def layer_bytes(training: Training) -> LayerBytes:
@@ -208,30 +225,41 @@ def layer_bytes(training: Training) -> LayerBytes:
     """
     model = training.architecture
     width = 4.0 if training.precision.value == "fp32" else 2.0
-    outside = (width * VECTORS + 2 * MASKS) * model.hidden
+    flat = stack_of(training.framework).flat
+    masks = 2 * MASKS if flat else 0.0
+    outside = (width * (COMPILED_VECTORS if training.compiled else VECTORS) + masks) * model.hidden
     inside = width * model.head_dim * (2 * model.heads + 2 * model.kv_heads)
     if training.attention is Attention.EAGER or model.own_scores:
         inside += SCORES * model.heads * training.sequence
     chosen = max(1, model.active_experts)
-    values = (GATED if model.gated else UNGATED) * model.intermediate * chosen
+    gated = COMPILED_GATED if training.compiled else GATED
+    values = (gated if model.gated else UNGATED) * model.intermediate * chosen
     inside += width * values
     dispatched = 2 * width * model.hidden * model.active_experts
     divided = training.tensor if training.sequence_parallel else 1
     experts_tensor = training.expert_tensor or training.tensor
     dispatched *= experts_tensor / training.tensor if training.sequence_parallel else 1
     backward = width * (2 * model.hidden / divided + (model.intermediate * chosen) / training.tensor)
-    return LayerBytes(
-        outside / divided + inside / training.tensor + dispatched, width * model.hidden / divided, backward
-    )
+    gathered = 0.0 if flat else width * GATHERED * model.hidden * (1 - 1 / divided)
+    everything = outside / divided + inside / training.tensor + dispatched
+    return LayerBytes(everything, width * model.hidden / divided, backward, gathered)
 
 
-def products_bytes(model: Architecture, tensor: int) -> float:
+def products_bytes(training: Training) -> float:
     """Return the bytes per token that selective checkpointing of operations keeps of a layer, besides its input.
 
-    The results of attention and of every second matrix (torchtitan's `activation_checkpoint.py`).
+    The results of attention and of every second matrix (torchtitan's `activation_checkpoint.py`): with separate ones
+    queries, values, one half of a gated block, and its result, which no backward pass needs: compiled layers drop it.
     """
-    products = sum(linear.outputs * linear.active for linear in model.linears) / model.layers
-    return 2.0 * (products / 2 + model.heads * model.head_dim) / tensor
+    model = training.architecture
+    kept = float(model.heads * model.head_dim)
+    if model.experts or not model.gated:
+        kept += sum(linear.outputs * linear.active for linear in model.linears) / model.layers / 2
+    else:
+        kept += (model.heads + model.kv_heads) * model.head_dim + model.intermediate + model.hidden
+    if training.compiled:
+        kept -= model.hidden
+    return 2.0 * kept / training.tensor
 
 
 def _kept_layer(training: Training, layer: LayerBytes) -> float:
@@ -240,7 +268,7 @@ def _kept_layer(training: Training, layer: LayerBytes) -> float:
         return layer.everything
     kept = layer.input / training.together
     if training.keeps_products:
-        kept = min(layer.everything, layer.input + products_bytes(training.architecture, training.tensor))
+        kept = min(layer.everything, layer.input + products_bytes(training))
     return training.recomputed * kept + (1 - training.recomputed) * layer.everything
 
 
@@ -260,7 +288,10 @@ def in_flight(training: Training, microbatches: int, end: str) -> float:
 
 
 def _loss_bytes(training: Training, stack: Stack) -> tuple[float, float]:
-    """Return the bytes of the loss per token: reserved and live. Each GPU has a part of the vocabulary."""
+    """Return the bytes of the loss per token: reserved and live. Each GPU has a part of the vocabulary.
+
+    The loss of a part is not one kernel, so that more copies exist (PyTorch's `tensor/parallel/loss.py`).
+    """
     model = training.architecture
     if training.objective is Objective.REWARD:
         return 0.0, 0.0
@@ -268,7 +299,10 @@ def _loss_bytes(training: Training, stack: Stack) -> tuple[float, float]:
         fused = FUSED_LOSS * model.hidden / training.tensor
         return fused, fused
     entries = model.vocabulary / training.tensor * training.scored
-    return entries * stack.logits, entries * min(stack.logits, stack.logits_live)
+    logits = stack.logits if training.tensor == 1 else stack.logits_divided or stack.logits
+    if training.compiled_loss:
+        logits = COMPILED_LOSS
+    return entries * logits, entries * min(logits, stack.logits_live)
 
 
 def _stage(training: Training, layout: Layout, stack: Stack, end: str) -> Estimate:
@@ -282,19 +316,23 @@ def _stage(training: Training, layout: Layout, stack: Stack, end: str) -> Estima
     kept = tokens * in_flight(training, microbatches, end) * layers * _kept_layer(training, layer)
     if training.offloads_activations:
         kept *= min(1.0, 2.0 / layers)
-    again = training.checkpointing and training.recomputed > 0
-    work = tokens * (layer.backward + (training.together * layer.everything if again else 0.0))
     reserved, live = (0.0, 0.0) if end == "first" else _loss_bytes(training, stack)
+    again = training.checkpointing and training.recomputed > 0
+    each = training.together * (layer.everything + layer.gathered) if again else 0.0
+    work = tokens * (layer.backward + each)
+    cached = work if stack.flat else max(stack.block * tokens * each, work - tokens * reserved)
+    if end == "last" and not stack.flat and training.objective is not Objective.REWARD:
+        kept += microbatches * tokens * KEPT_LOGITS * training.architecture.vocabulary / training.tensor
     context = (stack.context + (stack.links if layout.gpus > 1 else 0.0)) * GIB
     resident = states.weights + states.gradients + states.optimizer
-    peak = resident + states.transient + kept + work + tokens * reserved + context
+    peak = resident + states.transient + kept + cached + tokens * reserved + context
     need = resident + states.transient + kept + max(work, tokens * live) + CONTEXT
     sizes = (
         ("weights", states.weights),
         ("gradients", states.gradients),
         ("optimizer", states.optimizer),
         ("transients", states.transient),
-        ("activations", kept + work),
+        ("activations", kept + cached),
         ("logits", tokens * reserved),
         ("overhead", context),
     )

@@ -200,6 +200,23 @@ def test_replicas_without_the_shards_of_each_are_refused() -> None:
     assert any("divides the model" in message for message in said(line)[0])
 
 
+@pytest.mark.parametrize(
+    ("flags", "layers", "loss"),
+    [
+        ("", False, False),
+        ("--training.compile", True, True),
+        ("--compile.enable", True, True),
+        ("--compile.enable --compile.components model", True, False),
+        ("--compile.enable --compile.components loss", False, True),
+        ("--compile.components model,loss", False, False),
+    ],
+)
+def test_torchtitan_compiles_layers_and_the_loss(flags: str, layers: bool, loss: bool) -> None:
+    line = "torchrun --nproc_per_node 8 -m torchtitan.train --model.flavor 8B --training.seq_len 8192"
+    training = question(f"{line} {flags}").training
+    assert (training.compiled, training.compiled_loss) == (layers, loss)
+
+
 def test_the_script_of_torchtitan_is_told_from_others_of_its_name() -> None:
     files = {"llama3_8b.toml": b'[model]\nflavor = "8B"\n[training]\nlocal_batch_size = 1\nseq_len = 8192\n'}
     line = "CONFIG_FILE=llama3_8b.toml NGPU=4 {}run_train.sh --parallelism.tensor_parallel_degree 2"

@@ -58,6 +58,14 @@ def test_every_framework_is_predicted(runs: list[Run], stack: str, most: float) 
     assert _mean([one for one in shipped(runs) if one.run.stack == stack]) <= most
 
 
+@pytest.mark.parametrize(("stack", "most"), [("torchtitan", 0.05), ("megatron-lm", 0.04), ("megatron-swift", 0.09)])
+def test_pretraining_is_predicted_without_a_fit(runs: list[Run], stack: str, most: float) -> None:
+    found = [one for one in shipped(runs) if one.run.stack == stack]
+    assert _mean(found) <= most
+    assert max(abs(one.error) for one in found) <= 0.16
+    assert all(one.inside for one in found)
+
+
 @pytest.mark.parametrize(
     ("stack", "most"), [("fms", 0.03), ("LitGPT", 0.06), ("Qwen", 0.05), ("ms-swift", 0.08), ("fsdp_qlora", 0.10)]
 )

@@ -181,6 +181,36 @@ def test_fsdp_shards_experts_over_all_gpus_however_many_share_them() -> None:
     assert part(before, "transients") > part(after, "transients")  # gathered layers have an eighth of the experts
 
 
+def test_compiled_layers_and_a_compiled_loss_keep_less() -> None:
+    """torch.compile drops the result of a block under `op`, and makes gradients of 2-byte logits in one kernel."""
+    plain = titan("llama3-8b", keeps_products=True)
+    tokens, hidden, words = 8192, plain.architecture.hidden, plain.architecture.vocabulary
+    layers, both = (replace(plain, compiled=True, compiled_loss=loss) for loss in (False, True))
+    eager, compiled, fused = (estimate(run, Layout(gpus=8), card()) for run in (plain, layers, both))
+    assert part(eager, "logits") == part(compiled, "logits") == pytest.approx(14 * tokens * words / GIB)
+    assert part(fused, "logits") == pytest.approx(4 * tokens * words / GIB)
+    results = 32 * 2 * tokens * hidden / GIB
+    assert part(eager, "activations") - part(compiled, "activations") >= results
+
+
+def test_logits_in_parts_have_more_copies_and_layers_gather_their_inputs() -> None:
+    """PyTorch's `tensor/parallel/loss.py`; sequence parallelism makes whole inputs while a layer is computed."""
+    whole, parts = (estimate(titan("llama3-8b", tensor=ways), Layout(gpus=8, batch=ways), card()) for ways in (1, 8))
+    assert part(parts, "logits") == pytest.approx(part(whole, "logits") * 18 / 14)
+    assert layer_bytes(titan("llama3-8b")).gathered == 0
+    assert layer_bytes(titan("llama3-8b", tensor=8)).gathered == 3 * 2 * 4096 * 7 / 8
+
+
+def test_the_last_stage_keeps_the_logits_of_all_microbatches() -> None:
+    """PyTorch's schedules merge them at the end; the gradients of an interleaved chunk are whole one after the other."""
+    run = titan("llama3-8b", pipeline=2, microbatch=1, sequence=65_536)
+    two, three = (estimate(run, Layout(gpus=8, batch=batch), card()) for batch in (2, 3))
+    kept = 65_536 * 2 * run.architecture.vocabulary / GIB
+    assert part(three, "activations") - part(two, "activations") == pytest.approx(kept)
+    chunked = estimate(replace(run, chunks=2), Layout(gpus=8, batch=2), card())
+    assert part(chunked, "transients") == pytest.approx(part(two, "transients") * (2 + 4 / 2) / (2 + 4))
+
+
 def test_replicas_of_shards_hold_everything() -> None:
     """HSDP: 16 GPUs in 4 replicas hold as much each as 4 GPUs."""
     run = titan("llama3-8b", strategy=Strategy.FSDP_HYBRID, replicas=4)

@@ -138,8 +138,18 @@ def _read_optimizer(extraction: Extraction) -> None:
         extraction.add("optimizer", kernel, own)
 
 
+def _read_compiled(extraction: Extraction) -> None:
+    """Read what is compiled: layers and the loss, since 0.1 (`components/loss.py`), unless `components` names less."""
+    script = extraction.script
+    compiled, parts = script.find(("compile.enable", "training.compile")), script.find(("compile.components",))
+    for fact, part in (("compiled", "model"), ("compiled_loss", "loss")):
+        extraction.add_boolean(fact, compiled)
+        if parts is not None and part not in parts.text:
+            extraction.add(fact, parts, "false")
+
+
 def _complete(extraction: Extraction) -> None:
-    for read in (_read_model, _read_checkpointing, _read_pipeline, _read_optimizer):
+    for read in (_read_model, _read_checkpointing, _read_compiled, _read_pipeline, _read_optimizer):
         read(extraction)
     script = extraction.script
     converters = script.find(("model.converters",))
