@@ -19,6 +19,7 @@ from benchmarks.sizing.speeds import FIGURES, SpeedRun, held_out, measured_speed
 from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.memory import fits
 from reconciler.core.sizing.memory.stacks import stack_of
+from reconciler.core.sizing.memory.states import FSDP
 from reconciler.core.sizing.training import Method
 
 SAFETY = 0.08
@@ -44,6 +45,9 @@ _LIMITS = """## Limits of these figures
 - ms-swift's runs have samples of their own lengths, so that peaks of similar runs differ.
 - The rows of torchtune say "recipe default", and two pairs of them differ in the recipe alone; the defaults of the
   recipes apply. For a 405B model on 8 GPUs, the prediction is a fifth too high.
+- A framework without constants of its own is predicted with Hugging Face's and what its code says (a base that PEFT
+  prepares or not, a loss in parts): too high if its layers are compiled, as torchtune's were, too low if it keeps more
+  copies of the logits, as ms-swift 2 did.
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
 - The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, those of fsdp_qlora the memory that its
   allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
@@ -52,7 +56,7 @@ _LIMITS = """## Limits of these figures
   live memory, while the prediction has 2.2 GiB of context; its bytes of a gated feed-forward block were chosen with
   them in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB, and include blocks that the allocator
   keeps.
-- torchtitan's figures are what PyTorch reserves, without CUDA's context. FP8 is predicted as bf16; in three pairs of
+- torchtitan's figures are what PyTorch reserves, without CUDA's context. FP8 is predicted as bf16; in two pairs of
   runs it made 0.2 GiB of difference. Its pipelines are predicted for as many microbatches as stages, which is its
   default; the runs do not say how many they had.
 - Speeds of tensor, pipeline and context parallelism rest on one measured run, those of offloaded optimizers on none.
@@ -215,6 +219,21 @@ def _unseen(runs: Sequence[Run]) -> list[str]:
     ]
 
 
+def _versions(runs: Sequence[Run]) -> list[str]:
+    """Return the lines of the errors by version of fms-hf-tuning."""
+    told: dict[str, list[Told]] = {}
+    for one in shipped(run for run in runs if run.stack == "fms" and run.training.strategy in FSDP):
+        told.setdefault(one.run.row["framework"], []).append(one)
+    return [
+        "## By version",
+        "",
+        "Runs of fms-hf-tuning with FSDP, whose model is loaded and sharded in ways that depend on the versions of",
+        "transformers and accelerate. One set of constants fits all of them: the bias by version is within the errors.",
+        "",
+        *_table(("version", *_FIGURES), [(name, *_figures(group)) for name, group in sorted(told.items())]),
+    ]
+
+
 def verdicts(runs: Sequence[Run]) -> list[str]:
     """Return the lines about runs that are wrongly rejected or accepted."""
     worked, died = [run for run in runs if run.peak is not None], [run for run in runs if run.peak is None]
@@ -298,7 +317,7 @@ def _unseen_speeds(runs: Sequence[SpeedRun]) -> list[str]:
 def text(runs: Sequence[Run]) -> str:
     """Return the page."""
     told = measured_speeds()
-    lines = [*accuracy(runs), *_unseen(runs), *verdicts(runs), *speeds(told), *_unseen_speeds(told)]
+    lines = [*accuracy(runs), *_unseen(runs), *_versions(runs), *verdicts(runs), *speeds(told), *_unseen_speeds(told)]
     return "\n".join([_INTRODUCTION, *lines, _LIMITS]).replace("\n\n\n", "\n\n")
 
 

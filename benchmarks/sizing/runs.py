@@ -48,6 +48,13 @@ _METERS: dict[str, dict[str, Any]] = {
 """What a source's figures leave out, as constants of a stack: PyTorch's counters say nothing of CUDA's context, and its
 live tensors nothing of cached blocks."""
 
+_CHUNKS = 8
+_CODE: dict[str, dict[str, Any]] = {
+    "torchtune": dict.fromkeys(("logits", "logits_live", "logits_adapted"), 2 + 12 / _CHUNKS)
+}
+"""What a framework's code says without a measurement: torchtune's loss makes copies of one of eight parts of the logits
+at a time (`modules/loss/ce_chunked_output_loss.py`)."""
+
 
 class Run(NamedTuple):
     """One measured run.
@@ -77,8 +84,12 @@ class Run(NamedTuple):
 
     @property
     def stack_of_others(self) -> Stack:
-        """The constants for a framework that nobody measured, for figures of this source's kind."""
-        return replace(stack_of(""), **_METERS.get(self.source, {}))
+        """The constants for a framework that nobody measured, for figures of this source's kind.
+
+        They are those of Hugging Face, and what the code says: whether PEFT prepares a 4-bit base, and a loss in parts.
+        """
+        code = {"upcast": stack_of(self.training.framework).upcast, **_CODE.get(self.stack, {})}
+        return replace(stack_of(""), **code, **_METERS.get(self.source, {}))
 
     @property
     def counts(self) -> bool:

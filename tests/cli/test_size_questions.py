@@ -110,6 +110,8 @@ def test_the_reach_is_asked_again(size: Any) -> None:
         (("--parallelism", "CP 2"), {"context": 2}),
         (("--objective", "dpo"), {"objective": "dpo"}),
         (("--objective", "simpo", "--framework", "trl"), {"objective": "orpo"}),
+        (("--objective", "value-head"), {"objective": "value-head"}),
+        (("--model", "chatglm3-6b", "--method", "lora"), {"lora_targets": ["query_key_value"]}),
         (("--framework", "trl"), {"precision": "bf16-mixed", "attention": "sdpa", "sequence": 1024}),
         (("--framework", "TRL", "--seq", "4096"), {"sequence": 4096}),
         (("--framework", "ms-swift"), {"method": "lora", "lora_targets": ["all-linear"]}),

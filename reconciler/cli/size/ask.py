@@ -86,7 +86,7 @@ Examples:
     "--lora-targets",
     metavar="NAMES",
     default="",
-    help="Layers that get adapters: all-linear, or names such as q_proj,v_proj. [default: q_proj,v_proj]",
+    help="Layers that get adapters: all-linear, or names such as q_proj,v_proj. [default: PEFT's for the model]",
 )
 @click.option(
     "--fused-loss/--no-fused-loss", default=None, help="Whether Liger or Cut Cross Entropy computes the loss."

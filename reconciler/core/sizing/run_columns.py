@@ -56,7 +56,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 OBJECTIVES: Mapping[str, Objective] = MappingProxyType(
-    {objective.value: objective for objective in Objective if objective is not Objective.PPO}
+    {normalize(objective.value): objective for objective in Objective if objective is not Objective.PPO}
     | {"": Objective.SFT, "simpo": Objective.ORPO, "cpo": Objective.ORPO, "rm": Objective.REWARD}
 )
 
@@ -134,6 +134,20 @@ LOSSES: Mapping[str, str] = MappingProxyType(
     | dict.fromkeys(("fast", "fast loss", "in place"), "fast_loss")
 )
 """The kernel of the loss, by the name of its flag in `Training`."""
+
+_NO_UPCAST = {"upcast": "no"}
+CONFIGURATIONS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "baseline-peft-bnb": {"upcast": "yes"},
+        "accelerated-peft-bnb": _NO_UPCAST,
+        "accelerated-peft-bnb-foak": _NO_UPCAST | {"fused_loss": "fast"},
+        "accelerated-peft-bnb-foak-liger": _NO_UPCAST | {"fused_loss": "yes"},
+    }
+    | {name: {"fused_loss": "fast"} for name in ("accelerated-peft-autogptq-foak", "foak-fast-kernels")}
+    | {name: {"fused_loss": "yes"} for name in ("accelerated-peft-autogptq-foak-liger", "foak-fast-kernels-liger")}
+)
+"""What the names of fms-acceleration's configurations say, which its benchmarks note
+(`sample-configurations/CONTENTS.yaml`): the baseline alone goes through PEFT's preparation of a 4-bit base."""
 
 COMPILED: Mapping[str, tuple[bool, bool]] = MappingProxyType(
     dict.fromkeys(("", "no", "false", "off", "0", "none"), (False, False))

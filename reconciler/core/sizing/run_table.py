@@ -9,10 +9,12 @@ from msgspec.structs import replace
 from reconciler.core.sizing.framework_defaults import FrameworkDefaults, RunKind, framework_defaults
 from reconciler.core.sizing.gpus import Gpu, GpuTable
 from reconciler.core.sizing.models import ModelTable
+from reconciler.core.sizing.models.lora import targets_or_default
 from reconciler.core.sizing.run_columns import (
     ATTENTIONS,
     CHECKPOINTING,
     COMPILED,
+    CONFIGURATIONS,
     LOSSES,
     METHODS,
     OBJECTIVES,
@@ -48,11 +50,15 @@ def parse_run(
 
     Columns are those of `gpu_memory_rows.csv`, and `lora_rank`, `lora_targets`, `fused_loss`, `compile`, `upcast`,
     `objective`. A missing or empty cell means the default of the framework; measured values are ignored. `global_batch`
-    and `per_gpu_batch` count the samples of one step, without accumulation. An unknown value is an error.
+    and `per_gpu_batch` count the samples of one step, without accumulation. An unknown value is an error. A `note` that
+    names a configuration of fms-acceleration fills empty cells.
     `architecture` is that of the row's model, if the caller has read its configuration.
     """
     try:
-        return _parse({key: str(value or "").strip() for key, value in row.items()}, tables, architecture)
+        cells = {key: str(value or "").strip() for key, value in row.items()}
+        stated = {key: text for key, text in cells.items() if text}
+        configuration = CONFIGURATIONS.get(cells.get("note", "").removesuffix("-padding-free"), {})
+        return _parse(cells | {**configuration, **stated}, tables, architecture)
     except _RowError as error:
         return str(error)
 
@@ -94,7 +100,8 @@ def _parse(row: Mapping[str, str], tables: SizingTables, known: Architecture | N
         keeps_products=normalize(row.get("checkpointing", "")) == "selective",
         sequence_parallel=parallelism.sequence_parallel or defaults.sequence_parallel,
         lora_rank=_count(row, "lora_rank", defaults.rank),
-        lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split()) or defaults.targets,
+        lora_targets=tuple(row.get("lora_targets", "").replace(",", " ").split())
+        or targets_or_default(architecture, defaults.targets),
         fused_loss=loss == "fused_loss",
         fast_loss=loss == "fast_loss",
         compiled=compiled,

@@ -174,6 +174,7 @@ def test_no_cell_makes_it_stumble(cells: dict[str, str]) -> None:
         ("kto", Objective.KTO),
         ("simpo", Objective.ORPO),
         ("rm", Objective.REWARD),
+        ("value-head", Objective.VALUE_HEAD),
         ("grpo", Objective.GRPO),
     ],
 )
@@ -199,6 +200,39 @@ def test_degrees_of_pretraining() -> None:
     titan = read(framework="torchtitan", checkpointing="")[0]
     assert (titan.recomputed, titan.keeps_products) == (0.5, False)
     assert read(framework="torchtitan", checkpointing="selective")[0].keeps_products
+
+
+@pytest.mark.parametrize(
+    ("model", "targets"),
+    [
+        ("llama3.1-8b", ("q_proj", "v_proj")),
+        ("chatglm3-6b", ("query_key_value",)),
+        ("baichuan2-7b", ("W_pack",)),
+        ("kimi-k2", ("all-linear",)),
+    ],
+)
+def test_adapters_go_where_peft_puts_them(model: str, targets: tuple[str, ...]) -> None:
+    assert read(model=model, method="lora")[0].lora_targets == targets
+
+
+@pytest.mark.parametrize(
+    ("cells", "upcast", "fast", "fused"),
+    [
+        ({}, None, False, False),
+        ({"note": "baseline-peft-bnb"}, True, False, False),
+        ({"note": "accelerated-peft-bnb-foak"}, False, True, False),
+        ({"note": "accelerated-peft-bnb-foak-liger"}, False, False, True),
+        ({"note": "accelerated-peft-bnb-foak-padding-free"}, False, True, False),
+        ({"note": "foak-fast-kernels"}, None, True, False),
+        ({"note": "baseline-peft-bnb", "upcast": "no", "fused_loss": "yes"}, False, False, True),
+        ({"note": "like baseline-peft-bnb"}, None, False, False),
+    ],
+)
+def test_configurations_of_fms_acceleration(
+    cells: dict[str, str], upcast: bool | None, fast: bool, fused: bool
+) -> None:
+    found = read(**cells)[0]
+    assert (found.upcast, found.fast_loss, found.fused_loss) == (upcast, fast, fused)
 
 
 @pytest.mark.parametrize(

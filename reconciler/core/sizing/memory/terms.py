@@ -1,6 +1,5 @@
 """The terms of a prediction that do not depend on the layout, in bytes. Computed once per training."""
 
-import math
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -8,8 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.sizing.decision import Confidence
+from reconciler.core.sizing.memory.loss import SOFTCAP, LossBytes, loss_bytes
 from reconciler.core.sizing.memory.low_rank import reduced_states
-from reconciler.core.sizing.memory.rollout import ENTROPY
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     DEEPSPEED,
@@ -38,13 +37,6 @@ from reconciler.core.sizing.training import (
 )
 
 
-class LossBytes(Struct, frozen=True):
-    """Bytes of the loss per token: `reserved`, and `live` at once."""
-
-    reserved: float
-    live: float
-
-
 class Activations(Struct, frozen=True, kw_only=True):
     """Bytes of activations per token: `kept` for the backward pass, and in one layer's `forward` and `backward`.
 
@@ -57,19 +49,17 @@ class Activations(Struct, frozen=True, kw_only=True):
     host: float = 0.0
 
     def divided(self, training: Training) -> "Activations":
-        """Return the share of one GPU.
+        """Return the share of one stage of a pipeline, and of one part of the samples.
 
-        Tensor parallelism divides a layer, and its input only with sequence parallelism (Korthikanti et al., section
-        4.2.2). A stage of a pipeline has its share of the layers; of as many microbatches as there are stages, one is
-        in a layer at a time (GPipe, arXiv 1811.06965, section 2.3).
+        A stage has its share of the layers; of as many microbatches as there are stages, one is in a layer at a time
+        (GPipe, arXiv 1811.06965, section 2.3).
         """
-        inner = training.ways * training.context
-        outer = training.pipeline * training.context * (training.tensor if training.sequence_parallel else 1)
-        kept, host = self.kept / outer, 0.0
+        parts = training.pipeline * training.context
+        kept, host = self.kept / parts, 0.0
         if training.offloads_activations:
             host = kept
             kept *= min(1.0, _STASHED_LAYERS * training.pipeline / training.architecture.layers)
-        return Activations(kept=kept, forward=self.forward / inner, backward=self.backward / inner, host=host)
+        return Activations(kept=kept, forward=self.forward / parts, backward=self.backward / parts, host=host)
 
 
 _STASHED_LAYERS = 2
@@ -143,6 +133,7 @@ def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
     packed = PACKED.get(training.method, 2.0)
     has_matrix = training.method in QUANTIZED or training.dora or training.wide_base
     unpacked = 2.0 * model.hidden * model.intermediate / training.tensor if has_matrix else 0.0
+    head = 2 * model.vocabulary * model.hidden / ways if upcast else 0  # autocast's copy, which the backward pass needs
     is_copied = _is_copied(training, stack) or (training.wide_base and not training.checkpointing)
     layer = max(0, parameters - ends) / model.layers / training.tensor
     wider = _WIDER[confidence] - (0.0 if stack.trusted else _WIDER[Confidence.MEDIUM])
@@ -163,7 +154,7 @@ def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
             upcast=is_upcast(training, stack, sharded=False),
         ),
         full=_states(training, Method.FULL, stack, cast=training.precision in MIXED and not stack.loaded_half),
-        copy=2 * parameters / ways if is_copied else unpacked,
+        copy=2 * parameters / ways if is_copied else unpacked + head,
         unpacked=unpacked,
         deepspeed=training.strategy in DEEPSPEED,
         half=2 * parameters / ways,
@@ -172,9 +163,9 @@ def _terms_of(training: Training, stack: Stack, *, sharded: bool) -> Terms:
         ends=2 * ends / training.tensor,
         host=_offloaded(training, stack, cast=cast),
         full_activations=_activations(whole, stack, sharded=sharded),
-        full_loss=_loss(whole, stack),
+        full_loss=loss_bytes(whole, stack),
         activations=_activations(training, stack, sharded=sharded),
-        loss=_loss(training, stack),
+        loss=loss_bytes(training, stack),
     )
 
 
@@ -288,64 +279,8 @@ MEASURED_SEQUENCE = 8192
 AUTOCAST = 1.15
 """Factor of the layers' inputs that are kept if autocast copies some of them: with all weights in fp32."""
 
-HALF_LOSS = 8.0
-"""Bytes per token and vocabulary entry under DeepSpeed, which casts the whole model, so that the loss is in 2 bytes:
-logits, their shifted copy, log-softmax and a gradient."""
-
-FUSED_LOSS = 12.0
-"""Bytes per token and hidden width if the loss is fused with the head. Liger's kernel splits the tokens into chunks
-whose logits are as large as the head's input: a chunk in 2 bytes, its copy in fp32 and a gradient, and the gradient of
-the input (Liger Kernel, `ops/fused_linear_cross_entropy.py`)."""
-
-
-FAST_LOSS = 6.0
-FAST_LOSS_ENTRIES = 65536
-"""Bytes per token and vocabulary entry if the cross entropy works in place (logits in 2 bytes and a copy in fp32, which
-gradients overwrite), and the largest vocabulary for that (Unsloth, `kernels/cross_entropy_loss.py`)."""
-
-REFERENCE_LOGITS = 6.0
-"""Bytes per token and vocabulary entry of a reference model's logits, in 2 bytes and in fp32. They exist while those of
-the policy wait for the backward pass (TRL's `DPOTrainer` and `KTOTrainer`)."""
-
-
-SOFTCAP = 4.0
-"""Bytes per token and vocabulary entry, or per score of attention, of a soft cap: the output of tanh, which its
-backward pass needs, and a gradient (transformers' `modeling_gemma2.py`)."""
-
 NORM_VECTORS = 2.0
 """Vectors of the hidden width that a norm keeps: its input, and that in fp32."""
-
-
-def _loss(training: Training, stack: Stack) -> LossBytes:
-    """Return the bytes of the loss per token.
-
-    `stack.uneven`: samples of other lengths leave blocks of other sizes, as much again as the loss of samples of that
-    length.
-    """
-    ways = training.ways * training.context
-    if training.objective is Objective.REWARD:
-        return LossBytes(0.0, 0.0)
-    if training.objective is Objective.VALUE_HEAD:
-        untrained = REFERENCE_LOGITS * training.architecture.vocabulary / ways
-        return LossBytes(untrained, untrained)
-    if training.fused_loss:
-        fused = FUSED_LOSS * training.architecture.hidden / ways
-        return LossBytes(fused, fused)
-    is_half = training.strategy in DEEPSPEED and training.method is not Method.LORA
-    is_fast = training.fast_loss and training.architecture.vocabulary <= FAST_LOSS_ENTRIES
-    most = FAST_LOSS if is_fast else HALF_LOSS if is_half else math.inf
-    on_head = training.method.has_adapters and ALL_LINEAR in training.lora_targets
-    logits = stack.logits_adapted if on_head else stack.logits
-    entries = training.architecture.vocabulary / ways
-    compares = training.holds_reference and training.objective is not Objective.GRPO  # whose reference comes first
-    entries *= training.scored
-    scored = entries * REFERENCE_LOGITS if compares else 0.0
-    scored += entries * SOFTCAP if training.architecture.softcap else 0.0
-    scored += entries * ENTROPY if training.objective is Objective.PPO else 0.0
-    uneven = 1 + min(1.0, stack.uneven / training.sequence)
-    return LossBytes(
-        entries * min(most, logits) * uneven + scored, entries * min(most, logits, stack.logits_live) + scored
-    )
 
 
 def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activations:
@@ -361,26 +296,31 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
     precision only in the backward pass. Embedding, norms and head of a 4-bit base that PEFT prepared are in fp32
     (`prepare_model_for_kbit_training`), and so are the inputs of layers; the same holds for a whole base in fp32. DoRA
     keeps the outputs of a matrix and of its adapter for the gradients of the magnitudes.
+
+    Tensor parallelism divides the heads and the feed-forward block, and the vectors of the hidden width only with
+    sequence parallelism (Korthikanti et al., section 4.2).
     """
     model, has_adapters = training.architecture, training.method.has_adapters
     width = 4 if training.precision is Precision.FP32 else 2
-    heads = 3 * model.heads * model.head_dim
-    feed = (4 if model.gated else 2) * model.intermediate * max(1, model.active_experts)
+    tensor, hidden = training.tensor, model.hidden / (training.tensor if training.sequence_parallel else 1)
+    middle = model.intermediate * max(1, model.active_experts) / tensor
+    heads = 3 * model.heads * model.head_dim / tensor
+    feed = (4 if model.gated else 2) * middle
     eager = (8 + SOFTCAP * model.softcap) * (training.attention is Attention.EAGER)
-    scores = (model.own_scores or eager) * model.heads * training.sequence
+    scores = (model.own_scores or eager) * model.heads * training.sequence / tensor
     wide = stack.vectors + NORM_VECTORS * (model.layer_norms - 2)
-    magnitudes = 2 * target_outputs(model, training.lora_targets) / model.layers if training.dora else 0.0
-    vectors = width * (wide * model.hidden + heads + feed + magnitudes) + scores
-    forward, backward = stack.block * vectors, vectors + width * (2 * model.hidden + feed)
+    magnitudes = 2 * target_outputs(model, training.lora_targets) / model.layers / tensor if training.dora else 0.0
+    vectors = width * (wide * hidden + heads + feed + magnitudes) + scores
+    forward, backward = stack.block * vectors, vectors + width * (2 * hidden + feed)
     if stack.live:
         backward = forward
     if not training.checkpointing:
-        more = stack.vectors_quantized * model.hidden if training.method in QUANTIZED else 0.0
+        more = stack.vectors_quantized * hidden if training.method in QUANTIZED else 0.0
         if has_adapters and model.gated and ALL_LINEAR not in training.lora_targets:
-            more -= model.intermediate * max(1, model.active_experts)
+            more -= middle
         kept = model.layers * stack.kept * (vectors + width * more)
         return Activations(kept=kept, forward=forward, backward=backward).divided(training)
-    kept, copy = float(width * model.layers * model.hidden), 0.0
+    kept, copy = float(width * model.layers * hidden), 0.0
     if is_upcast(training, stack, sharded=sharded) or training.wide_base:
         kept, forward = 2 * kept, 2 * forward
     if has_adapters and sharded and training.strategy not in DEEPSPEED:

@@ -91,6 +91,15 @@ def saved_parameters_or_none(architecture: Architecture, modules: tuple[str, ...
         return 0
 
 
+def targets_or_default(architecture: Architecture, targets: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets; if one is not a layer of the model, PEFT's default for its family, or all linear layers."""
+    try:
+        adapter_parameters(architecture, 1, targets)
+    except UnknownTargetError:
+        return default_targets(architecture) or (ALL_LINEAR,)
+    return targets
+
+
 def target_outputs(architecture: Architecture, targets: tuple[str, ...]) -> int:
     """Return the outputs of all matrices with adapters that one token goes through."""
     return sum(

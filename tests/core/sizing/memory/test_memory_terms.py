@@ -486,6 +486,29 @@ def test_the_loss_leaves_out_prompts() -> None:
     assert part(half, "logits") == pytest.approx(part(all_tokens, "logits") / 2)
 
 
+@pytest.mark.parametrize("checkpointing", [True, False])
+def test_tensor_parallelism_divides_what_it_computes_in_parts(checkpointing: bool) -> None:
+    """Without sequence parallelism, the 7 vectors of the hidden width stay whole (arXiv 2205.05198, section 4.2)."""
+    run = training(checkpointing=checkpointing)
+    one, two, both = (
+        terms_of(each, None, sharded=False).activations
+        for each in (run, replace(run, tensor=2), replace(run, tensor=2, sequence_parallel=True))
+    )
+    whole, divided = 7 * 4096, 3 * 4096 + 4 * 11008
+    share = (whole + divided / 2) / (whole + divided)
+    assert two.forward == pytest.approx(one.forward * share)
+    assert both.forward == pytest.approx(one.forward / 2)
+    assert two.kept == pytest.approx(one.kept * (1 if checkpointing else share))
+    assert both.kept == pytest.approx(one.kept / 2)
+
+
+def test_the_head_of_a_prepared_base_is_copied_in_two_bytes() -> None:
+    """PEFT makes it fp32; autocast computes with a copy, which the backward pass needs."""
+    run = training(method=Method.QLORA, strategy=Strategy.DDP)
+    prepared, plain = (terms_of(replace(run, upcast=upcast), None, sharded=False) for upcast in (True, False))
+    assert prepared.copy - plain.copy == 2 * 32000 * 4096
+
+
 def test_a_loss_that_works_in_place_holds_fewer_logits_of_a_small_vocabulary() -> None:
     """Llama's 32,000 entries fit into the kernel, those of Llama 3 do not."""
     large = MODEL_TABLE.find("llama3.1-8b")
