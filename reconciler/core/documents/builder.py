@@ -89,7 +89,7 @@ class Builder:
         return self._mapping(node, depth) if type(node) is MappingNode else self._sequence(node, depth)
 
     def _exceed(self, node: YamlNode, depth: int) -> None:
-        raise LimitExceeded("depth" if depth >= self.limits.depth else "nodes", node)
+        raise LimitExceeded("depth" if depth >= self.limits.depth else "nodes", node.start_mark)
 
     def _sequence(self, node: YamlNode, depth: int) -> list[Any]:
         self.nodes += 1 + len(node.value)

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.documents.libyaml import CParser, _yaml
+from reconciler.core.documents.libyaml import CParser, MarkedYAMLError, _yaml
 from reconciler.core.patterns import later
 
 PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
@@ -22,6 +22,8 @@ PLAIN, QUOTED, COLLECTION = "plain", "quoted", "collection"
 
 _SAFE_LEVELS = 8000
 """The C composer handles 20,000 levels on a stack of 8 MiB and crashes before 50,000."""
+_TOO_DEEP = "exceeded maximum nesting depth"
+"""What libyaml says since 0.2.6 of more than 1,000 levels, which it scans before any of them is composed."""
 _CHEAP_BRACKETS = 100
 """The C scanner visits all open brackets at each token: thousands of them cost milliseconds per kilobyte."""
 _JSON_ESCAPE = later(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
@@ -93,12 +95,12 @@ class Chunk(Struct, frozen=True, kw_only=True):
 
 
 class LimitExceeded(Exception):
-    """A document is nested too deeply or has too many values; `node` is the last one within the limit."""
+    """A document is nested too deeply or has too many values; `mark` is the place of the last one within the limit."""
 
-    def __init__(self, limit: str, node: YamlNode | None) -> None:
+    def __init__(self, limit: str, mark: Any) -> None:
         super().__init__(limit)
         self.limit = limit
-        self.node = node
+        self.mark = mark
 
 
 class _Parser(CParser):
@@ -129,9 +131,9 @@ class _CountingParser(_Parser):
         self.depth += 1
         self.nodes += 1
         if self.depth > self.limits.depth + 1:
-            raise LimitExceeded("depth", parent)
+            raise LimitExceeded("depth", _start(parent))
         if self.nodes > self.limits.nodes:
-            raise LimitExceeded("nodes", parent)
+            raise LimitExceeded("nodes", _start(parent))
 
     def ascend_resolver(self) -> None:
         """Go one level up."""
@@ -160,10 +162,19 @@ def compose(text: bytes, limits: Limits) -> YamlNode | None:
     elif text.lstrip()[:1] == b"{":
         text = _json_as_yaml(text)
     parser = _Parser(text) if _is_cheap(text, limits) else _CountingParser(text, limits)
-    with _own_node_classes():
-        node: Any = parser.get_single_node()
+    try:
+        with _own_node_classes():
+            node: Any = parser.get_single_node()
+    except MarkedYAMLError as error:
+        if error.problem == _TOO_DEEP:
+            raise LimitExceeded("depth", error.problem_mark) from error
+        raise
     root: YamlNode | None = node
     return root
+
+
+def _start(node: YamlNode | None) -> Any:
+    return None if node is None else node.start_mark
 
 
 def _is_cheap(text: bytes, limits: Limits) -> bool:

@@ -147,7 +147,7 @@ class _File:
             data = builder.build(node)
         except (LimitExceeded, RecursionError) as error:
             data = None
-            self._add_limit(chunk, error if isinstance(error, LimitExceeded) else LimitExceeded("depth", node))
+            self._add_limit(chunk, error if isinstance(error, LimitExceeded) else LimitExceeded("depth", node.start_mark))
         else:
             if data is None and not builder.problems:
                 return  # only comments, or an explicit null, which kubectl skips too
@@ -202,8 +202,7 @@ class _File:
         else:
             message = f"the file has more than {limits.nodes} values after expanding aliases"
             hint = "split it into several files, or use fewer aliases"
-        mark = error.node.start_mark if error.node is not None else None
-        line, column = (mark.line, mark.column) if mark is not None else (0, 0)
+        line, column = (error.mark.line, error.mark.column) if error.mark is not None else (0, 0)
         self._add(f"yaml.{error.limit}", chunk, line, column, message, hint)
 
     def _add(self, rule: str, chunk: Chunk, line: int, column: int, message: str, hint: str) -> None:  # noqa: PLR0917 - a place is two of them
