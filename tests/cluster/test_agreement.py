@@ -13,11 +13,12 @@ import yaml
 
 from reconciler.adapters import bundle
 from reconciler.core.objects import FieldPath
-from reconciler.core.problems import Severity, Violation
+from reconciler.core.problems import Violation
 from reconciler.core.schemas import Catalogue
 from reconciler.core.schemas.schema import at
 from tests import sizes
 from tests.cluster.client import Cause, Result
+from tests.cluster.judges import refusals
 from tests.cluster.mutations import Mutation, mutations
 from tests.cluster.server import ApiServer
 from tools.refresh_schemas import definitions_of, refresh, specimens
@@ -87,7 +88,7 @@ def test_same_verdict_as_the_server(api_server: ApiServer, good: dict[str, Any],
     assert results[0].ok, results[0].message
     false_alarms, missed = [], []
     for case, result in zip(cases, results, strict=True):
-        ours = [finding for finding in CATALOGUE.violations(case.body) if finding.severity is Severity.ERROR]
+        ours = refusals(CATALOGUE, case.body)
         if result.ok and ours and not all(_server_keeps_another_value(one, case, result) for one in ours):
             false_alarms.append(f"{case.name}: {ours[0]}")
         if both_ways and not result.ok and not ours and not _beyond_us(result, good):

@@ -12,11 +12,12 @@ from reconciler.adapters import bundle
 from reconciler.core.documents import read
 from reconciler.core.objects import FieldPath
 from reconciler.core.policy.admission import written_problems
-from reconciler.core.problems import Severity, Violation
+from reconciler.core.problems import Violation
 from reconciler.core.schemas import Catalogue
 from tests.cluster.build import crds
 from tests.cluster.client import Result
 from tests.cluster.corpus import Case, cases, mutated, specimens
+from tests.cluster.judges import refusals
 from tests.cluster.parts import SERVING_MODULES, ControlPlane
 from tests.cluster.server import ApiServer, api_server
 
@@ -29,7 +30,7 @@ LEAST_AGREEMENT = 0.99
 
 
 def errors(body: dict[str, Any]) -> list[Violation]:
-    found = [one for one in CATALOGUE.violations(body) if one.severity is Severity.ERROR]
+    found = refusals(CATALOGUE, body)
     if found or body.get("kind") != "ValidatingAdmissionPolicy":
         return found
     (document,) = read("policy.yaml", yaml.safe_dump(body).encode()).documents

@@ -143,8 +143,8 @@ def test_one_broken_gpu_does_not_hide_another(library: Path, tmp_path: Path) -> 
 def test_a_hang_ends_in_time(read: Read, tmp_path: Path) -> None:
     log = tmp_path / "log"
     start = time.monotonic()
-    found = read(("h2d", "d2h", "daxpy"), HANG="cuMemcpyDtoHAsync_v2", LOG=log, deadline=2.0)
-    assert time.monotonic() - start < 10
+    found = read(("h2d", "d2h", "daxpy"), HANG="cuMemcpyDtoHAsync_v2", LOG=log, deadline=5.0)
+    assert time.monotonic() - start < 20
     assert found["cuda.h2d"].error is None
     assert found["cuda.d2h"].error is ReadError.DEADLINE
     assert found["cuda.daxpy"].detail.startswith("not run: the test of a GPU did not answer within")

@@ -145,9 +145,12 @@ class _File:
         builder.start(chunk.line)
         try:
             data = builder.build(node)
-        except (LimitExceeded, RecursionError) as error:
+        except LimitExceeded as error:
             data = None
-            self._add_limit(chunk, error if isinstance(error, LimitExceeded) else LimitExceeded("depth", node.start_mark))
+            self._add_limit(chunk, error)
+        except RecursionError:
+            data = None
+            self._add_limit(chunk, LimitExceeded("depth", node.start_mark))
         else:
             if data is None and not builder.problems:
                 return  # only comments, or an explicit null, which kubectl skips too

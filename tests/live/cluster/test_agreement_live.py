@@ -16,13 +16,13 @@ from reconciler.core.live.projection import holds, is_same, project
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan.comparison import compare
-from reconciler.core.problems import Severity
 from reconciler.core.schemas import Catalogue
 from reconciler.planning.live.probe import Probe, ServerReply, probe
 from reconciler.planning.live.reading import at_once
 from reconciler.ports.cluster import Body, ClusterError
 from tests.cluster import test_agreement
 from tests.cluster.client import Cause, Result
+from tests.cluster.judges import refusals
 from tests.cluster.mutations import Mutation, mutations
 from tests.differential.edits import leaves
 from tests.live.cluster.fixtures import key_of
@@ -52,7 +52,7 @@ def test_offline_and_live_verdicts_agree(private_cluster: KubernetesCluster, pri
     answers = at_once(lambda pair: probe(private_cluster, pair[0].body), cases)
     wrong = []
     for (case, good), answer in zip(cases, answers, strict=True):
-        ours = [one for one in CATALOGUE.violations(case.body) if one.severity is Severity.ERROR]
+        ours = refusals(CATALOGUE, case.body)
         server = result(case, answer)
         if (
             server.ok
