@@ -145,12 +145,10 @@ class _File:
         builder.start(chunk.line)
         try:
             data = builder.build(node)
-        except LimitExceeded as error:
+        except (LimitExceeded, RecursionError) as error:
             data = None
-            self._add_limit(chunk, error)
-        except RecursionError:
-            data = None
-            self._add_limit(chunk, LimitExceeded("depth", node.start_mark))
+            too_deep = LimitExceeded("depth", node.start_mark)
+            self._add_limit(chunk, error if isinstance(error, LimitExceeded) else too_deep)
         else:
             if data is None and not builder.problems:
                 return  # only comments, or an explicit null, which kubectl skips too
