@@ -42,16 +42,24 @@ def doubt_kernels(extraction: Extraction) -> None:
         extraction.doubt(setting, "replaces kernels, which keep other tensors")
 
 
+def _read_update(extraction: Extraction) -> None:
+    """Read the samples of an update: its steps, or if the line does not say the processes, what those will divide."""
+    extraction.add_number("update_batch", extraction.script.find(("train_batch_size",)))
+    extraction.set_framework_default("update_batch", "128")
+    batch, processes, samples = (extraction.number(name) for name in ("batch", "processes", "update_batch"))
+    if batch and processes and samples and samples % (batch * processes) == 0:
+        origin = f"a batch of {samples} over {processes} x {batch}"
+        steps = str(samples // (batch * processes))
+        extraction.facts["accumulation"] = Fact(value=steps, snippet="", origin=origin)
+        for known in (extraction.facts, extraction.defaults):
+            known.pop("update_batch", None)
+
+
 def _complete(extraction: Extraction) -> None:
-    """Read the length, the steps of `--train_batch_size`, and `--ref_offload`: the reference model is on the host."""
+    """Read the length, `--train_batch_size`, and `--ref_offload`: the reference model is on the host."""
     is_supervised = "train_sft" in extraction.invocation.name
     extraction.set_framework_default("sequence", "2048" if is_supervised else "512")
-    setting = extraction.script.find(("train_batch_size",))
-    text = "128" if setting is None else setting.text
-    batch, processes = extraction.number("batch"), extraction.number("processes")
-    if batch and processes and text.isdecimal() and int(text) % (batch * processes) == 0:
-        origin = f"a batch of {text} over {processes} x {batch}"
-        extraction.facts["accumulation"] = Fact(value=str(int(text) // (batch * processes)), snippet="", origin=origin)
+    _read_update(extraction)
     reference = extraction.script.find(("ref_pretrain",))
     if reference is not None and reference.text != extraction.script.text("pretrain"):
         message = f"`{reference.fact.snippet}`: a reference model of another shape is not in the memory model"
