@@ -58,7 +58,8 @@ _LIMITS = """## Limits of these figures
   keeps.
 - torchtitan's figures are what PyTorch reserves, without CUDA's context. FP8 is predicted as bf16; in two pairs of
   runs it made 0.2 GiB of difference. Its pipelines are predicted for as many microbatches as stages, which is its
-  default; the runs do not say how many they had.
+  default; the runs do not say how many they had. Its terms are those of its code and of PyTorch's; these runs showed
+  which ones mattered.
 - Speeds of tensor, pipeline and context parallelism rest on one measured run, those of offloaded optimizers on none.
   The speed of mixtures with more than 40 experts depends on the kernels of a framework; it is not predicted.
 - A run close to the limit of its GPU may page although the memory model says it need not; one was 16 times slower.

@@ -175,21 +175,21 @@ def _gathered(training: Training, stage: StageParameters, shards: Shards, whole:
     """Return the bytes that FSDP gathers: two layers and the ends, or the stage of a pipeline, which stays gathered.
 
     Between its microbatches, a pipeline sums gradients of whole weights in fp32 (torchtitan's `parallelize.py`,
-    PyTorch's `FSDPParam.to_accumulated_grad_if_needed`), of interleaved chunks one after the other. Otherwise the ends
-    have whole gradients, and those of a layer are copied to be reduced in fp32 (`foreach_reduce`).
+    PyTorch's `FSDPParam.to_accumulated_grad_if_needed`), of interleaved chunks one after the other. The ends have
+    whole gradients, and those of a layer are copied to be reduced in fp32 (`foreach_reduce`).
     """
     if training.strategy not in FSDP or shards.optimizer == 1:
         return 0.0
     trained = 0.0 if training.method.has_adapters else 1.0
     sums = 4.0 if training.precision in MIXED else 2.0
-    if training.pipeline > 1:
-        return whole * (2.0 + trained * sums / training.chunks)
-    if shards.weights == 1:
-        return 0.0
     dense, experts = stage.on_gpu(training)
     ends = stage.ends / training.tensor
-    layers = (dense - ends + experts) / training.architecture.layers
+    layers = (dense - ends + experts) / ceil(training.architecture.layers / training.pipeline)
     gradients = (2.0 * ends + (2.0 + sums) * layers) * trained
+    if training.pipeline > 1:
+        return whole * (2.0 + trained * sums / training.chunks) + gradients
+    if shards.weights == 1:
+        return 0.0
     return min(2.0 * (dense + experts), 2.0 * (2.0 * layers + ends)) + gradients
 
 

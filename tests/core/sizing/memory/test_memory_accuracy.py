@@ -58,7 +58,7 @@ def test_every_framework_is_predicted(runs: list[Run], stack: str, most: float) 
     assert _mean([one for one in shipped(runs) if one.run.stack == stack]) <= most
 
 
-@pytest.mark.parametrize(("stack", "most"), [("torchtitan", 0.05), ("megatron-lm", 0.04), ("megatron-swift", 0.09)])
+@pytest.mark.parametrize(("stack", "most"), [("torchtitan", 0.04), ("megatron-lm", 0.04), ("megatron-swift", 0.09)])
 def test_pretraining_is_predicted_without_a_fit(runs: list[Run], stack: str, most: float) -> None:
     found = [one for one in shipped(runs) if one.run.stack == stack]
     assert _mean(found) <= most
