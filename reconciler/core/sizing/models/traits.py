@@ -129,6 +129,8 @@ TRAITS = {
     "deepseek_v2": _DEEPSEEK,
     "deepseek_v3": _DEEPSEEK,
     "kimi_k2": _DEEPSEEK,
+    "dots1": replace(_DEEPSEEK, qk_norm=QkNorm.HEAD),
+    "minimax_m2": Traits(qk_norm=QkNorm.FULL, experts=Experts.FUSED, router_module=False),
     "glm": _GLM,
     "glm4": Traits(qkv_bias=True, out_bias=False, joined_up="gate_up_proj", norms=4),
     "glm4_moe": Traits(
@@ -158,4 +160,4 @@ TRAITS = {
     "jamba": Traits(router="router", first_mamba=True),
     "bamba": Traits(),
 }
-"""From the modelling files of Hugging Face transformers 4.57, by `model_type`."""
+"""From the modelling files of Hugging Face transformers 4.57 (`minimax_m2`: 5.0), by `model_type`."""

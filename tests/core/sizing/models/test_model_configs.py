@@ -268,6 +268,34 @@ def test_layers_of_gated_delta_networks_are_counted_from_their_types_or_their_in
     assert found.attention_layers == 12
 
 
+@pytest.mark.parametrize(
+    ("config", "billions", "active"),
+    [
+        (
+            {"model_type": "minimax_m2", "hidden_size": 3072, "num_attention_heads": 48, "num_key_value_heads": 8}
+            | {"head_dim": 128, "intermediate_size": 1536, "num_local_experts": 256, "num_experts_per_tok": 8}
+            | {"num_hidden_layers": 62, "vocab_size": 200_064},
+            229,
+            11,
+        ),
+        (
+            {"model_type": "dots1", "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 32}
+            | {"intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 128}
+            | {"n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1}
+            | {"num_hidden_layers": 62, "vocab_size": 152_064},
+            142.8,
+            14,
+        ),
+    ],
+)
+def test_mixtures_without_a_row_have_the_published_sizes(
+    config: dict[str, Any], billions: float, active: float
+) -> None:
+    found = parse_model_config(config, "published")
+    assert isinstance(found, Architecture)
+    assert (found.parameters / 1e9, found.active_parameters / 1e9) == pytest.approx((billions, active), rel=0.005)
+
+
 @pytest.mark.parametrize(("stated", "capped"), [({}, True), ({"final_logit_softcapping": None}, False)])
 def test_a_soft_cap_is_that_of_the_family_unless_stated(stated: dict[str, Any], capped: bool) -> None:
     row = next(row for row in MODEL_TABLE.rows if row.name == "gemma2-2b")
