@@ -316,7 +316,7 @@ def _activations(training: Training, stack: Stack, *, sharded: bool) -> Activati
         backward = forward
     if not training.checkpointing:
         more = stack.vectors_quantized * hidden if training.method in QUANTIZED else 0.0
-        if has_adapters and model.gated and ALL_LINEAR not in training.lora_targets:
+        if has_adapters and ALL_LINEAR not in training.lora_targets:
             more -= middle
         kept = model.layers * stack.kept * (vectors + width * more)
         return Activations(kept=kept, forward=forward, backward=backward).divided(training)

@@ -502,6 +502,19 @@ def test_tensor_parallelism_divides_what_it_computes_in_parts(checkpointing: boo
     assert both.kept == pytest.approx(one.kept / 2)
 
 
+def test_a_frozen_last_matrix_keeps_no_input_whether_its_block_has_a_gate_or_not() -> None:
+    """GELU keeps its input, and SiLU with a gate three values; the input of a frozen matrix is not needed again."""
+    for name, middle in (("llama-7b", 11_008), ("phi-1.5", 8192)):
+        model = MODEL_TABLE.find(name)
+        assert model is not None
+        run = training(architecture=model, method=Method.LORA, checkpointing=False, lora_targets=("q_proj", "v_proj"))
+        some, every = (
+            terms_of(replace(run, lora_targets=targets), None, sharded=False).activations.kept
+            for targets in (run.lora_targets, ("all-linear",))
+        )
+        assert every - some == pytest.approx(0.9 * 2 * model.layers * middle)
+
+
 def test_the_head_of_a_prepared_base_is_copied_in_two_bytes() -> None:
     """PEFT makes it fp32; autocast computes with a copy, which the backward pass needs."""
     run = training(method=Method.QLORA, strategy=Strategy.DDP)
