@@ -48,6 +48,10 @@ _LIMITS = """## Limits of these figures
 - A framework without constants of its own is predicted with Hugging Face's and what its code says (a base that PEFT
   prepares or not, a loss in parts): too high if its layers are compiled, as torchtune's were, too low if it keeps more
   copies of the logits, as ms-swift 2 did.
+- LitGPT's tables of 2023 are of another version, whose layers keep less for a 4-bit base (predicted a sixth too high);
+  no shipped constant was fitted on them. On several GPUs, that version kept a whole model on each beside its shard,
+  because it was created there (`init_module(empty_init=False)`); those runs are left out, and later versions create it
+  without memory.
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
 - The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, those of fsdp_qlora the memory that its
   allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,

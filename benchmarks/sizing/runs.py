@@ -25,6 +25,7 @@ _SOURCES = (
     "fms-acceleration",
     "ms-swift",
     "fsdp_qlora",
+    "resource-tables",
     "litgpt",
     "Qwen",
     "Megatron-LM",
@@ -42,6 +43,7 @@ _DRIVER = 0.6
 _PYTORCH = {"context": 0.1, "links": 0.0, "across": 0.0, "reserved": 0.0}
 _METERS: dict[str, dict[str, Any]] = {
     "litgpt": {"live": True, **_PYTORCH},
+    "resource-tables": {"live": True, **_PYTORCH},
     "torchtune": {"live": True, **_PYTORCH},
     "fsdp_qlora": _PYTORCH,
 }
