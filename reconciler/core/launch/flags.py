@@ -20,6 +20,7 @@ _UNKNOWN = "unknown"
 _READ = "read"
 _DEEPSPEED = "deepspeed"
 _MAX_NAMED = 4
+_COMPARE = "compare the recommendation with a measured run"
 _HINT = "remove the flag, exclude the job from sizing, or set its number of GPUs yourself"
 
 
@@ -123,15 +124,24 @@ def review_flags(launch: Launch, table: FlagTable) -> FlagReview:
         if effect is None:
             unknown += [setting] if name == _UNKNOWN else []
         elif not _is_neutral(effect, setting.text, launch):
-            widened = "; the range of the estimate is wider" if effect.action == "widen" else ""
-            message = f"`{setting.fact.snippet}` {effect.text}{widened}"
+            widens = effect.action == "widen"
+            widened = "; the range of the estimate is wider" if widens else ""
+            message = f"`{_shown(setting)}` {effect.text}{widened}"
             place = refused if effect.action == "refuse" else warnings
-            place.append(Diagnostic(rule="launch.flag", message=message, hint=_HINT, span=setting.fact.span))
+            hint = _COMPARE if widens else _HINT
+            place.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
     if not launch.framework.is_known:
         warnings.append(_own_script(launch, unknown))
     elif unknown:
         warnings.append(_unknown_flags(launch, unknown))
     return FlagReview(tuple(refused), tuple(warnings))
+
+
+def _shown(setting: UnreadSetting) -> str:
+    """Return the words of a setting, after its name where a variable hides it."""
+    snippet = setting.fact.snippet
+    hides = setting.name not in snippet.replace("-", "_") and snippet.startswith(("$", '"$'))
+    return f"{setting.name} {setting.text}` in `{snippet}" if hides else snippet
 
 
 def _is_neutral(effect: FlagEffect, text: str, launch: Launch) -> bool:
@@ -144,12 +154,14 @@ def _is_neutral(effect: FlagEffect, text: str, launch: Launch) -> bool:
 
 def _own_script(launch: Launch, unknown: list[UnreadSetting]) -> Diagnostic:
     name = launch.line.invocation.name.rpartition("/")[2]
+    assumed = "" if "method" in launch.facts else ", and all weights count as trained"
+    assumed += "" if "precision" in launch.facts else f"{' ' if assumed else ', and it computes '}in fp32"
     flags = f" ({_named(unknown)} may mean anything)" if unknown else ""
     return Diagnostic(
         rule="launch.script",
-        message=f"`{name}` is not a script of a known framework: its flags are taken by their names{flags}; "
+        message=f"`{name}` is not a script of a known framework: its flags are taken by their names{flags}{assumed}; "
         "the range of the estimate is wider",
-        hint="compare the recommendation with a measured run",
+        hint=_COMPARE,
     )
 
 
@@ -158,7 +170,7 @@ def _unknown_flags(launch: Launch, unknown: list[UnreadSetting]) -> Diagnostic:
         rule="launch.flag",
         message=f"{_named(unknown)}: not in the known definitions of {launch.framework.name}, so the effect on "
         "memory is unknown; the range of the estimate is wider",
-        hint="compare the recommendation with a measured run",
+        hint=_COMPARE,
         span=unknown[0].fact.span,
     )
 

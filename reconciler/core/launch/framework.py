@@ -199,11 +199,16 @@ class Invocation(Struct, frozen=True):
 
 
 class LaunchLine(Struct, frozen=True):
-    """An invocation with its place, and the variables that its program sees (None: unknown)."""
+    """An invocation with its place, the variables that its program sees (None: unknown), and the files it may read.
+
+    `changes`: whether the script around it changes a file.
+    """
 
     invocation: Invocation
     source: SourceMap
     env: Mapping[str, str | None]
+    files: FileReader
+    changes: Callable[[str], bool]
 
 
 class Extraction:
@@ -328,6 +333,9 @@ class Extraction:
         table.add_file({prefix + name: value for name, value in values.items()}, f"file {path.text}")
         if diagnostic is None:
             return None
+        if self.line.changes(path.text):
+            message = f"the {title} `{path.text}` is changed by the script, so its values are unknown"
+            diagnostic = replace(diagnostic, message=message, hint="set the values by flags")
         diagnostic = replace(diagnostic, span=path.fact.span)
         self.diagnostics.append(diagnostic)
         return diagnostic

@@ -211,12 +211,13 @@ def _launcher_invocation(
     if program >= len(fields):
         return None
     names = {option.name for option in arguments.options}
-    own = _commands(frameworks).get(program_name(fields[program].text)) if "no_python" in names else None
-    if own is None:
-        return Invocation(launcher, fields, start - 1, program, arguments, bool(names & {"m", "module"}))
-    framework, command = own  # `torchrun --no-python llamafactory-cli train …`
-    if program + 1 >= len(fields) or not command.verbs.fullmatch(fields[program + 1].text):
-        return None
+    own = _commands(frameworks).get(program_name(fields[program].text))
+    calls = own is not None and program + 1 < len(fields) and own[1].verbs.fullmatch(fields[program + 1].text)
+    if own is None or not calls:
+        is_script = own is None or "no_python" not in names
+        is_module = bool(names & {"m", "module"})
+        return Invocation(launcher, fields, start - 1, program, arguments, is_module) if is_script else None
+    framework, command = own  # `torchrun --no-python llamafactory-cli train …`, `torchrun /venv/bin/swift sft …`
     return Invocation(launcher, fields, start - 1, program + 1, arguments, command=command, framework=framework)
 
 
@@ -264,13 +265,14 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 class _WrapperProgram(Struct, frozen=True):
     """What comes between its name and the program: a verb, flags (`valued` lists those with a value), words.
 
-    `assigns`: `NAME=value` words set variables for the program.
+    `assigns`: `NAME=value` words set variables for the program. `starts_tasks`: it may start the program several times.
     """
 
     verb: str = ""
     valued: str = ""
     words: int = 0
     assigns: bool = False
+    starts_tasks: bool = False
 
 
 _WRAPPERS = {
@@ -307,6 +309,15 @@ _WRAPPERS = {
         " --entrypoint-num-gpus --entrypoint-memory --entrypoint-resources --metadata-json --headers --verify"
         " --log-style --log-color",
     ),
+    "srun": _WrapperProgram(
+        valued="-A -c -C -D -e -G -i -J -m -n -N -o -p -q -t -w -x --account --chdir --constraint --container-image"
+        " --container-mounts --container-name --container-workdir --cpu-bind --cpus-per-task --error --exclude --export"
+        " --gpu-bind --gpus --gpus-per-node --gpus-per-task --gres --jobid --job-name --mem --mem-bind --mpi --nodelist"
+        " --nodes --ntasks --ntasks-per-node --output --partition --qos --time",
+        starts_tasks=True,
+    ),
+    "apptainer": _WrapperProgram(verb="exec", words=1, valued="-B --bind -H --home --env --pwd --overlay"),
+    "singularity": _WrapperProgram(verb="exec", words=1, valued="-B --bind -H --home --env --pwd --overlay"),
     "nsys": _WrapperProgram(verb="profile", valued="-o -t -w -f -s -c -x"),
     "ncu": _WrapperProgram(valued="-o -k -c -s"),
     "compute-sanitizer": _WrapperProgram(valued="--tool"),
@@ -319,15 +330,17 @@ def program_name(text: str) -> str:
     return text.rpartition("/")[2]
 
 
-def unwrap(fields: Sequence[Field]) -> tuple[Sequence[Field], dict[str, str | None]]:
-    """Return the words from the wrapped program on, and the variables set for it alone (None: unknown)."""
+def unwrap(fields: Sequence[Field]) -> tuple[Sequence[Field], dict[str, str | None], bool]:
+    """Return the words from the wrapped program on, its own variables (None: unknown), and if it starts tasks."""
     assignments: dict[str, str | None] = {}
+    tasks = False
     while fields and (wrapper := _WRAPPERS.get(program_name(fields[0].text))) is not None:
         at = _skip(fields, wrapper, assignments)
         if at is None:
             break
+        tasks |= wrapper.starts_tasks
         fields = fields[at:]
-    return fields, assignments
+    return fields, assignments, tasks
 
 
 def _skip(fields: Sequence[Field], wrapper: _WrapperProgram, assignments: dict[str, str | None]) -> int | None:

@@ -52,7 +52,7 @@ def parse_launch(
     framework = find_framework(line.invocation, frameworks)
     if framework.newer is not None and is_true(setting_from_env(line.env, framework.newer[0])):
         framework = framework.newer[1]
-    extraction = Extraction(line, framework, files)
+    extraction = Extraction(line, framework, line.files)
     apply_edits(edits, extraction.launcher, extraction.script)
     _extract(extraction)
     _override(extraction, {name: env[name] for name in env if name == _GPU_VARIABLE} if sized else env)
@@ -160,7 +160,11 @@ def _reject_unread_files(extraction: Extraction, config: Setting | None) -> None
 def _positional_configuration(extraction: Extraction) -> Setting | None:
     """Return the first word where it is a configuration file (transformers accepts one if it is alone)."""
     source = extraction.line.source
-    for field in extraction.arguments.words[:1]:
+    words = extraction.arguments.words
+    commands = extraction.framework.commands if extraction.invocation.command is None else ()
+    if words and any(command.verbs.fullmatch(words[0].text) for command in commands):
+        words = words[1:]  # `python -m llamafactory.cli train FILE`
+    for field in words[:1]:
         unknown = UNKNOWN in field.text and extraction.framework.config_may_be_unknown
         if unknown or field.text.endswith(CONFIG_EXTENSIONS):
             snippet, span = source.locate((field,))

@@ -10,6 +10,7 @@ from reconciler.core.launch.frameworks import FRAMEWORKS
 from reconciler.core.launch.launchers import LAUNCHERS, parse_invocation, program_name, unwrap
 from reconciler.core.launch.settings import FileReader, flag_name
 from reconciler.core.launch.shell.ast import ShellError
+from reconciler.core.launch.shell.documents import WrittenFiles
 from reconciler.core.launch.shell.expansion import MAX_LENGTH, UNKNOWN, UNKNOWN_WORDS, Field, Variables
 from reconciler.core.launch.shell.interpreter import interpret
 
@@ -96,8 +97,11 @@ def _reason(item: ContainerArgument) -> str:
 
 class _Search:
     def __init__(self, files: FileReader, frameworks: tuple[Framework, ...]) -> None:
-        self.files = files
+        self.written = WrittenFiles()
+        self.files = read_with(self.written, files)
         self.frameworks = frameworks
+        self.broken: Diagnostic | None = None  # a line whose flags stand alone
+        self.starts_tasks = False  # below `srun`, which starts one process or several
         self.launched: list[LaunchLine] = []  # by a launcher, or a framework's own command
         self.scripts: list[LaunchLine] = []  # Python scripts
         self.depth = 0
@@ -106,23 +110,34 @@ class _Search:
 
     def visit(self, fields: Sequence[Field], env: Mapping[str, str | None], source: SourceMap) -> None:
         """Look at one program that would be started."""
-        fields, assignments = unwrap(fields)
+        outer, (fields, assignments, tasks) = self.starts_tasks, unwrap(fields)
         if not fields:
             return
+        self.starts_tasks = outer or tasks
+        self._visit_program(fields, {**env, **assignments} if assignments else env, source)
+        self.starts_tasks = outer
+
+    def _visit_program(self, fields: Sequence[Field], env: Mapping[str, str | None], source: SourceMap) -> None:
         name = program_name(fields[0].text)
         if name in _SHELLS:
-            self._visit_shell(fields, {**env, **assignments}, source)
+            self._visit_shell(fields, env, source)
             return
-        if _known_script(name, own := {**env, **assignments}):
-            self._visit_file(fields[0].text, _words(fields[1:]), own)
+        if fields[0].text.startswith("-"):
+            self.broken = self.broken or _lost_flags(fields, source)
+            return
+        if _known_script(name, env):
+            self._visit_file(fields[0].text, _words(fields[1:]), env)
             return
         invocation = parse_invocation(fields, self.frameworks)
         if invocation is None:
             if UNKNOWN in name and _has_training_flags(fields):
                 self.diagnostic = _unknown_program(fields, source)
             return
+        if invocation.launcher.starts_one_process and self.starts_tasks:
+            self.diagnostic = _unknown_tasks(fields, source)
+            return
         lines = self.scripts if invocation.launcher.starts_one_process else self.launched
-        lines.append(LaunchLine(invocation, source, {**env, **assignments} if assignments else env))
+        lines.append(LaunchLine(invocation, source, env, self.files, self.written.changes))
 
     def _visit_shell(self, fields: Sequence[Field], env: Mapping[str, str | None], source: SourceMap) -> None:
         at = 2 if program_name(fields[0].text) == "busybox" else 1
@@ -182,7 +197,7 @@ class _Search:
             if program_name(fields[0].text) not in _OTHER_PROGRAMS:
                 self.visit(fields, variables.environment(), source)
 
-        interpret(text, variables, on_command)
+        interpret(text, variables, on_command, self.written)
         self.depth -= 1
 
     def syntax_error(self, error: ShellError) -> Diagnostic:
@@ -202,6 +217,8 @@ class _Search:
 
     def choose(self) -> LaunchLine | Diagnostic:
         """Return the only line. Lines with a launcher win over Python scripts."""
+        if self.broken is not None:
+            return self.broken
         lines = self.launched or [line for line in self.scripts if _is_training(line)] or self.scripts
         if len(lines) == 1:
             return lines[0]
@@ -231,6 +248,33 @@ class _Search:
             message=f"no launch line found; expected {expected} or a Python script",
             hint="use one of these commands and set the variables AUTOCONF_*, or exclude the job from sizing",
         )
+
+
+def read_with(written: WrittenFiles, files: FileReader) -> FileReader:
+    """Return a reader of the files that a script writes, and else of the repository's."""
+
+    def read(path: str) -> bytes | None:
+        return written.read(path) if written.changes(path) else files(path)
+
+    return read
+
+
+def _lost_flags(fields: Sequence[Field], source: SourceMap) -> Diagnostic:
+    return Diagnostic(
+        rule="launch.shell",
+        message=f"`{source.snippet(fields)}` stands alone, as a command: the line above it does not continue",
+        hint="end the line above with a backslash, without a blank or a comment behind it",
+        span=source.span(fields[0]),
+    )
+
+
+def _unknown_tasks(fields: Sequence[Field], source: SourceMap) -> Diagnostic:
+    return Diagnostic(
+        rule="launch.tasks",
+        message=f"`{source.snippet(fields)}` is started by srun, in as many processes as its allocation has tasks",
+        hint="start the processes by torchrun or accelerate, or exclude the job from sizing",
+        span=source.span(fields[0]),
+    )
 
 
 def _words(fields: Sequence[Field]) -> tuple[str, ...]:

@@ -103,6 +103,8 @@ def script_arguments(fields: Sequence[Field], start: int, *, single: bool = Fals
         field = fields[at]
         text = field.text
         at += 1
+        if text == "--":
+            continue
         if not is_flag(text):
             (unknown if field.may_split and text[0] == UNKNOWN else words).append(field)
             continue

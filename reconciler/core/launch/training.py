@@ -29,10 +29,13 @@ def _by_word(words: dict[str, str]) -> dict[str, str]:
     return {word: name for name, text in words.items() for word in text.split()}
 
 
+_FLASH_KERNELS = later(r"(?:paged\|)?kernels-community/[\w.-]*flash-attn[\w.-]*(?:@.+)?")
+"""Kernels of the Hub for flash attention, by the names that transformers accepts."""
+
 _ATTENTION = _by_word(
     {
         "flash-attn-2": "flash_attention_2 flash_attention_3 fa2 flash_attn flash-attn-2 flash_attention "
-        "kernels-community/flash-attn2 kernels-community/flash-attn3",
+        "flash_attention_4",
         "sdpa": "sdpa auto flex_attention xformers",
         "eager": "eager disabled",
     }
@@ -244,6 +247,8 @@ def _read_attention(extraction: Extraction) -> None:
                 extraction.add("attention", switch, value)
         return
     value = _ATTENTION.get(setting.text.lower(), "")
+    if _FLASH_KERNELS.fullmatch(setting.text):
+        value = "flash-attn-2"
     if not value and (enabled := parse_boolean(setting.text)) is not None:
         value = "flash-attn-2" if enabled else "sdpa"
     if value:
@@ -383,5 +388,5 @@ def _quantisation(extraction: Extraction) -> Fact | None:
     bits = setting(*_BITS)
     if bits is not None and bits.text.lower() in _BIT_WORDS:
         return replace(bits.fact, value=_BIT_WORDS[bits.text.lower()])
-    in_8_bits = setting("load_in_8bit")
+    in_8_bits = setting("load_in_8bit", "use_8bit_quantization")
     return replace(in_8_bits.fact, value="8bit") if in_8_bits is not None and is_true(in_8_bits) else None

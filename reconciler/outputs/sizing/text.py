@@ -40,7 +40,7 @@ def render_size(answer: SizeAnswer, *, width: int = 80, color: bool = False, uni
     _write_table(page, decision.candidates, decision.chosen)
     if decision.others:
         page.heading("Other GPU products")
-        _write_table(page, decision.others, decision.chosen)
+        _write_table(page, decision.others, decision.chosen, names_products=True)
     page.blank()
     failure = "" if decision.chosen else f"No recommendation ({decision.reason}): "
     page.write(Styled(failure, Style.ERROR), Styled(decision.text, Style.SUCCESS if decision.chosen else Style.PLAIN))
@@ -123,12 +123,15 @@ def _saved(remedy: Remedy) -> str:
     return f"{before.need_gib:.1f} → {after.need_gib:.1f}" if before is not None and after is not None else _NONE
 
 
-def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate | None) -> None:
+def _write_table(
+    page: Page, candidates: Sequence[Candidate], chosen: Candidate | None, *, names_products: bool = False
+) -> None:
     cells = _BAR_CELLS if page.width >= _WIDE_PAGE else _NARROW_BAR_CELLS
     table: list[list[Piece]] = []
     for candidate in candidates:
         style = Style.SUCCESS if candidate.fits else Style.ERROR
         estimate = candidate.estimate
+        product = f" on {candidate.gpu.product}" if names_products else ""
         table.append(
             [
                 Styled(">" if candidate == chosen else " ", Style.SUCCESS),
@@ -140,7 +143,7 @@ def _write_table(page: Page, candidates: Sequence[Candidate], chosen: Candidate 
                 f"{candidate.gpu.memory_gib:.1f}",
                 _NONE if candidate.tokens_per_s is None else f"{candidate.tokens_per_s:,.0f}",
                 memory_bar(estimate, candidate.gpu.memory_gib, cells) if estimate else "",
-                Styled("fits" if candidate.fits else candidate.reason, style),
+                Styled(f"{'fits' if candidate.fits else candidate.reason}{product}", style),
             ]
         )
     page.blank()

@@ -298,11 +298,6 @@ REFUSED = {
         {},
         "which weights",
     ),
-    "LLaVA: a vision tower": (
-        f"deepspeed llava/train/train_mem.py {QWEN} --model_max_length 2048 --vision_tower openai/clip",
-        {},
-        "another one",
-    ),
     "replicas of shards": (
         f"accelerate launch --use_fsdp --parallelism_config_dp_replicate_size 2 examples/scripts/sft.py {QWEN}",
         {},
@@ -329,9 +324,9 @@ REFUSED = {
     "a strategy that does not exist": (f"{SFT} --fsdp full_shrad", {}, "not a sharding strategy"),
     "FSDP's arguments that are not JSON": (f"{SFT} --fsdp full_shard --fsdp_config {{offload}}", {}, "not a JSON"),
     "Qwen2.5-VL: parts that are trained": (
-        f"torchrun train_qwen.py {QWEN} --model_max_length 512 --tune_mm_llm True",
+        f"torchrun train_qwen.py {QWEN} --model_max_length 512 --tune_mm_llm False --tune_mm_mlp True",
         {},
-        "sounds as if",
+        "apart from the rest",
     ),
     "8-bit Adam by a flag of a script": (
         f"python train.py {QWEN} --max_seq_length 512 --use_8bit_adam",

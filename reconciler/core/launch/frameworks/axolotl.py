@@ -79,6 +79,7 @@ _CONSTANTS = frozenset(
 
 def _complete(extraction: Extraction) -> None:
     """Read the plugins: Cut Cross Entropy is on as soon as its plugin is listed."""
+    extraction.script.find(("launcher", "mixed_precision"))  # what starts the processes; the type is that of the file
     plugins = extraction.script.find(("plugins",))
     named = [word.rpartition(".")[2] for word in plugins.text.split(",")] if plugins is not None else []
     if plugins is not None and (others := sorted(set(named) - _PLUGINS - {""})):

@@ -25,6 +25,20 @@ def _read_method(extraction: Extraction) -> None:
         extraction.set_framework_default("method", "full")
 
 
+def _read_precision(extraction: Extraction) -> None:
+    """Read pure bf16, or else the type of mixed precision (configs/training.py and fsdp.py)."""
+    script = extraction.script
+    pure = script.find(("pure_bf16", "fsdp_config.pure_bf16"))
+    half = script.find(("use_fp16", "fsdp_config.use_fp16"))
+    mixed = script.find(("mixed_precision", "fsdp_config.mixed_precision"))
+    if mixed is not None and not is_true(mixed):
+        extraction.doubt(mixed, "computes in the type of the weights, which depends on the version")
+    if pure is not None and is_true(pure):
+        extraction.add("precision", pure, "bf16")
+    elif half is not None and is_true(half):
+        extraction.add("precision", half, "fp16-mixed")
+
+
 def _read_sharding(extraction: Extraction) -> None:
     """Checkpoint only where the model is sharded."""
     extraction.set_framework_default("checkpointing", "true" if "strategy" in extraction.facts else "false")
@@ -50,6 +64,7 @@ LLAMA_RECIPES = Framework(
     attention_switches={"use_fast_kernels": "sdpa"},
     optimizers={"anyprecision": "adamw_anyprecision"},
     read_method=_read_method,
+    read_precision=_read_precision,
     read_sharding=_read_sharding,
     changes={
         "checkpointing": {"fsdp_activation_checkpointing|fsdp_config.fsdp_activation_checkpointing": "true"},

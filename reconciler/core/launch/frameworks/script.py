@@ -1,16 +1,38 @@
 """Scripts of an unknown framework, with or without the `Trainer` of transformers."""
 
+import re
+
 from msgspec.structs import replace
 
-from reconciler.core.launch.framework import Framework
+from reconciler.core.launch.facts import Diagnostic
+from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.frameworks.transformers import (
     TRAINER_CHANGES,
     TRAINER_DEFAULTS,
     TRAINER_SETTINGS,
     TRAINER_SOURCE,
 )
+from reconciler.core.launch.training import read_framework_method
 
 _TRAINER_FLAGS = frozenset({"per_device_train_batch_size", "num_train_epochs", "save_strategy", "lr_scheduler_type"})
+
+_NAMES_ADAPTERS = re.compile(
+    r".*(?:^|[^a-z])(?:q?lora|dora|peft|adapters?|ptuning|[48]bit)(?:[^a-z].*|$)", re.IGNORECASE
+)
+
+
+def _read_method(extraction: Extraction) -> None:
+    """Read the method; refuse a script whose name says that it makes adapters by itself, if no flag does."""
+    read_framework_method(extraction)
+    script = extraction.invocation.name.rpartition("/")[2]
+    if "method" in {*extraction.facts, *extraction.unresolved} or not _NAMES_ADAPTERS.fullmatch(script):
+        return
+    extraction.unresolved["method"] = Diagnostic(
+        rule="launch.missing",
+        message=f"`{script}` names adapters, or weights in few bits, and no flag says which",
+        hint="set AUTOCONF_METHOD in the container's env: full, lora, qlora, gptq-lora or int8-lora",
+    )
+
 
 SCRIPT = Framework(
     name="",
@@ -31,6 +53,7 @@ SCRIPT = Framework(
     defaults={},
     adapters_from_flags=True,
     config_flags=("config", "config_file", "config_path", "cfg", "conf"),
+    read_method=_read_method,
 )
 
 TRAINER_SCRIPT = replace(

@@ -109,12 +109,14 @@ TRL = Framework(
         ),
     ),
     programs=later(
-        r"trl\.scripts\.\w+|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
+        r"trl\.scripts\.\w+|(?:.*/)?open_r1/(?:sft|grpo)\.py|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
         r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|grpo|rloo|reward_modeling|(?:ppo/)?ppo(?:_tldr)?)\.py"
     ),
     matches=_matches,
     settings=TRAINER_SETTINGS
-    | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length")},
+    | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length", "seq_length")}
+    # The last names are those of its `sft.py` before 0.8.
+    | {"batch": (*TRAINER_SETTINGS["batch"], "batch_size"), "lora_rank": ("lora_r", "peft_lora_r")},
     defaults=TRAINER_DEFAULTS
     | {"sequence": "1024", "checkpointing": "true", "precision": "bf16-mixed"}
     | {"lora_rank": "16", "lora_targets": "all-linear"},

@@ -14,6 +14,7 @@ from reconciler.core.launch.shell.ast import (
     UnknownExpansion,
     Word,
 )
+from reconciler.core.launch.shell.substitution import ITEMS
 
 UNKNOWN = "\ufdd0"
 """Marks text that is only known at run time. A Unicode noncharacter, which no script contains."""
@@ -259,8 +260,8 @@ class Expander:
 
     def _parameter(self, part: ParameterExpansion) -> ShellValue:
         value = self._lookup(part)
-        if part.operator == "length":
-            return _length(value)
+        if part.operator in {"length", ITEMS}:
+            return _length(value) if part.operator == "length" else _count_items(part.name, value)
         if part.operator[-1:] == "+":
             return value if value is not None and value.text == UNKNOWN else ShellValue("", "")
         if value is None:
@@ -330,6 +331,13 @@ def _length(value: ShellValue | None) -> ShellValue:
     if value is None or value.text == UNKNOWN or UNKNOWN in value.text or UNKNOWN_WORDS in (value.items or ()):
         return unknown("the length of an unknown value")
     return ShellValue(str(len(value.text) if value.items is None else len(value.items)), "")
+
+
+def _count_items(name: str, value: ShellValue | None) -> ShellValue:
+    """Return the number of items that commas separate; without a text, `wc` counts one line."""
+    if value is None or UNKNOWN in value.text or value.items is not None:
+        return unknown(f"the number of items in `{name}` is unknown")
+    return ShellValue(str(value.text.count(",") + 1))
 
 
 def _trim(value: ShellValue, operator: str, pattern: ShellValue) -> ShellValue:

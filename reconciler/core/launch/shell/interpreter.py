@@ -26,6 +26,7 @@ from reconciler.core.launch.shell.ast import (
     Subshell,
 )
 from reconciler.core.launch.shell.conditions import evaluate_condition
+from reconciler.core.launch.shell.documents import WrittenFiles
 from reconciler.core.launch.shell.expansion import (
     MAX_LENGTH,
     UNKNOWN,
@@ -53,14 +54,15 @@ OnCommand = Callable[[Sequence[Field], Variables], None]
 """Receives the arguments of a program, and the variables when it starts, with those set for it alone."""
 
 
-def interpret(text: str, variables: Variables, on_command: OnCommand) -> None:
-    """Call `on_command` for each program that the script may start. Raises ShellError."""
-    _Interpreter(variables, on_command).script(parse(text))
+def interpret(text: str, variables: Variables, on_command: OnCommand, written: WrittenFiles) -> None:
+    """Call `on_command` for each program that the script may start, and note the files it writes. Raises ShellError."""
+    _Interpreter(variables, on_command, written).script(parse(text))
 
 
 class _Interpreter:
-    def __init__(self, variables: Variables, on_command: OnCommand) -> None:
+    def __init__(self, variables: Variables, on_command: OnCommand, written: WrittenFiles) -> None:
         self.variables = variables
+        self.written = written
         self.on_command: OnCommand | None = on_command
         self.functions: dict[str, Node] = {}
         self.call_depth = 0
@@ -239,6 +241,8 @@ class _Interpreter:
                 fields += expander.fields(word)
             else:
                 fields.append(Field(word.text, word.start, word.end))
+        if node.redirections or fields:
+            self.written.note(node, fields, expander)
         if node.assignments:
             self._assign(node, expander, fields)
         elif fields:

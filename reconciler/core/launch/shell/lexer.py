@@ -13,6 +13,7 @@ from reconciler.core.launch.shell.ast import (
     UnknownExpansion,
     Word,
 )
+from reconciler.core.launch.shell.substitution import read_substitution
 
 MAX_DEPTH = 40
 """Maximum nesting of quotes, substitutions and compound commands; real scripts stay below ten."""
@@ -183,8 +184,9 @@ class Lexer(ABC):
             if self.text[end] == END_OF_TEXT:
                 raise self.fail("the backtick is not closed")
             end += 2 if self.text[end] == "\\" and self.text[end + 1] != END_OF_TEXT else 1
+        command = self.text[self.position + 1 : end]
         self.position = end + 1
-        return UnknownExpansion("a command substitution", quoted)
+        return read_substitution(command, quoted=quoted)
 
     def _old_arithmetic(self, *, quoted: bool) -> Part:
         end = self.text.find("]", self.position)
@@ -205,8 +207,9 @@ class Lexer(ABC):
                 self.position = match.end()
                 return ArithmeticExpansion(match[1].replace("\\", ""), quoted)
             self.position += 2
+            start = self.position
             self.skip_commands()
-            return UnknownExpansion("a command substitution", quoted)
+            return read_substitution(self.text[start : self.position - 1], quoted=quoted)
         finally:
             self.depth -= 1
 

@@ -79,6 +79,7 @@ TRAITS = {
     "mixtral": Traits(experts=Experts.MIXTRAL),
     "qwen2": _QWEN2,
     "qwen2_moe": Traits(qkv_bias=True, out_bias=False, shared_gate=True),
+    "qwen2_vl": _QWEN2,
     "qwen2_5_vl": _QWEN2,
     "qwen2_5_vl_text": _QWEN2,
     "qwen3": _QWEN3,

@@ -37,7 +37,7 @@ def vision_parameters(config: ConfigKeys, hidden: int) -> int:
     vision = config.section("vision_config")
     if vision is None:
         return 0
-    kind = vision.text("model_type")
+    kind = vision.text("model_type") or config.text("model_type")  # Qwen2-VL's own section names none
     if kind in _WHOLE:
         return _WHOLE[kind](vision, hidden)
     tower = _TOWERS.get(kind)
@@ -73,6 +73,21 @@ def _merging_tower(vision: ConfigKeys, _: int) -> int:
     )
     block = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
     merger = width + merged * merged + merged + merged * out + out
+    channels = vision.count("in_channels", "in_chans", default=3, most=100)
+    return vision.count("depth", most=10_000) * block + channels * patch * width + merger
+
+
+def _plain_merging_tower(vision: ConfigKeys, _: int) -> int:
+    """Return the parameters of Qwen2-VL's tower (arXiv 2409.12191): blocks with biases, then a merger."""
+    width = vision.count("embed_dim", most=100_000)
+    inner = width * vision.count("mlp_ratio", default=4, most=_MAX_RATIO)
+    merged = width * vision.count("spatial_merge_size", default=2, most=100) ** 2
+    out = vision.count("hidden_size", most=1_000_000)
+    patch = vision.count("patch_size", default=14, most=1000) ** 2 * vision.count(
+        "temporal_patch_size", default=2, most=100
+    )
+    block = 4 * width * width + 4 * width + 2 * width * inner + inner + width + 4 * width
+    merger = 2 * width + merged * merged + merged + merged * out + out
     channels = vision.count("in_channels", "in_chans", default=3, most=100)
     return vision.count("depth", most=10_000) * block + channels * patch * width + merger
 
@@ -136,6 +151,7 @@ def _resampling_tower(visual: ConfigKeys) -> int:
 _MAX_RATIO = 100
 _WHOLE: Mapping[str, Callable[[ConfigKeys, int], int]] = MappingProxyType(
     {
+        "qwen2_vl": _plain_merging_tower,
         "qwen2_5_vl": _merging_tower,
         "qwen3_vl": _deep_tower,
         "qwen3_vl_moe": _deep_tower,

@@ -159,6 +159,7 @@ class _RemedySearch:
         others = sorted((one for gpu in situation.offered if (one := self._on_other(gpu)) is not None), key=_rank)
         combined: list[Remedy] = []
         helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
+        helpful += self._silent(savings, singles)
         for size in _COMBINED:
             if not any(_settles(one) for one in (*singles, *combined)):
                 combined += [one for one in self._remedies(_combinations(helpful, size)) if one.is_enough]
@@ -170,6 +171,14 @@ class _RemedySearch:
             not_enough=tuple(sorted((one for one in singles if not one.after.fits and not one.refusal), key=_need)),
             refused=tuple(sorted((one for one in singles if one.refusal), key=_rank)),
         )
+
+    def _silent(self, savings: Sequence[Saving], singles: Sequence[Remedy]) -> list[Saving]:
+        """Return the changes that save nothing before another one does.
+
+        Without sharding, states may need so much more than activations that a smaller batch changes nothing.
+        """
+        heard = {one.kinds[0] for one in singles}
+        return [one for one in savings if one.kind not in heard and not self._situation.edits((one,))[1]]
 
     def _remedies(self, combined: Iterable[tuple[Saving, ...]]) -> Iterator[Remedy]:
         """Yield what saves memory, of each kind that offers several (stages, degrees) the first that is enough."""

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reconciler.core.launch.shell.documents import WrittenFiles
 from reconciler.core.launch.shell.expansion import UNKNOWN, Field, Variables
 from reconciler.core.launch.shell.interpreter import interpret
 
@@ -60,7 +61,7 @@ def our_calls(script: str, env: Mapping[str, str | None], arguments: Sequence[st
         if fields[0].text == "accelerate":
             calls.append(list(fields[1:]))
 
-    interpret(script, Variables.from_env(env, tuple(arguments), "name"), on_command)
+    interpret(script, Variables.from_env(env, tuple(arguments), "name"), on_command, WrittenFiles())
     return calls
 
 

@@ -19,6 +19,10 @@ BY_HAND = {
     # Llama: embedding and head, attention, gate, up and down, two norms of each layer and one at the end.
     "open-llama-3b": 2 * 32000 * 3200 + 26 * (4 * 3200**2 + 3 * 3200 * 8640 + 2 * 3200) + 3200,
     "orca-2-7b": 6_738_415_616 + 2 * 3 * 4096,  # Llama 2 with three tokens more
+    # Qwen2-VL: the totals of the published weights (model.safetensors.index.json: half of their bytes).
+    "qwen2-vl-2b": 2_208_985_600,
+    "qwen2-vl-7b": 8_291_375_616,
+    "qwen2-vl-72b": 73_405_560_320,
     # GPT-NeoX: biases, and LayerNorms with a bias; attention has 4 h^2, the feed-forward block 8 h^2.
     "redpajama-incite-3b-v1": 2 * 50432 * 2560 + 32 * (12 * 2560**2 + (3 + 1 + 4 + 1 + 4) * 2560) + 2 * 2560,
     # GPT-2: tied embedding, and positions.

@@ -112,6 +112,24 @@ def test_pairs_are_tried_when_nothing_alone_is_enough() -> None:
     }
 
 
+def test_a_change_that_saves_nothing_alone_may_save_with_another() -> None:
+    """Unsharded states of 8 B need more than the activations do, so that a smaller batch counts only with sharding."""
+    layout = Layout(gpus=8, workers=1, batch=16)
+    one = training(
+        strategy=Strategy.DDP,
+        precision=Precision.BF16_MIXED,
+        sequence=2048,
+        checkpointing=True,
+        attention=Attention.SDPA,
+    )
+    asked = question(one, layout, "NVIDIA-H100-80GB-HBM3", is_uncertain=True)
+    found = remedies(asked, layout, Situation(framework=framework("trl")))
+    assert not any(
+        SavingKind.ACCUMULATION in kind and len(kind) == 1 for kind in kinds((*found.enough, *found.not_enough))
+    )
+    assert any(set(kind) == {SavingKind.ACCUMULATION, SavingKind.SHARDING} for kind in kinds(found.enough))
+
+
 def test_three_are_tried_when_two_are_not_enough() -> None:
     layout = Layout(gpus=1, batch=4)
     one = training(strategy=Strategy.DDP, checkpointing=False, sequence=8192)
