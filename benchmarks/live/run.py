@@ -2,7 +2,8 @@
 
 Every contender works on the same server, in turns, each in a namespace of its own: bare concurrent requests (the
 floor), `kubectl apply --server-side`, Flux (its kustomize-controller, told at once), and `reconciler`. Times are those
-of whole processes, the best of all rounds; ratios are to the floor of the same run.
+of whole processes, the best of all rounds; ratios are to the floor of the same run. What a first apply creates is
+deleted before the next one, which would otherwise list it.
 """
 
 import argparse
@@ -57,6 +58,13 @@ class Place:
         self.run(folder, "commit", "-o", "name")
         return folder
 
+    def clear(self, *namespaces: str) -> None:
+        """Delete the ConfigMaps of namespaces, and all inventories: whoever follows would read them, too."""
+        for name in (*namespaces, "gpu-reconciler"):
+            words = (str(self.kubectl), "--kubeconfig", str(self.bed.kubeconfig), "delete", "--raw")
+            path = f"/api/v1/namespaces/{name}/configmaps"
+            subprocess.run((*words, path), check=True, stdout=subprocess.DEVNULL)
+
     def requests(self) -> dict[str, int]:
         """Return how many requests for ConfigMaps the server has answered, by verb."""
         words = (str(self.kubectl), "--kubeconfig", str(self.bed.kubeconfig), "get", "--raw", "/metrics")
@@ -75,6 +83,7 @@ def first_apply(place: Place, count: int, rounds: int, peer: Flux | None) -> Non
         def add(name: str, contender: Callable[[Path], Measured], number: int = number) -> None:
             repository = place.repository(f"{re.sub('[^a-z]+', '-', name)}-{count}-{number}", count)
             rows.setdefault(name, []).append(contender(repository))
+            place.clear(repository.name)
 
         add("bare requests", lambda repository: _bare(place, repository))
         add("kubectl apply", lambda repository: _kubectl(place, repository))
