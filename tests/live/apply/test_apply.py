@@ -2,7 +2,12 @@
 
 import json
 
+from msgspec.structs import replace
+
 from reconciler.core.objects import ObjectKey
+from reconciler.core.plan import Plan
+from reconciler.core.plan.codec import encode, from_json
+from reconciler.core.plan.digest import digest
 from tests.live.apply.conftest import Site
 
 
@@ -103,7 +108,7 @@ def test_a_status_is_no_edit(site: Site) -> None:
     assert ran.code == 0, ran.out + ran.err
 
 
-def test_new_commits_evidence_and_settings_make_the_plan_stale(site: Site) -> None:
+def test_new_commits_and_evidence_make_the_plan_stale(site: Site) -> None:
     site.config_map("one")
     assert site.plan().code == 0
     site.fleet.edit("jobs/one.yaml", "'1'", "'2'")
@@ -118,6 +123,50 @@ def test_new_commits_evidence_and_settings_make_the_plan_stale(site: Site) -> No
     site.fleet.commit()
     assert site.apply().code == 5
     assert not site.exists("ConfigMap", "one")
+
+
+_POLICY = """apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: named}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE, UPDATE], resources: [configmaps]}]
+  validations: [{expression: "object.metadata.name != 'forbidden'"}]
+"""
+
+
+def test_a_new_policy_makes_the_plan_stale(site: Site) -> None:
+    """F-142: even one that allows everything that the plan does."""
+    site.config_map("one")
+    assert site.plan().code == 0
+    site.write("policies/named.yaml", _POLICY)
+    site.fleet.commit("policy")
+    ran = site.apply()
+    assert ran.code == 5, ran.err
+    assert "the plan is stale" in ran.err
+    assert not site.exists("ConfigMap", "one")
+
+
+def _rewritten(site: Site, plan: Plan) -> None:
+    """Save another plan as if it had been made so: its digest and its checksum are right."""
+    site.plan_file.write_bytes(encode(replace(plan, digest=digest(plan))))
+
+
+def test_a_plan_with_other_inputs_is_stale(site: Site) -> None:
+    """F-142: a well-formed plan that another version made, or one with other policies, evidence or base."""
+    site.config_map("one")
+    assert site.plan().code == 0
+    plan = from_json(site.plan_file.read_bytes())
+    for name in ("engine", "policies", "evidence"):
+        _rewritten(site, replace(plan, **{name: "0"}))
+        ran = site.apply()
+        assert (ran.code, f"{name}: 0 is now" in ran.err) == (5, True), ran.err
+    _rewritten(site, replace(plan, base=replace(plan.base, tree="sha256:0")))
+    ran = site.apply()
+    assert (ran.code, "the base (" in ran.err) == (5, True), ran.err
+    assert not site.exists("ConfigMap", "one")
+    _rewritten(site, plan)
+    assert site.apply().code == 0
 
 
 def test_a_plan_of_uncommitted_work_is_not_applied(site: Site) -> None:
