@@ -11,7 +11,7 @@ from reconciler.core.launch.launch import Launch, ParsedLaunch, UnreadSetting
 from reconciler.core.launch.launchers import ACCELERATE, read_processes
 from reconciler.core.launch.search import find_launch_line
 from reconciler.core.launch.settings import FileReader, Setting, is_true, setting_from_env
-from reconciler.core.launch.sharding import read_sharding
+from reconciler.core.launch.sharding import read_deepspeed_optimizer, read_sharding
 from reconciler.core.launch.shell.expansion import UNKNOWN
 from reconciler.core.launch.training import read_method, read_training
 
@@ -83,6 +83,7 @@ def _extract(extraction: Extraction) -> None:
     for name in extraction.facts:
         extraction.unresolved.pop(name, None)  # a flag sets what a missing file leaves open
     read_training(extraction)
+    read_deepspeed_optimizer(extraction)
     read_method(extraction)
     framework = extraction.framework
     for name, value in framework.defaults.items():

@@ -3,11 +3,12 @@
 from msgspec.structs import replace
 
 from reconciler.core.launch.framework import Extraction
-from reconciler.core.launch.settings import Setting, is_true, parse_boolean
+from reconciler.core.launch.settings import Setting, is_true, parse_boolean, setting_from_env
 from reconciler.core.launch.shell.expansion import UNKNOWN
 
 _FSDP = {
     "1": "fsdp-full",
+    "fsdp2": "fsdp-full",
     "full_shard": "fsdp-full",
     "fully_shard": "fsdp-full",
     "true": "fsdp-full",
@@ -26,6 +27,8 @@ _FSDP = {
 _FSDP_OPTIONS = frozenset({"offload", "auto_wrap"})
 """Words of transformers' `--fsdp` that are not strategies."""
 
+_SHARDING_VARIABLES = ("ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED")
+_ADAM = frozenset({"adam", "adamw"})
 _HOST_DEVICES = frozenset({"cpu", "nvme"})
 
 
@@ -45,8 +48,18 @@ def read_sharding(extraction: Extraction) -> None:
     )
     if offload is not None and is_true(offload):
         extraction.add("offload", offload, "all")
+    _reject_variables(extraction)
     extraction.set_default("strategy", "ddp", "no sharding on the line")
     extraction.set_default("offload", "none", "no offload on the line")
+
+
+def _reject_variables(extraction: Extraction) -> None:
+    """Reject variables of accelerate that shard where the line says nothing of it."""
+    for name in _SHARDING_VARIABLES:
+        setting = setting_from_env(extraction.line.env, name)
+        if is_true(setting) and setting is not None and "strategy" not in {*extraction.facts, *extraction.unresolved}:
+            message = f"`{setting.fact.snippet}` shards the model, by variables that are not read"
+            extraction.reject("strategy", message, None, "shard by flags of the line or of the launcher")
 
 
 def _load_fsdp_file(extraction: Extraction) -> None:
@@ -95,7 +108,8 @@ def _zero_from_file(extraction: Extraction, config: Setting) -> Setting | None:
         stage, offload = preset
         extraction.add("offload", config, offload)
         return replace(config, text=stage)
-    diagnostic = extraction.load(script, config, "DeepSpeed configuration", "deepspeed.")
+    is_inline = config.text.startswith("{") and script.add_json(config, "deepspeed.")
+    diagnostic = None if is_inline else extraction.load(script, config, "DeepSpeed configuration", "deepspeed.")
     if diagnostic is not None:
         extraction.unresolved |= dict.fromkeys(("strategy", "offload"), diagnostic)
     prefix = "deepspeed.zero_optimization."
@@ -105,6 +119,17 @@ def _zero_from_file(extraction: Extraction, config: Setting) -> Setting | None:
     if "strategy" not in extraction.unresolved:
         _add_offload(extraction, config, optimizer, parameters)
     return script.find((f"{prefix}stage",))
+
+
+def read_deepspeed_optimizer(extraction: Extraction) -> None:
+    """Read the optimizer of a DeepSpeed file, which wins over the script's own; others than Adam are warned about."""
+    kind = extraction.script.find(("deepspeed.optimizer.type",))
+    if kind is not None and kind.text.lower() in _ADAM:
+        extraction.script.under("deepspeed.optimizer.params.")
+        if "optimizer" in extraction.facts:
+            extraction.add("optimizer", kind, "adamw_torch")
+    elif kind is not None:
+        extraction.doubt(kind, "is an optimizer of DeepSpeed whose states are not modelled")
 
 
 def _zero_from_flags(extraction: Extraction, enabled: Setting) -> Setting:

@@ -8,7 +8,7 @@ from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.objective import read_objective
 from reconciler.core.launch.parallelism import read_parallelism
-from reconciler.core.launch.settings import Setting, is_true, parse_boolean
+from reconciler.core.launch.settings import Setting, is_true, parse_boolean, setting_from_env
 from reconciler.core.patterns import later
 
 _POSITIVE = later(r"[0-9]{1,9}(?:\.[0-9]{1,4})?")
@@ -291,6 +291,9 @@ def _mixed_precision(extraction: Extraction) -> Setting | None:
         return replace(launcher, text="bf16")
     if launcher is not None and launcher.text.lower() in {"bf16", "fp16"}:
         return replace(launcher, text=launcher.text.lower())
+    variable = extraction.resolve("precision", setting_from_env(extraction.line.env, "ACCELERATE_MIXED_PRECISION"))
+    if launcher is None and variable is not None and variable.text.lower() in {"bf16", "fp16"}:
+        return replace(variable, text=variable.text.lower())
     for name, setting in files:
         if setting is not None and setting.text != "auto" and is_true(setting):
             return replace(setting, text=name)

@@ -197,3 +197,39 @@ def test_quotes_stay_in_a_document() -> None:
         'cat > a.yaml <<END\nbase_model: "org/m"\nsequence_len: 2048\nmicro_batch_size: 2\nEND\naxolotl train a.yaml'
     )
     assert value(launch_of(script), "model") == "org/m"
+
+
+@pytest.mark.parametrize("variable", ["ACCELERATE_USE_FSDP=1", "ACCELERATE_USE_DEEPSPEED=true"])
+def test_variables_of_accelerate_that_shard_are_an_error(variable: str) -> None:
+    line = f"{variable} torchrun --nproc_per_node 8 {CLM}"
+    assert "shards the model" in read(line).diagnostics[0].message
+    assert value(launch_of(f"{line} --fsdp full_shard"), "strategy") == "fsdp-full"
+    assert value(launch_of(line.replace("=1", "=0").replace("true", "false")), "strategy") == "ddp"
+
+
+def test_the_type_by_a_variable_of_accelerate() -> None:
+    assert value(launch_of(f"ACCELERATE_MIXED_PRECISION=bf16 torchrun {CLM}"), "precision") == "bf16-mixed"
+    assert value(launch_of(f"ACCELERATE_MIXED_PRECISION=bf16 torchrun {CLM} --fp16"), "precision") == "fp16-mixed"
+
+
+def test_the_optimizer_of_a_deepspeed_file_wins() -> None:
+    files = {"z.json": '{"zero_optimization": {"stage": 2}, "optimizer": {"type": "AdamW", "params": {"lr": 1e-5}}}'}
+    launch = launch_of(f"deepspeed {CLM} --deepspeed z.json --optim adafactor", files)
+    assert value(launch, "optimizer") == "adamw_torch"
+    assert not review_flags(launch, TABLE).warnings
+    files = {"z.json": files["z.json"].replace("AdamW", "OneBitAdam")}
+    (warning,) = review_flags(launch_of(f"deepspeed {CLM} --deepspeed z.json", files), TABLE).warnings[:1]
+    assert "OneBitAdam" in warning.message
+
+
+def test_a_deepspeed_configuration_on_the_line() -> None:
+    config = '{"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}}'
+    launch = launch_of(f"deepspeed {CLM} --deepspeed '{config}'")
+    assert [value(launch, name) for name in ("strategy", "offload")] == ["zero-3", "optimizer"]
+
+
+@pytest.mark.parametrize(
+    "line", [f"python gaudi_spawn.py --world_size 8 {CLM}", f"python -m tools.launch --nproc 8 {CLM}"]
+)
+def test_launchers_of_ones_own_are_an_error(line: str) -> None:
+    assert "in an unknown number of processes" in read(line).diagnostics[0].message
