@@ -29,6 +29,7 @@ from reconciler.index.records import (
     decode_compiled,
     encode_compiled,
     rendered_blobs,
+    rendered_sources,
     summarize_file,
 )
 from reconciler.index.shipped import Shipped
@@ -99,6 +100,8 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
+        if not self.has_duplicates:
+            return rendered_sources(self.records, self.desired)
         return {path: source for source, record in reversed([*self.records.items()]) for path in record.paths}
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:

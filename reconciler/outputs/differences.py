@@ -1,6 +1,5 @@
 """Changed fields as lines, with their reasons, as text and Markdown show them."""
 
-import difflib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -126,7 +125,9 @@ def _truncated(sign: str, lines: Sequence[str]) -> Iterator[DiffLine]:
 
 
 def _unified(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
-    matcher = difflib.SequenceMatcher(a=before, b=after, autojunk=False)
+    from difflib import SequenceMatcher  # noqa: PLC0415 - few changes are in values of several lines
+
+    matcher = SequenceMatcher(a=before, b=after, autojunk=False)
     end = 0
     for hunk in matcher.get_grouped_opcodes(_CONTEXT):
         start = hunk[0][1]
