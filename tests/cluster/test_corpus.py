@@ -93,6 +93,8 @@ def disagreements(verdicts: Iterator[tuple[str, dict[str, Any], Result]]) -> Ite
     """Yield the objects that only one of the two refuses."""
     for name, body, result in verdicts:
         ours = errors(body)
+        if result.ok and body["kind"] == "AppWrapper":
+            continue  # this server does not have its webhook: tests/differential/test_wrapping.py compares that
         if result.ok and ours and not all(is_stricter(one, body, result) for one in ours):
             yield f"refused: {name}: {ours[0]}"
         if not result.ok and not ours:

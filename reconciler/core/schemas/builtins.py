@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import LABEL_LENGTH
+from reconciler.core.patterns import LABEL_LENGTH, is_dns_name, later
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.schemas.cluster_rules import (
@@ -17,9 +17,13 @@ from reconciler.core.schemas.cluster_rules import (
     endpoints_violations,
     ingress_class_violations,
     lease_violations,
+    namespace_violations,
     node_violations,
+    role_violations,
+    storage_class_violations,
+    volume_violations,
 )
-from reconciler.core.schemas.extension_rules import api_service_violations, webhook_violations
+from reconciler.core.schemas.extension_rules import api_service_violations, binding_violations, webhook_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.metadata import volume_name_violations
 from reconciler.core.schemas.object_rules import (
@@ -30,6 +34,7 @@ from reconciler.core.schemas.object_rules import (
     network_policy_violations,
     priority_class_violations,
     secret_violations,
+    service_violations,
 )
 from reconciler.core.schemas.pods import duplicate, template_violations
 from reconciler.core.schemas.schedules import schedule_problem
@@ -38,6 +43,9 @@ from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
 
 Data = dict[str, Any]
 _METRIC_TARGETS = ("averageUtilization", "averageValue", "value")
+_MANAGER = later(
+    r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
+)
 _ANY_RESTART, _ALWAYS, _NOT_ALWAYS = ("Always", "OnFailure", "Never"), ("Always",), ("", "Never", "OnFailure")
 
 
@@ -57,8 +65,14 @@ def _pod(data: Data) -> Iterator[Violation]:
                 yield bad_value(path, "has leading or trailing whitespace", "remove it")
 
 
+def _pod_template(data: Data) -> Iterator[Violation]:
+    yield from template_violations(data.get("template") or {}, ("template",), _ANY_RESTART)
+
+
 def _job(data: Data) -> Iterator[Violation]:
     yield from _job_spec(data["spec"], ("spec",))
+    if data["spec"].get("selector") is not None and data["spec"].get("manualSelector") is not True:
+        yield bad_value(("spec", "selector"), "is set by the server", "remove it")
     if data["spec"].get("completionMode") == "Indexed":
         # Pods of an Indexed Job have the host name <job>-<index>, a DNS label.
         name = _name(data)
@@ -80,6 +94,8 @@ def _cron_job(data: Data) -> Iterator[Violation]:
     spec = data["spec"]["jobTemplate"].get("spec")
     if spec:
         yield from _job_spec(spec, path)
+        if spec.get("selector") is not None:
+            yield bad_value((*path, "selector"), "is set by the server", "remove it")
     else:
         yield missing(path)
 
@@ -92,10 +108,24 @@ def _job_spec(spec: Data, path: FieldPath) -> Iterator[Violation]:
             yield bad_value((*path, field), "requires an Indexed Job", "set completionMode: Indexed")
     if indexed and spec.get("completions") is None:
         yield missing((*path, "completions"))
+    yield from _indexes(spec, path)
+    manager = spec.get("managedBy")
+    if manager is not None and not _MANAGER.fullmatch(manager):
+        yield bad_value((*path, "managedBy"), "is not a name with a domain", "write it as example.com/controller")
     pod = template["spec"]
     names = [container["name"] for field in ("initContainers", "containers") for container in pod.get(field) or ()]
     for index, rule in enumerate((spec.get("podFailurePolicy") or {}).get("rules") or ()):
         yield from _failure_rule(rule, (*path, "podFailurePolicy", "rules", index), names)
+
+
+def _indexes(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    most, completions = spec.get("maxFailedIndexes"), spec.get("completions")
+    if most is None:
+        return
+    if spec.get("backoffLimitPerIndex") is None:
+        yield missing((*path, "backoffLimitPerIndex"))
+    if completions is not None and most > completions:
+        yield bad_value((*path, "maxFailedIndexes"), f"must be at most completions ({completions})", "lower it")
 
 
 def _failure_rule(rule: Data, path: FieldPath, containers: list[str]) -> Iterator[Violation]:
@@ -128,6 +158,9 @@ def _controller(data: Data) -> Iterator[Violation]:
     yield from template_violations(spec["template"], ("spec", "template"), _ALWAYS, frozenset(claims))
     yield from _selector(spec)
     yield from _rollout(spec)
+    if (spec["template"].get("spec") or {}).get("activeDeadlineSeconds") is not None:
+        path = ("spec", "template", "spec", "activeDeadlineSeconds")
+        yield bad_value(path, f"is not allowed for the pods of a {data['kind']}", "remove it")
     ready, deadline = spec.get("minReadySeconds") or 0, spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= ready and data["kind"] == "Deployment":
         message = f"must be greater than minReadySeconds ({ready})"
@@ -177,23 +210,6 @@ def _matches(expression: Data, labels: Mapping[str, str]) -> bool:
             return key in labels
         case _:
             return key not in labels
-
-
-def _service(data: Data) -> Iterator[Violation]:
-    spec = data["spec"] or {}
-    ports = spec.get("ports") or ()
-    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield missing(("spec", "ports"))
-    if spec.get("type") == "ExternalName" and not spec.get("externalName"):
-        yield missing(("spec", "externalName"))
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        name, path = port.get("name"), ("spec", "ports", index, "name")
-        if len(ports) > 1 and not name:
-            yield missing(path, "add it; a Service with several ports needs a name for each")
-        elif name and name in names:
-            yield duplicate(path, f"the name {name} is used by another port", "rename it")
-        names.add(name)
 
 
 def _autoscaler(data: Data) -> Iterator[Violation]:
@@ -272,6 +288,13 @@ def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterato
             yield from _structural(schema[field], (*path, field))
 
 
+def _ingress(data: Data) -> Iterator[Violation]:
+    name = (data.get("spec") or {}).get("ingressClassName")
+    if name is not None and not is_dns_name(name):
+        path: FieldPath = ("spec", "ingressClassName")
+        yield bad_value(path, f"{name[:80]!r} is not the name of a class", "use a-z, 0-9, - and .")
+
+
 def _disruption_budget(data: Data) -> Iterator[Violation]:
     spec = data.get("spec") or {}
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
@@ -306,6 +329,7 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("", "Endpoints"): endpoints_violations,
     ("discovery.k8s.io", "EndpointSlice"): endpoint_slice_violations,
     ("", "Node"): node_violations,
+    ("networking.k8s.io", "Ingress"): _ingress,
     ("networking.k8s.io", "IngressClass"): ingress_class_violations,
     ("storage.k8s.io", "CSIDriver"): csi_driver_violations,
     ("coordination.k8s.io", "Lease"): lease_violations,
@@ -315,7 +339,16 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("apps", "ReplicaSet"): _controller,
     ("apps", "StatefulSet"): _controller,
     ("apps", "DaemonSet"): _controller,
-    ("", "Service"): _service,
+    ("", "Service"): service_violations,
+    ("", "Namespace"): namespace_violations,
+    ("", "PersistentVolume"): volume_violations,
+    ("", "PersistentVolumeClaim"): volume_violations,
+    ("", "PodTemplate"): _pod_template,
+    ("storage.k8s.io", "StorageClass"): storage_class_violations,
+    ("rbac.authorization.k8s.io", "Role"): role_violations,
+    ("rbac.authorization.k8s.io", "ClusterRole"): role_violations,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): binding_violations,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): binding_violations,
     ("", "LimitRange"): _limit_range,
     ("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     ("policy", "PodDisruptionBudget"): _disruption_budget,

@@ -1,6 +1,6 @@
-"""Rules between the fields of objects that administrators and controllers write: endpoints, nodes, classes, leases.
+"""Rules about objects that administrators and controllers write: endpoints, nodes, classes, roles, leases.
 
-Sources: pkg/apis/{core,discovery,networking,storage,coordination}/validation/validation.go of Kubernetes 1.36.
+Sources: pkg/apis/{core,discovery,networking,rbac,storage,coordination}/validation/validation.go of Kubernetes 1.36.
 """
 
 import ipaddress
@@ -17,6 +17,9 @@ _PATH = later(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _PORTS, _LONGEST_CONTROLLER = 65535, 250
 _PROTOCOLS, _LIFECYCLES = ["SCTP", "TCP", "UDP"], ["Ephemeral", "Persistent"]
 _ADDRESS_HINT = "write it as 10.0.0.1"
+_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+_RECLAIM_POLICIES = ["Delete", "Retain"]
+_GROUP_POLICIES = ["File", "None", "ReadWriteOnceWithFSType"]
 
 
 def endpoints_violations(data: Data) -> Iterator[Violation]:
@@ -28,16 +31,19 @@ def endpoints_violations(data: Data) -> Iterator[Violation]:
             yield missing((*path, "addresses"))
         for field in ("addresses", "notReadyAddresses"):
             for position, address in enumerate(found.get(field) or ()):
-                yield from _address((address or {}).get("ip") or "", (*path, field, position, "ip"))
+                place: FieldPath = (*path, field, position)
+                yield from address_violations((address or {}).get("ip") or "", (*place, "ip"))
+                yield from _target(address or {}, place, hostname_may_be_empty=True)
         for position, port in enumerate(found.get("ports") or ()):
             number = (port or {}).get("port")
             if number is not None and not 1 <= number <= _PORTS:
                 yield bad_value((*path, "ports", position, "port"), f"must be 1 to {_PORTS}", "correct it")
             name = (port or {}).get("name") or ""
-            place: FieldPath = (*path, "ports", position, "name")
+            place = (*path, "ports", position)
             if not name and len(found["ports"]) > 1:
-                yield missing(place)
-            yield from _port_name(name, place)
+                yield missing((*place, "name"))
+            yield from _port_name(name, (*place, "name"))
+            yield from protocol_violations(port or {}, place)
 
 
 def endpoint_slice_violations(data: Data) -> Iterator[Violation]:
@@ -49,7 +55,8 @@ def endpoint_slice_violations(data: Data) -> Iterator[Violation]:
                 if not is_dns_name(address or ""):
                     yield bad_value(place, f"{address!r} is not a DNS name", "correct it")
             else:
-                yield from _address(address or "", place)
+                yield from address_violations(address or "", place)
+        yield from _target(endpoint or {}, ("endpoints", index), hostname_may_be_empty=False)
     names: set[str] = set()
     for index, port in enumerate(data.get("ports") or ()):
         name = (port or {}).get("name") or ""
@@ -57,15 +64,40 @@ def endpoint_slice_violations(data: Data) -> Iterator[Violation]:
             yield bad_value(("ports", index, "name"), f"the name {name!r} is used by another port", "rename it")
         names.add(name)
         yield from _port_name(name, ("ports", index, "name"))
+        yield from protocol_violations(port or {}, ("ports", index))
         if (port or {}).get("protocol") == "":
             yield bad_value(("ports", index, "protocol"), "must not be empty", f"use {format_choices(_PROTOCOLS)}")
 
 
-def _address(text: str, path: FieldPath) -> Iterator[Violation]:
+def address_violations(text: str, path: FieldPath) -> Iterator[Violation]:
+    """Validate an address that traffic from other nodes reaches."""
     try:
-        ipaddress.ip_address(text)
+        address = ipaddress.ip_address(text)
     except ValueError:
         yield bad_value(path, f"{text[:80]!r} is not an IP address", _ADDRESS_HINT)
+        return
+    local = any(address in block for block in _LOCAL if block.version == address.version)
+    if local or address.is_unspecified or address.is_loopback:
+        yield bad_value(path, f"{text} is an address of one host or link", "use an address that all nodes reach")
+
+
+_LOCAL = tuple(map(ipaddress.ip_network, ("169.254.0.0/16", "224.0.0.0/24", "fe80::/10", "ff02::/16")))
+
+
+def _target(endpoint: Data, path: FieldPath, *, hostname_may_be_empty: bool) -> Iterator[Violation]:
+    """Check the names of an endpoint: that of its host, and that of its node."""
+    hostname, node = endpoint.get("hostname"), endpoint.get("nodeName")
+    if hostname is not None and not is_dns_label(hostname) and (hostname or not hostname_may_be_empty):
+        yield bad_value((*path, "hostname"), f"{hostname[:80]!r} is not a DNS label", "use a-z, 0-9 and -")
+    if node is not None and not is_dns_name(node):
+        yield bad_value((*path, "nodeName"), f"{node[:80]!r} is not the name of a node", "use a-z, 0-9, - and .")
+
+
+def protocol_violations(port: Data, path: FieldPath) -> Iterator[Violation]:
+    """Validate `appProtocol` of a port."""
+    protocol = port.get("appProtocol")
+    if protocol is not None and not is_qualified_name(protocol):
+        yield bad_value((*path, "appProtocol"), f"{protocol[:80]!r} is not a name", "write http, or domain/name")
 
 
 def _port_name(name: str, path: FieldPath) -> Iterator[Violation]:
@@ -74,7 +106,14 @@ def _port_name(name: str, path: FieldPath) -> Iterator[Violation]:
 
 
 def node_violations(data: Data) -> Iterator[Violation]:
-    """Validate a Node: its taints."""
+    """Validate a Node: its taints and the addresses of its pods."""
+    spec = data.get("spec") or {}
+    blocks: list[tuple[FieldPath, Any]] = [
+        (("podCIDRs", index), block) for index, block in enumerate(spec.get("podCIDRs") or ())
+    ]
+    for place, block in blocks or [(("podCIDR",), spec.get("podCIDR") or None)]:
+        if block is not None and not is_block(block):
+            yield bad_value(("spec", *place), f"{block[:80]!r} is not a block of addresses", "write it as 10.0.0.0/8")
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate((data.get("spec") or {}).get("taints") or ()):
         path: FieldPath = ("spec", "taints", index)
@@ -101,9 +140,68 @@ def ingress_class_violations(data: Data) -> Iterator[Violation]:
         yield bad_value(path, f"{controller!r} is not a name with a domain", "write it as example.com/ingress")
 
 
+def is_block(text: str) -> bool:
+    """Return whether a text is a block of addresses, such as 10.0.0.0/8, without host bits."""
+    try:
+        return "/" in text and bool(ipaddress.ip_network(text))
+    except ValueError:
+        return False
+
+
+def namespace_violations(data: Data) -> Iterator[Violation]:
+    """Validate a Namespace: its finalizers."""
+    for index, name in enumerate((data.get("spec") or {}).get("finalizers") or ()):
+        if not is_qualified_name(name) or ("/" not in name and name not in _STANDARD_FINALIZERS):
+            yield bad_value(("spec", "finalizers", index), f"{name[:80]!r} is no finalizer", "write domain/name")
+
+
+def storage_class_violations(data: Data) -> Iterator[Violation]:
+    """Validate a StorageClass: what happens to its volumes."""
+    yield from _one_of(data, "reclaimPolicy", _RECLAIM_POLICIES, ())
+
+
+def _one_of(data: Data, field: str, allowed: list[str], path: FieldPath) -> Iterator[Violation]:
+    value = data.get(field)
+    if value is not None and value not in allowed:
+        yield bad_value((*path, field), f"{value[:80]!r} is not allowed", f"use {format_choices(allowed)}")
+
+
+def volume_violations(data: Data) -> Iterator[Violation]:
+    """Validate a PersistentVolume or its claim: the class of attributes, which volumes of CSI drivers alone have."""
+    path: FieldPath = ("spec", "volumeAttributesClassName")
+    spec = data.get("spec") or {}
+    name = spec.get("volumeAttributesClassName")
+    if name is None:
+        return
+    is_volume = data.get("kind") == "PersistentVolume"
+    if is_volume and spec.get("csi") is None:
+        yield bad_value(path, "is for volumes of CSI drivers", "remove it")
+    elif (name or is_volume) and not is_dns_name(name):
+        yield bad_value(path, f"{name[:80]!r} is not the name of a class", "use a-z, 0-9, - and .")
+
+
+def role_violations(data: Data) -> Iterator[Violation]:
+    """Validate a Role or ClusterRole: URLs are for ClusterRoles, in rules without resources."""
+    for index, rule in enumerate(data.get("rules") or ()):
+        path: FieldPath = ("rules", index, "nonResourceURLs")
+        if not (rule or {}).get("nonResourceURLs"):
+            continue
+        if data["kind"] == "Role":
+            yield bad_value(path, "is not allowed in a Role", "move the rule to a ClusterRole")
+        if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
+            yield bad_value(path, "must not be set beside resources", "split the rule in two")
+    selectors = data.get("aggregationRule")
+    if selectors is not None and not selectors.get("clusterRoleSelectors"):
+        yield missing(("aggregationRule", "clusterRoleSelectors"))
+
+
 def csi_driver_violations(data: Data) -> Iterator[Violation]:
-    """Validate a CSIDriver: its modes."""
-    for index, mode in enumerate((data.get("spec") or {}).get("volumeLifecycleModes") or ()):
+    """Validate a CSIDriver: its modes and its tokens."""
+    spec = data.get("spec") or {}
+    yield from _one_of(spec, "fsGroupPolicy", _GROUP_POLICIES, ("spec",))
+    if spec.get("serviceAccountTokenInSecrets") is not None and not spec.get("tokenRequests"):
+        yield bad_value(("spec", "serviceAccountTokenInSecrets"), "requires tokenRequests", "set tokenRequests")
+    for index, mode in enumerate(spec.get("volumeLifecycleModes") or ()):
         if mode not in _LIFECYCLES:
             message = f"{str(mode)[:80]!r} is not a mode of volumes"
             yield bad_value(("spec", "volumeLifecycleModes", index), message, f"use {format_choices(_LIFECYCLES)}")

@@ -11,7 +11,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_qualified_name, later
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.schemas.messages import bad_value, missing
+from reconciler.core.schemas.messages import bad_value, format_choices, missing
 
 Data = Mapping[str, Any]
 
@@ -19,6 +19,7 @@ _SUBSCRIPT = later(r"metadata\.(?:labels|annotations)\['(.*)'\]", re.DOTALL)
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _DEFAULT_GRACE = 30
 _ADMIN = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN"))
+_RECURSIVE = ["Disabled", "Enabled", "IfPossible"]
 _RESIZABLE = ("cpu", "memory")
 _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")
@@ -28,7 +29,7 @@ def container_violations(container: Data, path: FieldPath, spec: Data, *, is_ini
     """Validate one container of a pod that its schema has accepted."""
     is_sidecar = is_init and container.get("restartPolicy") == "Always"
     for field in (*_PROBES, "lifecycle"):
-        if is_init and not is_sidecar and container.get(field):
+        if is_init and not is_sidecar and container.get(field) is not None:
             hint = "remove it, or make the container a sidecar with restartPolicy: Always"
             yield bad_value((*path, field), "is not allowed for an init container", hint)
         elif field in _PROBES and container.get(field):
@@ -104,7 +105,11 @@ def _mounts(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
         if mount.get("mountPropagation") == "Bidirectional" and not privileged:
             hint = "use HostToContainer"
             yield bad_value((*place, "mountPropagation"), "is allowed for privileged containers only", hint)
-        if mount.get("recursiveReadOnly") not in (None, "Disabled") and mount.get("readOnly") is not True:
+        recursive = mount.get("recursiveReadOnly")
+        if recursive is not None and recursive not in _RECURSIVE:
+            hint = f"use {format_choices(_RECURSIVE)}"
+            yield bad_value((*place, "recursiveReadOnly"), f"{recursive[:80]!r} is not allowed", hint)
+        elif recursive not in (None, "Disabled") and mount.get("readOnly") is not True:
             yield bad_value((*place, "recursiveReadOnly"), "requires readOnly: true", "set readOnly: true")
 
 

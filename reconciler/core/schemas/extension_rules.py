@@ -89,6 +89,25 @@ def api_service_violations(data: Data) -> Iterator[Violation]:
     for field in ("name", "namespace"):
         if service is not None and not service.get(field):
             yield missing(("spec", "service", field))
+    port = (service or {}).get("port")
+    if port is not None and not 1 <= port <= _PORTS:
+        yield bad_value(("spec", "service", "port"), f"must be 1 to {_PORTS}", "correct it")
     if spec.get("insecureSkipTLSVerify") is True and (service is None or spec.get("caBundle")):
         message = "must not be true here" if service is None else "must not be true beside caBundle"
         yield bad_value(("spec", "insecureSkipTLSVerify"), message, "remove it")
+
+
+def binding_violations(data: Data) -> Iterator[Violation]:
+    """Validate the binding of an admission policy: which parameters it takes, and what happens without them."""
+    parameters = (data.get("spec") or {}).get("paramRef")
+    if parameters is None:
+        return
+    path: FieldPath = ("spec", "paramRef")
+    has_name, has_selector = bool(parameters.get("name")), parameters.get("selector") is not None
+    if has_name is has_selector:
+        yield bad_value(path, "must have either name or selector", "set one of the two")
+    action = parameters.get("parameterNotFoundAction")
+    if action is None:
+        yield missing((*path, "parameterNotFoundAction"))
+    elif action not in ("Allow", "Deny"):
+        yield bad_value((*path, "parameterNotFoundAction"), f"{action[:80]!r} is not allowed", "use Allow or Deny")

@@ -58,6 +58,9 @@ def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespac
                 hint="remove it",
                 at_key=True,
             )
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        if not is_qualified_name(finalizer):
+            yield _bad_key(("metadata", "finalizers", index), "finalizer")
     yield from label_violations(metadata, ("metadata",))
 
 

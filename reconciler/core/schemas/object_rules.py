@@ -1,4 +1,4 @@
-"""Rules between the fields of objects without pods: keys, blocks of addresses, priorities, claims on devices.
+"""Rules between the fields of objects without pods: keys, addresses, Services, priorities, claims on devices.
 
 Sources: pkg/apis/{core,networking,scheduling,resource}/validation/validation.go of Kubernetes 1.36.
 """
@@ -9,13 +9,16 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import is_dns_label, is_dns_name, later
+from reconciler.core.patterns import is_dns_label, is_dns_name, is_qualified_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.messages import bad_value, missing
+from reconciler.core.schemas.cluster_rules import address_violations, is_block, protocol_violations
+from reconciler.core.schemas.messages import bad_value, format_choices, missing
+from reconciler.core.schemas.pods import duplicate
 
 Data = dict[str, Any]
 
 _KEY = later(r"[-._a-zA-Z0-9]{1,253}")
+_DISTRIBUTIONS = ["PreferClose", "PreferSameZone", "PreferSameNode"]
 _HIGHEST_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 _KEYS_OF_SECRETS = {
@@ -33,6 +36,8 @@ def config_map_violations(data: Data) -> Iterator[Violation]:
     for field in ("data", "binaryData"):
         for key in data.get(field) or ():
             yield from _key(key, (field, key))
+            if field == "binaryData":
+                yield from _base64(binary[key], (field, key))
             if field == "data" and key in binary:
                 yield bad_value((field, key), "is in binaryData, too", "remove one of the two")
 
@@ -43,6 +48,8 @@ def secret_violations(data: Data) -> Iterator[Violation]:
     for field in ("data", "stringData"):
         for key in data.get(field) or ():
             yield from _key(key, (field, key))
+    for key, value in (data.get("data") or {}).items():
+        yield from _base64(value, ("data", key))
     kind = data.get("type") or ""
     for key in _KEYS_OF_SECRETS.get(kind, ()):
         if key not in values:
@@ -56,6 +63,12 @@ def secret_violations(data: Data) -> Iterator[Violation]:
     written = (data.get("stringData") or {}).get(".dockerconfigjson")
     if kind == "kubernetes.io/dockerconfigjson" and written is not None and not _is_json(written):
         yield bad_value(("stringData", ".dockerconfigjson"), "is not JSON", "correct it")
+
+
+def _base64(value: str | None, path: FieldPath) -> Iterator[Violation]:
+    """Check that nothing is missing at the end; the schema knows the characters."""
+    if value and len(value.replace("\r", "").replace("\n", "")) % 4:
+        yield bad_value(path, "is not base64: its end is missing", "encode the value again")
 
 
 def _key(key: str, path: FieldPath) -> Iterator[Violation]:
@@ -139,6 +152,48 @@ def _port(port: Data, path: FieldPath) -> Iterator[Violation]:
         yield bad_value((*path, "endPort"), f"must not be less than port ({start})", "raise it")
 
 
+def service_violations(data: Data) -> Iterator[Violation]:
+    """Validate a Service: its ports, and what its type allows."""
+    spec = data["spec"] or {}
+    yield from _traffic(spec)
+    ports = spec.get("ports") or ()
+    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
+        yield missing(("spec", "ports"))
+    if spec.get("type") == "ExternalName" and not spec.get("externalName"):
+        yield missing(("spec", "externalName"))
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        name, path = port.get("name"), ("spec", "ports", index, "name")
+        if len(ports) > 1 and not name:
+            yield missing(path, "add it; a Service with several ports needs a name for each")
+        elif name and name in names:
+            yield duplicate(path, f"the name {name} is used by another port", "rename it")
+        names.add(name)
+        yield from protocol_violations(port, ("spec", "ports", index))
+
+
+def _traffic(spec: Data) -> Iterator[Violation]:
+    kind, distribution = spec.get("type") or "ClusterIP", spec.get("trafficDistribution")
+    ranges = spec.get("loadBalancerSourceRanges") or ()
+    if ranges and kind != "LoadBalancer":
+        yield bad_value(("spec", "loadBalancerSourceRanges"), "is for the type LoadBalancer", "remove it")
+    for index, block in enumerate(ranges):
+        if not is_block((block or "").strip()):
+            path: FieldPath = ("spec", "loadBalancerSourceRanges", index)
+            yield bad_value(path, f"{block!r} is not a block of addresses", "write it as 10.0.0.0/8")
+    outside = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if spec.get("externalTrafficPolicy") and not outside:
+        yield bad_value(("spec", "externalTrafficPolicy"), "is for Services that are reached from outside", "remove it")
+    for index, address in enumerate(spec.get("externalIPs") or ()):
+        yield from address_violations(address or "", ("spec", "externalIPs", index))
+    addresses = spec.get("clusterIPs") or ()
+    if addresses and addresses[0] != (spec.get("clusterIP") or ""):
+        yield bad_value(("spec", "clusterIPs"), "must begin with clusterIP", "set clusterIP to the first address")
+    if distribution is not None and distribution not in _DISTRIBUTIONS:
+        hint = f"use {format_choices(_DISTRIBUTIONS)}"
+        yield bad_value(("spec", "trafficDistribution"), f"{distribution[:80]!r} is not allowed", hint)
+
+
 def claim_violations(data: Data) -> Iterator[Violation]:
     """Validate a ResourceClaim."""
     yield from _devices((data.get("spec") or {}).get("devices") or {}, ("spec", "devices"))
@@ -155,7 +210,7 @@ def device_class_violations(data: Data) -> Iterator[Violation]:
     spec = data.get("spec") or {}
     yield from _selectors(spec.get("selectors") or (), ("spec", "selectors"))
     name = spec.get("extendedResourceName")
-    if name is not None and ("/" not in name or "kubernetes.io/" in name):
+    if name is not None and ("/" not in name or "kubernetes.io/" in name or not is_qualified_name(name)):
         yield bad_value(
             ("spec", "extendedResourceName"), "is not the name of an extended resource", "write domain/name"
         )

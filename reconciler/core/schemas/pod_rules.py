@@ -206,6 +206,19 @@ def _node_name(spec: Data, path: FieldPath) -> Iterator[Violation]:
         yield bad_value((*path, "nodeName"), "is not the name of a node", "use a-z, 0-9, - and .")
 
 
+def _account(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    """Check the old name of serviceAccountName, which counts where that is empty."""
+    name = spec["serviceAccount"]
+    if name and not spec.get("serviceAccountName") and not is_dns_name(name):
+        yield bad_value((*path, "serviceAccount"), f"{name[:80]!r} is not the name of an account", "correct it")
+
+
+def _overhead(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    for name in spec["overhead"]:
+        if not is_qualified_name(name):
+            yield bad_value((*path, "overhead", name), "is not the name of a resource", "write cpu or memory")
+
+
 def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
     for field in ("limits", "requests"):
         for name in spec["resources"].get(field) or ():
@@ -242,6 +255,8 @@ _CHECKS = {
     "schedulingGates": _gates,
     "os": _system,
     "nodeName": _node_name,
+    "serviceAccount": _account,
+    "overhead": _overhead,
     "resources": _of_pod,
     "ephemeralContainers": _ephemeral,
     "hostnameOverride": _override,
