@@ -381,7 +381,7 @@ def _compile(
         ]
 
     with runtime.progress("compiling", len(paths)) as advance:
-        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance)
+        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance, starts_here=True)
         sent = {path: decode_compiled(raw) for path, raw in zip(paths, results, strict=True)}
     return _Compilation(
         records={path: one.record for path, one in sent.items()},

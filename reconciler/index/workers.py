@@ -16,9 +16,13 @@ Work = Callable[[range], list[bytes]]
 _work: Work | None = None
 
 
-def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[int], None]) -> Iterator[bytes]:
+def in_parallel(
+    work: Work, count: int, *, processes: int, advance: Callable[[int], None], starts_here: bool = False
+) -> Iterator[bytes]:
     """Yield the results of `work` for 0 … count - 1 in order. It must be pure: it runs in forked children if that pays.
 
+    starts_here: do the first part before any child is forked, so that the children inherit what it makes ready, such
+    as expressions, schemas and modules, instead of each making it again.
     An error in a child is raised here; when the caller stops early, or is interrupted, no child is left behind.
     """
     chunks = [range(start, min(start + _CHUNK, count)) for start in range(0, count, _CHUNK)]
@@ -29,6 +33,10 @@ def in_parallel(work: Work, count: int, *, processes: int, advance: Callable[[in
         return
     import multiprocessing  # noqa: PLC0415 - a warm run forks nothing
 
+    if starts_here:
+        first, *chunks = chunks
+        yield from work(first)
+        advance(len(first))
     global _work  # noqa: PLW0603 - the forked children find it here; closures cannot be pickled
     _work = work
     gc.freeze()  # children must not copy pages only because the collector touched them

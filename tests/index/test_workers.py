@@ -35,6 +35,21 @@ def test_much_work_is_shared_and_little_is_not() -> None:
     assert workers(run(100, 2)[0]) == {own}
 
 
+def test_children_inherit_what_the_first_part_makes_ready() -> None:
+    made: list[int] = []
+
+    def work(positions: range) -> list[bytes]:
+        if not made:
+            made.append(os.getpid())
+        return [b"%d %d %d" % (position, os.getpid(), made[0]) for position in positions]
+
+    results = in_parallel(work, COUNT, processes=2, advance=lambda _: None, starts_here=True)
+    positions, workers, makers = zip(*(map(int, result.split()) for result in results), strict=True)
+    assert positions == tuple(range(COUNT))
+    assert len(set(workers)) > 1
+    assert set(makers) == {os.getpid()}
+
+
 def test_an_error_in_a_worker_is_raised_here_and_leaves_no_child() -> None:
     def work(positions: range) -> list[bytes]:
         if 500 in positions:
