@@ -101,6 +101,8 @@ def _with_results(
         count for name, count in counts.items() if name.partition(" ")[0] in ("created", "configured", "deleted")
     )
     message = f"applied {plural(done, 'change')}" if done else "as planned: nothing to apply"
+    if adoptable := sum(one.action == DriftAction.ADOPT for one in work.plan.drift):
+        message += f"; {plural(adoptable, 'drifted field')} to adopt into Git: run `reconciler drift --write`"
     conflicts = sum(1 for result in results if result.ending is Ending.STALE)
     return replace(
         outcome,

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
@@ -83,6 +84,26 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     tip = push(person, sources(namespace, "bye"))
     assert run().operations == {"configured success": 1}
     assert (empty_cluster.get(key) or {})["data"] == {"greeting": "bye"}
+
+
+def test_drift_that_is_to_be_adopted_stays_and_is_counted(
+    person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
+) -> None:
+    """F-143: a controller that applies writes nothing to Git, so it says who does."""
+    key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
+    config = yaml.safe_load((person.folder / "reconciler.yaml").read_text())
+    config["spec"]["drift"] = {"action": "adopt"}
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    settings = {"reconciler.yaml": yaml.safe_dump(config).encode()}
+    tip = push(person, dict.fromkeys(others) | settings | sources(namespace, "hello"))
+    assert run().failure is None
+
+    empty_cluster.patch(key, {"data": {"greeting": "edited"}}, manager="kubectl-edit")
+    drifted = run(accepted=tip)
+    assert drifted.failure is None
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "edited"}
+    adopt = "1 drifted field to adopt into Git: run `reconciler drift --write`"
+    assert drifted.message == f"as planned: nothing to apply; {adopt}"
 
 
 def test_a_service_account_without_rights_changes_nothing(
