@@ -235,10 +235,10 @@ class _Exchange(Thread):
         )
         with closing(self._connection.getresponse()) as response:
             content = bytearray()
-            while chunk := response.read(_CHUNK_BYTES):  # raises at the end if the answer is incomplete
+            while chunk := response.read(_CHUNK_BYTES):  # raises at the end if the response is incomplete
                 content += chunk
                 if len(content) > MAX_BYTES:
-                    raise HttpError(f"{self._endpoint.url} sent an answer of more than {MAX_BYTES >> 20} MiB")
+                    raise HttpError(f"{self._endpoint.url} sent a response of more than {MAX_BYTES >> 20} MiB")
         wait = response.headers.get("Retry-After", "")
         seconds = int(wait) if re.fullmatch(r"[0-9]{1,5}", wait) else 0
         return HttpResponse(status=response.status, body=bytes(content), retry_after_s=seconds)

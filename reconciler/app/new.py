@@ -1,4 +1,4 @@
-"""Write a starting file for a job, a queue, a health policy or a quarantine, with what the repository already says."""
+"""Write a starter file for a job, a queue, a health policy or a quarantine, with what the repository already says."""
 
 import posixpath
 from collections.abc import Mapping, Sequence

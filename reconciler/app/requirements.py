@@ -46,7 +46,7 @@ def _lines(version: str, source: str) -> tuple[str, ...]:
         raise ConfigError(f"--source: {source} names no exact version", hint=f"write git+{source}@v{version}")
     if source.startswith(("https://", "http://")):
         return (f"--index-url {source}", f"{PACKAGE}=={version}")
-    raise ConfigError(f"--source: {source!r} is not a source of packages", hint=_HINT)
+    raise ConfigError(f"--source: {source!r} is not a package source", hint=_HINT)
 
 
 def installed_source(record: object) -> str:

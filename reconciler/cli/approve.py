@@ -41,7 +41,11 @@ Examples:
     help=f"Number of days for which the approval is valid, instead of --expires. [default: {_DAYS}]",
 )
 @click.option(
-    "--budget", "budgets", metavar="NAME", multiple=True, help="Budget that may be exceeded; repeatable. [default: all]"
+    "--budget",
+    "budgets",
+    metavar="NAME",
+    multiple=True,
+    help="Budget that may be exceeded. May be repeated. [default: all]",
 )
 @click.option("--live", is_flag=True, help="Approve the plan against live clusters instead, as `plan --live` makes it.")
 @options.cluster
@@ -68,7 +72,7 @@ def command(
     from reconciler.core.plan.approvals import write_approval  # noqa: PLC0415
 
     if expires and days is not None:
-        raise click.UsageError("--expires and --days exclude each other")
+        raise click.UsageError("--expires and --days are mutually exclusive")
     if not reason.strip():
         raise click.UsageError("--reason is empty")
     options.check_access(flags, live=live)

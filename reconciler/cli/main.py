@@ -15,7 +15,7 @@ from reconciler.version import __version__
 
 COMMANDS: dict[str, str] = {
     "init": "Create a config repository from the template.",
-    "new": "Write a commented starting file: a job, queue, health policy or quarantine.",
+    "new": "Write a commented starter file: a job, queue, health policy or quarantine.",
     "lint": "Check all files and report every problem.",
     "test": "Test policies with examples of objects that they allow or deny.",
     "plan": "Show the changes that a revision makes, with reasons.",

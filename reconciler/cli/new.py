@@ -18,7 +18,7 @@ _FILE = click.option(
     "path",
     metavar="FILE|-",
     default="",
-    help="File to write, below the config repository, or - for standard output. [default: NAME.yaml in jobs/, "
+    help="File to write, inside the config repository, or - for standard output. [default: NAME.yaml in jobs/, "
     "queues/, health/ or quarantine/, or else in the first folder of spec.sources]",
 )
 
@@ -36,7 +36,7 @@ Examples:
 """,
 )
 def command() -> None:
-    """Write a commented starting file for a job, a queue, or node health. Files that exist are never overwritten."""
+    """Write a commented starter file for a job, a queue, or node health. Files that exist are never overwritten."""
 
 
 @command.command(
@@ -56,7 +56,7 @@ Examples:
 @options.cluster
 @options.run_options
 def job(*, name: str, queue: str, gpus: int, team: str, path: str, repo: str, **flags: Any) -> int:
-    """Write a starting file for a TorchrunJob."""
+    """Write a starter file for a TorchrunJob."""
     from reconciler.app.new import new_job  # noqa: PLC0415 - imported late so that --help stays fast
 
     run = _open(repo, flags)
@@ -84,7 +84,7 @@ Examples:
 @options.cluster
 @options.run_options
 def queue(*, name: str, gpus: int, product: str, parent: str, path: str, repo: str, **flags: Any) -> int:
-    """Write a starting file for a TorchrunQueue."""
+    """Write a starter file for a TorchrunQueue."""
     from reconciler.app.new import new_queue  # noqa: PLC0415 - imported late so that --help stays fast
 
     run = _open(repo, flags)
@@ -106,7 +106,7 @@ Examples:
 @options.cluster
 @options.run_options
 def health_policy(*, name: str, path: str, repo: str, **flags: Any) -> int:
-    """Write a starting file for a HealthPolicy. It enforces nothing."""
+    """Write a starter file for a HealthPolicy. It enforces nothing."""
     from reconciler.app.new import new_policy  # noqa: PLC0415 - imported late so that --help stays fast
 
     run = _open(repo, flags)
@@ -135,7 +135,7 @@ Examples:
 @options.cluster
 @options.run_options
 def quarantine(*, node: str, reason: str, effect: str, path: str, repo: str, **flags: Any) -> int:
-    """Write a starting file for a NodeQuarantine, with the UID of the node if the evidence has it."""
+    """Write a starter file for a NodeQuarantine, with the UID of the node if the evidence has it."""
     from reconciler.app.new import new_quarantine  # noqa: PLC0415 - imported late so that --help stays fast
 
     run = _open(repo, flags)

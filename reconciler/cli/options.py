@@ -39,13 +39,13 @@ watch = stack(
         type=click.FloatRange(min=0.1),
         default=5.0,
         show_default=True,
-        help="Time between two looks of --watch.",
+        help="Time between two updates of --watch.",
     ),
 )
 width = click.option("--width", metavar="N", help="Width of text output, in columns. [default: the terminal's]")
 run_options = stack(
     color,
-    click.option("--cache", type=click.Choice(CHOICES["cache"]), help="Use of the cache. [default: on]"),
+    click.option("--cache", type=click.Choice(CHOICES["cache"]), help="Whether to use the cache. [default: on]"),
     click.option("--cache-dir", metavar="DIR", help="Cache folder. [default: the user's cache folder]"),
     click.option("--processes", metavar="N", help="Maximum number of worker processes. [default: one per CPU]"),
     click.option(
@@ -103,7 +103,7 @@ access = stack(
 server_patience = click.option(
     "--server-patience",
     metavar="SECONDS",
-    help="How long to ask a busy or restarting API server again; an absent one is asked once. [default: 30]",
+    help="How long to retry a busy or restarting API server; an unreachable one is tried once. [default: 30]",
 )
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 

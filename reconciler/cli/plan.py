@@ -45,12 +45,12 @@ Examples:
 @click.option(
     "--merge-result",
     is_flag=True,
-    help="Plan what merging the revision (HEAD unless --revision names another) into the tip of the base gives.",
+    help="Plan the result of merging the revision (--revision, else HEAD) into the tip of the base.",
 )
 @click.option(
     "--live",
     is_flag=True,
-    help="Compare with live clusters instead of rendered/ of the base, and ask them about every change (dry run).",
+    help="Compare with live clusters instead of rendered/ of the base, and check every change there with a dry run.",
 )
 @click.option(
     "--adopt",

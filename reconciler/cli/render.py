@@ -33,8 +33,8 @@ Examples:
 def command(*, repo: str, to: Path | None, show_secrets: bool, **flags: Any) -> int:
     """Render all manifests to a folder or to standard output.
 
-    Standard output has masks in place of the values of Secrets. No API server accepts them, so they never replace a
-    value in a cluster. Files in a folder have the values.
+    On standard output, the values of Secrets are masked. No API server accepts the masks, so they never replace a
+    value in a cluster. Files in a folder contain the values.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.render import render, render_masked  # noqa: PLC0415

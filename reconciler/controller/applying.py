@@ -181,7 +181,7 @@ def apply_failure(applied: Iterable[Applied]) -> PassFailure | None:
     """Return why a plan was not carried out completely. What is refused waits for a person, the rest is tried again."""
     applied = list(applied)
     if any(one.interruption is not None for one in applied):
-        return PassFailure(reason="Interrupted", message="the apply was interrupted; the next pass goes on")
+        return PassFailure(reason="Interrupted", message="the apply was interrupted; the next pass continues it")
     failed = [result for one in applied for result in one.results if not result.ending.is_success]
     if not failed:
         notes = [note for one in applied for note in one.notes]

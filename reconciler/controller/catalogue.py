@@ -140,7 +140,7 @@ METRICS = (
     _metric(
         "commit_request_total",
         MetricType.COUNTER,
-        "Number of commits that were to be pushed.",
+        "Number of commits to push, by result.",
         {"result": "`pushed`, `unchanged`, `stale` (the branch moved) or `rejected` (by the server)"},
     ),
     _metric(
@@ -183,7 +183,7 @@ FLEET_METRICS = (
     _health(
         "report_age_seconds",
         MetricType.GAUGE,
-        "Seconds since the measurement in the report of a node; the oldest, where clusters have nodes of one name.",
+        "Seconds since the measurement in the report of a node; the oldest, if nodes of several clusters share a name.",
         {"node": _NODE},
     ),
     _health(
@@ -204,7 +204,7 @@ AGENT_METRICS = (
         _STATUS,
     ),
     _health("agent_sweep_seconds", MetricType.GAUGE, "Time that the last sweep took."),
-    _health("agent_sweep_overdue", MetricType.GAUGE, "1 while a sweep does not end, else 0."),
+    _health("agent_sweep_overdue", MetricType.GAUGE, "1 while a sweep is stuck, else 0."),
     _health("agent_last_sweep_timestamp_seconds", MetricType.GAUGE, "Unix time of the last sweep."),
     _health(
         "agent_report_writes_total",

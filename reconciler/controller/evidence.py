@@ -23,7 +23,7 @@ def commit_evidence(
     """
     head = run.workspace.tree.commit
     if head is None or not source.target or f"refs/heads/{source.target}" != source.ref:
-        raise ConfigError("spec.evidence commits to the branch of spec.ref", hint="leave spec.commit.branch out")
+        raise ConfigError("spec.evidence commits to the branch of spec.ref", hint="remove spec.commit.branch")
     opener = cluster_opener(access, environ, run.workspace.config, run.settings)
     seen = list(observe(run.workspace, opener, now=dt.datetime.now(dt.UTC)))
     files = {path: content for one in seen for path, content in one.files.items()}

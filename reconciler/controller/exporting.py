@@ -72,7 +72,7 @@ class SpanExporter:
                 self._waiting.put(None, timeout=1.0)
                 self._thread.join(3.0)
             except queue.Full:
-                _log.event("warning", "spans were not sent before the end")
+                _log.event("warning", "spans were not sent before shutdown")
             self._client.close()
         if self._file is not None:
             self._file.close()

@@ -185,7 +185,11 @@ class Controller:
                 self._store.wait(_REFRESH_SECONDS)
             except ReconcilerError as error:
                 for problem in getattr(error, "problems", ()) or (error,):
-                    _log.event("error", "the sources cannot be read; the last ones stay", error=mask_text(str(problem)))
+                    _log.event(
+                        "error",
+                        "the sources cannot be read; the last known ones are kept",
+                        error=mask_text(str(problem)),
+                    )
                 self._stopping.wait(5.0)
             except Exception as error:  # noqa: BLE001 - a bug must not end the thread
                 _log.event("error", "bug while reading the sources", error=mask_text(repr(error)))

@@ -134,7 +134,7 @@ def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> 
         store.load()  # a wrong file is an error at the start, and only logged later
         return store
     if flags.secrets is not None:
-        raise ConfigError("--secrets needs --config", hint="in a cluster, Secrets are objects beside the ConfigSource")
+        raise ConfigError("--secrets needs --config", hint="without --config, Secrets are read from the cluster")
     assert cluster is not None  # noqa: S101 - opened unless there is a file
     cluster.resource(*SOURCE)  # a missing CRD is an error at the start
     return ClusterStore(cluster, namespace=flags.namespace, instance=socket.gethostname())

@@ -184,7 +184,9 @@ def _remove_proposal(source: ConfigSource, run: wiring.Run, remote: GitRemote, o
         why = one_line(mask_text(error.message))
         return replace(outcome, message=f"{outcome.message}; branch {source.target} was not removed: {why}")
     tips = {ref: oid for ref, oid in outcome.tips.items() if ref != f"refs/heads/{source.target}"}
-    return replace(outcome, tips=tips, message=f"{outcome.message}; removed branch {source.target}, which is done")
+    return replace(
+        outcome, tips=tips, message=f"{outcome.message}; removed branch {source.target}, which is no longer needed"
+    )
 
 
 def author_of(source: ConfigSource) -> dict[str, str]:

@@ -223,7 +223,7 @@ def test_the_digest_of_a_plan_does_not_depend_on_approvals(main: Fleet) -> None:
         (("--budget", "sources"), "the plan does not exceed sources, but deletes.count"),
         (("--expires", "tomorrow"), "'tomorrow' is not a date"),
         (("--expires", "2020-01-01"), "2020-01-01 is in the past"),
-        (("--expires", "2030-01-01", "--days", "3"), "--expires and --days exclude each other"),
+        (("--expires", "2030-01-01", "--days", "3"), "--expires and --days are mutually exclusive"),
         (("--reason", " "), "--reason is empty"),
     ],
 )

@@ -86,7 +86,7 @@ def test_a_claim_template_changes_the_gpus_of_the_jobs_that_name_it(fleet: Fleet
     fleet.write("jobs/job.yaml", JOB)
     (message,) = not_counted(plan(fleet))
     assert message == (
-        "not counted: what ResourceClaimTemplate gpus says, which is not in the repository"
+        "not counted: ResourceClaimTemplate gpus, which is not in the repository"
         " at spec.template.spec.resourceClaims[0].resourceClaimTemplateName"
     )
     fleet.write("jobs/claim.yaml", CLAIM.replace("COUNT", "2"))

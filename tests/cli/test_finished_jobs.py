@@ -97,7 +97,7 @@ def test_an_edit_of_a_finished_job_warns(ended: Fleet) -> None:
     assert made["changes"] == []
     (warning,) = (problem for problem in made["problems"] if problem["rule"] == "run.finished")
     assert warning["place"]["path"] == "jobs/language/probe.yaml"
-    assert "(Succeeded 2026-11-01T12:00:00Z), so the edit runs nothing" in warning["message"]
+    assert "(Succeeded 2026-11-01T12:00:00Z), so the edit has no effect" in warning["message"]
     assert f"{RUNS}:7" in warning["hint"]
     settle(ended)
     assert ended.files()[PROBE] == before
@@ -159,7 +159,7 @@ def test_a_queue_in_use_is_named_by_the_risk_of_its_deletion(fleet: Fleet) -> No
         (fleet.root / path).unlink()
     risks = [risk["message"] for risk in plan(fleet)["risks"] if risk["rule"] == "risk.queue-delete"]
     assert len(risks) == 1
-    assert risks[0].endswith("; workloads run or wait in it, as the evidence says")
+    assert risks[0].endswith("; according to the evidence, workloads run or wait in it")
 
 
 def test_observations_void_no_approval(fleet: Fleet) -> None:

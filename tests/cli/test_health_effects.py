@@ -88,7 +88,7 @@ def test_reports_are_replayed(measured: Fleet) -> None:
     assert ran.code == 4
     text = " ".join(ran.out.split())
     assert "replayed on 64 reports of 8 nodes (2026-11-01 to 2026-11-08): 1 quarantine a week instead of 0" in text
-    assert f"takes nodes that the present policy leaves alone: {names()[3]}" in text
+    assert f"takes nodes out of use that the current policy leaves alone: {names()[3]}" in text
     assert "[health.replay]" in text or "health.replay" in text
     measured.write("policies/exceptions/bad-node.yaml", EXCEPTION)
     assert measured.run("plan", "--base", "HEAD").code == 0
@@ -123,12 +123,13 @@ def test_without_reports_the_recorded_health_counts(measured: Fleet) -> None:
     measured.edit("queues/health.yaml", "severity: fatal", "severity: fatal, limits: {failBelow: 0.9}")
     (effect,) = effects(measured)
     assert (
-        "who passes under the new limits of hbm.bandwidth: records hold no values of what passed" in effect["unknown"]
+        "who passes under the new limits of hbm.bandwidth: records contain no values of checks that passed"
+        in effect["unknown"]
     )
     failing = body.replace("status: PASS", "status: FAIL, issues: [{check: hbm.bandwidth, status: FAIL}]")
     measured.write("evidence/main/health.yaml", head + failing)
     (effect,) = effects(measured)
-    assert effect["refused"] == ["acts at once on 7 recorded nodes more, 100.0 % of them; 1 % may be"]
+    assert effect["refused"] == ["acts at once on 7 recorded nodes more, 100.0 % of them; the limit is 1 %"]
     assert measured.run("plan", "--base", "HEAD").code == 4
 
 

@@ -73,9 +73,9 @@ def test_names_that_do_not_exist(fleet: Fleet) -> None:
     ran = fleet.run("lint")
     text = " ".join(ran.out.split())
     assert ran.code == 3
-    assert "there is no check 'hbm.bandwith' → did you mean hbm.bandwidth?" in text
-    assert "there is no limit 'failUnder' of pcie.h2d" in text
-    assert "there is no check 'gpu.cuont' → did you mean gpu.count?" in text
+    assert "unknown check 'hbm.bandwith' → did you mean hbm.bandwidth?" in text
+    assert "unknown limit 'failUnder' of pcie.h2d" in text
+    assert "unknown check 'gpu.cuont' → did you mean gpu.count?" in text
     fleet.commit("health")
     refused = fleet.run("health", "--offline")
     assert refused.code == 3, "a policy that does not count is not shown as none"

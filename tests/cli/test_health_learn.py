@@ -86,11 +86,11 @@ def test_a_learned_limit_is_a_diff_and_nothing_is_written_unasked(known: Fleet) 
     assert "source: 'measured on 20" in after or 'source: "measured on 20' in after
     assert ": 10 nodes, 80 GPUs, 240 runs, sha256:" in after
     known.commit()
-    assert "limits move once a week" in learn(known).err
+    assert "limits change at most once a week" in learn(known).err
     assert known.run("lint").code == 0, known.run("lint").err
     plan = known.run("plan", "--base", "HEAD~1")
     assert "Changed HealthPolicies of main, replayed on 10 reports of 10 nodes" in plan.out, plan.out
-    assert "records hold no values" not in plan.out
+    assert "records contain no values" not in plan.out
 
 
 def test_bad_nodes_teach_nothing_and_few_are_refused(known: Fleet) -> None:
@@ -108,7 +108,7 @@ def test_bad_nodes_teach_nothing_and_few_are_refused(known: Fleet) -> None:
     ran = learn(known, "--reports", str(known.root / "evidence/main/reports"))
     assert ran.code == 0
     assert "96 runs of healthy GPUs on 4 nodes" in ran.err
-    assert "200 runs on 5 nodes are the fewest" in ran.err
+    assert "200 runs on 5 nodes are required" in ran.err
     assert ran.out == ""
 
 
@@ -125,7 +125,9 @@ def test_an_edit_that_the_gate_would_refuse_says_so(known: Fleet) -> None:
         known.write(f"evidence/main/reports/{number}.json", raw.decode())
     ran = learn(known)
     assert "failBelow 0.750 → 0.77" in ran.err
-    refused = "the rule health.replay would refuse it: takes nodes that the present policy leaves alone: gpu-low"
+    refused = (
+        "the rule health.replay would refuse it: takes nodes out of use that the current policy leaves alone: gpu-low"
+    )
     assert refused in ran.err
 
 
@@ -134,7 +136,7 @@ def test_which_policy_must_be_clear(known: Fleet) -> None:
     known.commit()
     ran = learn(known)
     assert ran.code == 2
-    assert "2 HealthPolicies are for all nodes" in ran.err
+    assert "2 HealthPolicies apply to all nodes" in ran.err
     assert "base, second" in ran.err
     assert learn(known, "--policy", "second").code == 0
     assert "no HealthPolicy 'third'" in learn(known, "--policy", "third").err

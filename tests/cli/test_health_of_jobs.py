@@ -133,7 +133,7 @@ def test_the_plan_gives_the_reason(fleet: Fleet) -> None:
     fleet.write("jobs/vision/train.yaml", JOB)
     plan = json.loads(fleet.run("plan", "-o", "json").out)
     (change,) = [one for one in plan["changes"] if one["key"]["name"] == "train"]
-    assert "keeps off nodes that are quarantined or being validated" in json.dumps(change["because"])
+    assert "avoids nodes that are quarantined or being validated" in json.dumps(change["because"])
 
 
 def test_a_threshold_changes_no_job(fleet: Fleet) -> None:

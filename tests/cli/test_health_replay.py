@@ -57,13 +57,13 @@ def test_a_replay_counts_quarantines_and_trips() -> None:
     comparison = compare_replays(shadow, enforce)
     assert comparison.changed["n001"] == (HealthPhase.HEALTHY, HealthPhase.QUARANTINED)
     (reason,) = gate(enforce, comparison)
-    assert reason == "takes nodes that the present policy leaves alone: n001, n002"
+    assert reason == "takes nodes out of use that the current policy leaves alone: n001, n002"
     assert gate(enforce, comparison, ["n001", "n002"]) == ()
     spike = replay(book("enforce"), week({f"n00{number}": 2 for number in range(4)}), FACTS, rules)
     assert spike.taken == ()
     assert any("trips the breaker: remap.failure began to fail on 4 nodes" in reason for reason in gate(spike, None))
     many = replay(book("enforce"), week({f"n0{number}0": number for number in range(1, 7)}), FACTS, rules)
-    assert any("% of the nodes; 1 % may be" in reason for reason in gate(many, None))
+    assert any("% of the nodes; the limit is 1 %" in reason for reason in gate(many, None))
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_the_command(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     code, out, _ = ran(capsys, str(new), "--reports", str(stored), "--current", str(old))
     assert code == 4
     assert "n001: healthy → quarantined" in out
-    assert "must not be merged: takes nodes that the present policy leaves alone: n001" in out
+    assert "must not be merged: takes nodes out of use that the current policy leaves alone: n001" in out
     assert ran(capsys, str(new), "--reports", str(stored), "--current", str(old), "--allow", "n001")[0] == 0
 
 

@@ -118,5 +118,5 @@ def test_limits_of_a_queue_bound_its_jobs(fleet: Fleet, jobs: dict[str, str]) ->
 
 
 def test_nothing_to_choose(fleet: Fleet) -> None:
-    assert fleet.run("size", "assign").out == "no job may get several GPU products\n"
+    assert fleet.run("size", "assign").out == "no job accepts several GPU products\n"
     assert not (fleet.root / _RECORD).exists()

@@ -162,7 +162,7 @@ def test_a_launch_line(size: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     sharding = next(one for one in remedies["not_enough"] if one["changes"] == ["sharding"])
     assert sharding["instruction"].startswith("--use_fsdp --fsdp_sharding_strategy FULL_SHARD")
     refusals = {tuple(one["changes"]): one["refusal"] for one in remedies["refused"]}
-    assert refusals["context-parallelism",] == "no setting of fms-hf-tuning for it is known"
+    assert refusals["context-parallelism",] == "fms-hf-tuning has no known setting for it"
     assert by_input["question"]["training"]["framework"] == "fms-hf-tuning"
 
 

@@ -566,7 +566,7 @@ def gated() -> Plan:
                 after=1.0,
                 changed=1,
                 verdicts=(NodeVerdict(node="gpu-9", before="healthy", after="quarantined, tainted"),),
-                refused=("takes nodes that the present policy leaves alone: gpu-9",),
+                refused=("takes nodes out of use that the current policy leaves alone: gpu-9",),
                 unknown=("2 nodes without a report",),
                 place=place("queues/health.yaml", 1, 1),
             ),

@@ -44,10 +44,10 @@ FAILURES = (
     Failure(("Operation too slow", "timed out", "Timeout", "Could not resolve host", "Failed to connect", "Connection",
              "Couldn't connect", "error: 429", "error: 5", "hung up", "unexpected disconnect", "early EOF",
              "Empty reply", "RPC failed", "HTTP/2 stream", "expected flush", "transfer closed"), "RemoteUnavailable",
-            "the Git server did not answer; the request is repeated"),
+            "the Git server did not respond; the request is retried"),
     Failure(("corrupt", "bad object", "bad pack", "index-pack", "inflate", "unpack", "missing blob", "not a git rep",
              "protocol error", "bad line length", "invalid", "bad sha1", "missing necessary objects"), "CorruptData",
-            "the data of the server or of the mirror is damaged; the mirror is made again"),
+            "the data of the server or of the mirror is damaged; the mirror is recreated"),
 )  # fmt: skip
 """The first match counts."""
 

@@ -265,7 +265,7 @@ class GitRemote:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             yield
         except BlockingIOError as error:
-            raise RemoteUnavailable("another process uses the mirror", reason="Busy") from error
+            raise RemoteUnavailable("another process is using the mirror", reason="Busy") from error
         finally:
             os.close(lock)
 
@@ -293,7 +293,9 @@ def checked_url(url: str, credentials: Credentials) -> str:
     if parts.scheme not in {"https", "http", "ssh"} or not host or host.startswith("-") or not is_plain:
         raise wrong
     if parts.password is not None or (parts.username is not None and parts.scheme != "ssh"):
-        raise ConfigError("the URL of the repository holds credentials", hint="put them into a Secret (spec.secretRef)")
+        raise ConfigError(
+            "the URL of the repository contains credentials", hint="put them into a Secret (spec.secretRef)"
+        )
     if parts.scheme == "http" and credentials.authorization and host not in _LOCAL_HOSTS:
         raise ConfigError("credentials would be sent over http without encryption", hint="use https or ssh")
     if parts.scheme == "ssh" and not (credentials.identity and credentials.known_hosts):

@@ -164,7 +164,7 @@ class GitRepository:
             raise StalePlan(
                 f"the merge has conflicts in {plural(len(conflicts), 'file')}: {shown}"
                 + (f" and {more} more" if more > 0 else ""),
-                hint="merge the base into the branch, solve the conflicts, and run `reconciler commit`",
+                hint="merge the base into the branch, resolve the conflicts, and run `reconciler commit`",
             )
         return tree
 

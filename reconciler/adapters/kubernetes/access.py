@@ -130,7 +130,9 @@ def _in_cluster(environ: Mapping[str, str]) -> Login:
         token = _account_file("token", "token").decode().strip()
         authority = _account_file("ca.crt", "certificate")
     except ValueError:
-        raise ConfigError("the account of this pod cannot be used: the address of its service is not valid") from None
+        raise ConfigError(
+            "the service account of this pod cannot be used: the API server address is not valid"
+        ) from None
     return Login(
         address=Address(url=url, tls=Tls(authority=authority), proxy=proxy_of(url, environ)),
         authorization=f"Bearer {token}",
@@ -139,7 +141,7 @@ def _in_cluster(environ: Mapping[str, str]) -> Login:
 
 
 def _account_file(name: str, what: str) -> bytes:
-    problem = f"the account of this pod cannot be used: service {what} file"
+    problem = f"the service account of this pod cannot be used: the {what} file"
     path = ACCOUNT / name
     if not path.is_file():
         raise ConfigError(f"{problem} does not exist")

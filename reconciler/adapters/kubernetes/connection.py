@@ -108,11 +108,11 @@ class ServerAnswer:
             for piece in self.pieces():
                 content += unzip.decompress(piece, most + 1) if unzip else piece
                 if len(content) > most:
-                    raise BadAnswer(f"an answer of more than {most >> 20} MiB")
+                    raise BadAnswer(f"a response of more than {most >> 20} MiB")
         except zlib.error:
-            raise BadAnswer("the answer is not valid gzip") from None
+            raise BadAnswer("the response is not valid gzip") from None
         if unzip and not unzip.eof:
-            raise BadAnswer("the answer is incomplete")
+            raise BadAnswer("the response is incomplete")
         self._connection.give_back()
         return bytes(content)
 
@@ -167,7 +167,7 @@ class Connection:
             yield from self._chunks()
         elif length:
             if not length.isdecimal():
-                raise BadAnswer("the length of the answer is not a number")
+                raise BadAnswer("the length of the response is not a number")
             yield from self._exactly(int(length))
         else:
             self._is_kept = False
@@ -185,7 +185,7 @@ class Connection:
         while count:
             piece = self._file.read1(min(count, _CHUNK_BYTES))
             if not piece:
-                raise BadAnswer("the answer is incomplete")
+                raise BadAnswer("the response is incomplete")
             count -= len(piece)
             yield piece
 
@@ -319,7 +319,7 @@ def _tunnel(connection: socket.socket, address: Address, proxy: SplitResult) -> 
     with connection.makefile("rb", 0) as file:  # unbuffered: what follows belongs to TLS
         _, status, _ = _read_head(file)
     if status != _OK:
-        raise BadAnswer(f"the proxy does not connect: it answers {status}")
+        raise BadAnswer(f"the proxy refused to connect, with status {status}")
 
 
 def _proxy_lines(proxy: SplitResult) -> list[str]:
@@ -343,15 +343,15 @@ def _read_head(file: Any) -> tuple[bytes, int, list[tuple[str, str]]]:
     """Read the version, the status and the headers of an answer, names in lower case."""
     line = file.readline(_MAX_LINE)
     if not line:
-        raise ConnectionResetError("the connection was closed without an answer")
+        raise ConnectionResetError("the connection was closed without a response")
     version, _, rest = line.partition(b" ")
     if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-        raise BadAnswer("the answer is not HTTP/1.1")
+        raise BadAnswer("the response is not HTTP/1.1")
     lines: list[bytes] = []
     while line := _line(file):
         lines.append(line)
         if len(lines) > _MAX_HEADERS:
-            raise BadAnswer(f"the answer has more than {_MAX_HEADERS} headers")
+            raise BadAnswer(f"the response has more than {_MAX_HEADERS} headers")
     fields = (line.partition(":") for line in b"\n".join(lines).decode("utf-8", "replace").split("\n") if line)
     return version, int(rest[:3]), [(name.lower(), value.strip()) for name, _, value in fields]
 
@@ -360,7 +360,7 @@ def _line(file: Any) -> bytes:
     """Read a line, without its end."""
     line: bytes = file.readline(_MAX_LINE)
     if not line.endswith(b"\n"):
-        raise BadAnswer("the answer is incomplete")
+        raise BadAnswer("the response is incomplete")
     return line.rstrip(b"\r\n")
 
 
@@ -368,4 +368,4 @@ def _chunk_size(line: bytes) -> int:
     try:
         return int(line.partition(b";")[0], 16)
     except ValueError:
-        raise BadAnswer("the size of a piece of the answer is not a number") from None
+        raise BadAnswer("the size of a chunk of the response is not a number") from None

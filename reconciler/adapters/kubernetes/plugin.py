@@ -55,7 +55,7 @@ def run_plugin(exec_config: Mapping[str, Any], cluster: Mapping[str, Any], folde
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise _failed(name, f"did not end within {_SECONDS} s") from None
+        raise _failed(name, f"did not exit within {_SECONDS} s") from None
     except OSError as error:
         hint = one_line(exec_config.get("installHint") or "install it, or choose another context")
         raise _failed(name, f"cannot be started: {error.strerror}", hint) from None

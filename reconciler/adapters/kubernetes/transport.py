@@ -117,7 +117,7 @@ class Transport:
         try:
             body = msgspec.json.decode(raw) if raw else {}
         except msgspec.DecodeError:
-            text = f"cannot {call.purpose}: {self.access.server} sent an answer that is not JSON"
+            text = f"cannot {call.purpose}: {self.access.server} sent a response that is not JSON"
             raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
         return ApiAnswer(status=answer.status, body=body, warnings=_warnings(answer))
 

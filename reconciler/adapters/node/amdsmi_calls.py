@@ -146,7 +146,7 @@ def _read(name: str, index: int, call: Callable[[], Any]) -> Record:
     try:
         record["value"] = call()
     except NotAvailable as error:
-        record["error"], record["detail"] = "not_supported", f"no number: {error}"
+        record["error"], record["detail"] = "not_supported", f"not a number: {error}"
     except Exception as error:  # noqa: BLE001 - of the library, or of the answer: a reading too
         get = getattr(error, "get_error_code", None)
         code = abs(int(get())) if get else 0

@@ -67,7 +67,7 @@ class ReadingChild:
                 chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
                 size += len(chunk)
                 if not chunk or size > _MOST_BYTES:
-                    raise ChildHang(at, f"the process that reads ended in {at['call']}")
+                    raise ChildHang(at, f"the reader process exited during {at['call']}")
                 self._has_answered = True
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in lines:

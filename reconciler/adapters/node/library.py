@@ -65,7 +65,7 @@ class LibrarySource:
         self._stuck = {gpu: process for gpu, process in self._stuck.items() if process.poll() is None}
         for gpu in self._stuck:
             at = {"gpu": gpu, "call": "init" if gpu == NODE else "handle"}
-            found.hangs[gpu] = ChildHang(at, "a call of an earlier sweep still hangs in the kernel")
+            found.hangs[gpu] = ChildHang(at, "a call from an earlier sweep is still stuck in the kernel")
         while NODE not in found.hangs and self._ask(found, deadline):
             pass
         return readings_of(self.name, found.records, found.hangs, self._known)

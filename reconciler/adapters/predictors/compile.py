@@ -72,7 +72,7 @@ def _reject_other_models(described: _DescribeReply, versions: dict[str, str]) ->
     if other_kinds or _TREE_MODEL not in described.kinds:
         release = versions.get("ado-autoconf", "of unknown version")
         raise PredictorError(
-            f"the model of ado-autoconf {release} is not made of trees alone ({', '.join(other_kinds) or 'no model'}):"
+            f"the model of ado-autoconf {release} is not only decision trees ({', '.join(other_kinds) or 'no model'}):"
             " the output of other models changes with every number, so no table can replace them",
             hint="compile model 3.1.0 of ado-autoconf 1.9.7, or use the engine `autoconf`",
         )

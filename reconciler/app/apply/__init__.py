@@ -139,7 +139,7 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
     if done:
         what = f"{done[0]} is" if len(done) == 1 else f"{done[0]} and {len(done) - 1} more are"
         raise StalePlan(
-            f"the plan is stale: {what} as planned already, and this plan was never begun here",
+            f"the plan is stale: {what} already as planned, and this plan was never started here",
             hint=f"review a new plan: {_NEW_PLAN}",
         )
 

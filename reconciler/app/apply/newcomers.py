@@ -27,6 +27,6 @@ class Newcomers:
         oldest = self._clock.elapsed() - PATIENCE_SECONDS
         missed = [name for name in missed_names(message) if self._created.get(name, oldest) > oldest]
         if missed:
-            _log.info("asked again, because %s was created a moment ago: %s", missed[0], message)
+            _log.info("retried, because %s was created a moment ago: %s", missed[0], message)
             self._clock.pause(_PAUSE_SECONDS)
         return bool(missed)

@@ -96,7 +96,7 @@ def _result(step: Step, ending: Ending, message: str = "", written: Written | No
 def _failed(step: Step, error: ClusterError) -> StepResult:
     if error.outcome_unknown:
         what = "the server failed" if error.status else "no answer"
-        return _result(step, Ending.UNKNOWN, f"{what}, so it may have been done: {error.message}")
+        return _result(step, Ending.UNKNOWN, f"{what}, so the request may have taken effect: {error.message}")
     is_denial = bool(error.status) and not error.retryable
     return _result(step, Ending.DENIED if is_denial else Ending.FAILED, error.message)
 
@@ -184,7 +184,7 @@ def _delete(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     for _ in range(_ATTEMPTS):
         body = existing_object(live, step.key)
         if body is None:
-            return _result(step, Ending.UNCHANGED, "it was gone")
+            return _result(step, Ending.UNCHANGED, "it was already gone")
         if kept := _kept(live, rules, target, body):
             return kept
         metadata = mapping(body["metadata"])
@@ -218,7 +218,7 @@ def _recreate(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     if deleted.ending not in (Ending.DONE, Ending.UNCHANGED):
         return deleted
     if problem := rules.wait_gone(step):
-        return _result(step, Ending.FAILED, f"the old one is not gone, so the new one was not created: {problem}")
+        return _result(step, Ending.FAILED, f"the old one still exists, so the new one was not created: {problem}")
     created = _create(live, rules, target)
     if created.ending.is_success:
         return created
@@ -237,11 +237,11 @@ def _kept(live: LiveCluster, rules: Rules, target: Target, body: Mapping[str, An
     """Return why an existing object is not deleted; None if it is."""
     step = target.step
     if not owns(rules.uids.get(step.key, frozenset()), body, MANAGER):
-        return _result(step, Ending.REFUSED, "it is not in the inventory with its UID, so it is not ours to delete")
+        return _result(step, Ending.REFUSED, "the inventory does not list it with this UID, so it is not deleted")
     if excluded := why_not_deleted(body):
         return _result(step, Ending.EXCLUDED, excluded)
     if mapping(body["metadata"]).get("deletionTimestamp"):
-        return _result(step, Ending.DONE, "it was being deleted already")
+        return _result(step, Ending.DONE, "it was already being deleted")
     if problem := _moved(rules, target, body):
         return _result(step, Ending.STALE, problem)
     if running := "" if step.path in rules.approved else what_runs_in(live, rules.kinds, body):

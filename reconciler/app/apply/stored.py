@@ -63,8 +63,8 @@ def change_inventory(
             continue
         return after
     raise StalePlan(
-        f"the inventory {place.namespace}/{place.name} is changed by another program all the time",
-        hint="let one `reconciler apply` run at a time",
+        f"the inventory {place.namespace}/{place.name} keeps being changed by another program",
+        hint="run only one `reconciler apply` at a time",
     )
 
 
@@ -145,7 +145,7 @@ def add_record(live: LiveCluster, place: Place, record: Record) -> None:
                 raise
             continue
         return
-    raise StalePlan(f"ConfigMap {place.namespace}/{name} is changed by another program all the time")
+    raise StalePlan(f"ConfigMap {place.namespace}/{name} keeps being changed by another program")
 
 
 def _records_name(place: Place) -> str:

@@ -75,13 +75,13 @@ def start_deep_run(
     """Create the Job, unless a pod uses a GPU of the node or a run goes on. Raises `ClusterError`."""
     run = report.run(settings.profile) if report else None
     if run is not None and run.is_running(now):
-        return DeepRunStart(refused="a run goes on")
+        return DeepRunStart(refused="a run is in progress")
     body = cluster.get(ObjectKey(group="", kind="Node", namespace="", name=node))
     if body is None:
-        return DeepRunStart(refused="there is no such node")
+        return DeepRunStart(refused="the node does not exist")
     resource, gpus = _allocatable(body)
     if not gpus:
-        return DeepRunStart(refused="the node offers no GPU")
+        return DeepRunStart(refused="the node has no GPU")
     if users := sorted(_name(pod) for pod in pods_on(cluster, node) if uses_gpus(pod)):
         return DeepRunStart(refused=f"GPUs are in use by {', '.join(users[:3])}")
     job = deep_job(node, resource, gpus, settings, now)

@@ -98,7 +98,7 @@ def _chosen(sources: HealthSources, name: str) -> tuple[Document, PolicyDocument
     if len(chosen) == 1:
         return chosen[0]
     known = ", ".join(sorted(one.name for _, one in rows))
-    what = f"no HealthPolicy {name!r}" if name else f"{len(chosen)} HealthPolicies are for all nodes"
+    what = f"no HealthPolicy {name!r}" if name else f"{len(chosen)} HealthPolicies apply to all nodes"
     hint = f"name one of {known} with --policy" if known else "`reconciler new health-policy NAME` writes one"
     raise ConfigError(f"{sources.cluster.name}: {what}", hint=hint)
 

@@ -39,7 +39,7 @@ def _decide(
         raise ConfigError(f"no NodeQuarantine for node {node!r}", hint=f"quarantined in this repository: {shown}")
     if is_released and not files:
         raise ConfigError(
-            f"the file with the quarantine of {node} holds other documents as well", hint="remove the document by hand"
+            f"the file with the quarantine of {node} contains other documents, too", hint="remove the document by hand"
         )
     if not files:
         return None

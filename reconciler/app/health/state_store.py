@@ -87,7 +87,7 @@ class StateStore:
         except (KeyError, ValueError, zlib.error, msgspec.MsgspecError) as error:
             raise OutsideError(
                 f"{self._key}: the state of node health is damaged: {error}",
-                hint="look at the nodes with the label gpureconciler.io/health, then delete the ConfigMap",
+                hint="check the nodes with the label gpureconciler.io/health, then delete the ConfigMap",
             ) from error
         return StoredState(state=state, version=body["metadata"]["resourceVersion"])
 
@@ -102,7 +102,7 @@ class StateStore:
         except ClusterError as error:
             if error.status != _CONFLICT:
                 raise
-            raise StalePlan(f"{self._key} was written by another replica", hint="let one of them work") from error
+            raise StalePlan(f"{self._key} was written by another replica", hint="run only one replica") from error
         return StoredState(state=kept, version=written["metadata"]["resourceVersion"])
 
     def _body(self, state: LaneState) -> Body:
@@ -148,7 +148,7 @@ def claim_fleet(cluster: LiveCluster, *, namespace: str, source: str) -> None:
     if holder != source:
         raise ConfigError(
             f"{key}: the source {holder} decides about the nodes of this cluster, so {source} does nothing to them",
-            hint=f"set `health: true` on one of them alone; to hand over, delete the ConfigMap {namespace}/{OWNER}",
+            hint=f"set `health: true` on only one of them; to hand over, delete the ConfigMap {namespace}/{OWNER}",
         )
 
 

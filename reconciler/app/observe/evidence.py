@@ -200,7 +200,7 @@ def _file(known: _Evidence | None, path: str) -> str:
 
 def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) -> tuple[str, str]:
     if known is None:
-        return path, f"there is no evidence yet, and none was made: {failure}"
+        return path, f"there is no evidence yet, and none was recorded: {failure}"
     age = _age(known.taken_at, now) if isinstance(known, Inventory | FleetHealth) else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 

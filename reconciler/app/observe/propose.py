@@ -151,7 +151,7 @@ def _appended(before: bytes, new: Sequence[Data]) -> bytes:
 def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) -> ProposedEdit:
     """Return the labels for nodes as a file that nothing syncs: a GitOps tool would create missing nodes."""
     head = (
-        "# Labels that tell the nodes of a pool from others. Nothing applies this file by itself. After a review:\n"
+        "# Labels that distinguish the nodes of a pool. Nothing applies this file by itself. After a review:\n"
         f"# kubectl apply --server-side --field-manager=reconciler -f node-labels/{cluster.name}.yaml\n"
     )
     after = head.encode() + b"---\n".join(write(patch) for patch in patches)

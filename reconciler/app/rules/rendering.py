@@ -80,6 +80,6 @@ class ExampleRenderer:
         problems = compiled.problems
         if not compiled.objects and not any(one.severity is Severity.ERROR for one in problems):
             message = "nothing is rendered from this example"
-            hint = "a job that waits for its size has no objects yet: write its number of GPUs"
+            hint = "a job without a size has no objects yet: set its number of GPUs"
             problems = (*problems, Problem(rule="test.rendered", place=document.source, message=message, hint=hint))
         return tuple(one.manifest for one in compiled.objects), problems

@@ -10,6 +10,7 @@ from reconciler.core.serving import FoundServer, estimate_server, find_servers
 from reconciler.core.serving.memory import smallest_layout
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.values import plural
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.outputs.sections.servers import CheckedServer
 
@@ -72,7 +73,7 @@ def _problems(document: Document, found: FoundServer) -> Iterator[Problem]:
         yield Problem(rule=error.rule, place=place, message=error.message, hint=error.hint)
     server = found.parsed.server
     if server is not None and found.gpus and server.gpus > found.gpus * max(1, server.pipeline):
-        message = f"the server takes {server.gpus} GPUs, and its container requests {found.gpus}"
+        message = f"the server takes {plural(server.gpus, 'GPU')}, and its container requests {found.gpus}"
         yield Problem(
             rule="serving.gpus",
             place=place,

@@ -27,7 +27,7 @@ Examples:
     type=click.FloatRange(10, 3600),
     default=120.0,
     show_default=True,
-    help="Seconds after which a report is written again although nothing changed.",
+    help="Seconds after which a report is written again even if nothing changed.",
 )
 @click.option(
     "--deadline",
@@ -67,7 +67,10 @@ Examples:
 )
 @click.option("--api", metavar="ADDRESS", default="", help="Address of /status and single checks. [default: none]")
 @click.option(
-    "--preflight", metavar="ADDRESS", default="", help="Address that takes results of preflight checks. [default: none]"
+    "--preflight",
+    metavar="ADDRESS",
+    default="",
+    help="Address that accepts results of preflight checks. [default: none]",
 )
 @click.option(
     "--kmsg",
@@ -87,15 +90,21 @@ Examples:
 @click.option(
     "--iperf/--no-iperf",
     default=False,
-    help="Measure bandwidth to other nodes by iperf3, in turns that a HealthPolicy asks for, while all GPUs are idle.",
+    help="Measure bandwidth to other nodes with iperf3, as often as a HealthPolicy sets, while all GPUs are idle.",
 )
 @click.option(
     "--storage-class", metavar="NAME", default="", help="In deep runs and on request, claim a volume of this class."
 )
-@click.option("--storage-namespace", metavar="NAME", default="", help="Where to claim it. [default: that of the pod]")
+@click.option(
+    "--storage-namespace", metavar="NAME", default="", help="Namespace of the claim. [default: that of the pod]"
+)
 @click.option("--storage-size", metavar="SIZE", default="100Mi", show_default=True, help="Size of the claim.")
-@click.option("--storage-access", metavar="MODE", default="ReadWriteMany", show_default=True, help="Its access mode.")
-@click.option("--storage-image", metavar="IMAGE", default="", help="Image of a pod that writes to it. [default: none]")
+@click.option(
+    "--storage-access", metavar="MODE", default="ReadWriteMany", show_default=True, help="Access mode of the claim."
+)
+@click.option(
+    "--storage-image", metavar="IMAGE", default="", help="Image of a pod that writes to the volume. [default: none]"
+)
 @click.option("--publish/--no-publish", default=True, help="Write a NodeHealthReport. [default: publish]")
 @click.option(
     "--autopilot-gauge/--no-autopilot-gauge",
@@ -106,7 +115,7 @@ Examples:
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 @click.option("--log-format", type=click.Choice(("text", "json")), default="json", show_default=True)
 def command(**flags: Any) -> int:
-    """Check the GPUs of this node again and again, and publish what is new as its NodeHealthReport.
+    """Check the GPUs of this node at intervals, and publish changes as its NodeHealthReport.
 
     Runs until SIGTERM or Ctrl-C. It changes nothing on the node, reads no pods and no nodes, and needs no Git.
     """
@@ -119,7 +128,7 @@ def command(**flags: Any) -> int:
 
     for name in flags["checks"]:
         if name not in check_ids():
-            raise click.UsageError(f"--check: no check {name!r}")
+            raise click.UsageError(f"--check: unknown check {name!r}")
     if flags["profile"] and not flags["publish"]:
         raise click.UsageError("--profile publishes its result; use `reconciler probe` without a cluster")
     known = {name: value for name, value in flags.items() if name in AgentFlags.__struct_fields__}

@@ -42,7 +42,7 @@ Examples:
   reconciler health node-17 -o json
   reconciler health --watch
   reconciler health --offline               what evidence and quarantine files say, without a cluster
-  reconciler health explain node-17         from the reading over finding and policy to the consequence
+  reconciler health explain node-17         from readings and findings to policy and consequences
   reconciler health release node-17         commit that its quarantine is over
   reconciler health set-healthy node-17     commit that it was repaired, so that a deep test may release it
 """,
@@ -52,7 +52,7 @@ Examples:
 @options.access
 @options.server_patience
 @options.output(("text", "json"))
-@click.option("--offline", is_flag=True, help="Ask no cluster: show what the repository knows.")
+@click.option("--offline", is_flag=True, help="Query no cluster: show what the repository records.")
 @options.watch
 @options.width
 @options.run_options
@@ -60,7 +60,7 @@ Examples:
 def command(context: click.Context, /, **flags: Any) -> int:
     """Show the health of GPU nodes: pools by phase, bad slots with their reasons, the breaker, the age of reports.
 
-    Looks at clusters as a round of the controller does, and writes nothing.
+    Reads the clusters as the controller does, and writes nothing.
     """
     context.obj = flags
     return 0 if context.invoked_subcommand is not None else _show(flags, "")
@@ -113,7 +113,7 @@ def explain(group: dict[str, Any], node: str) -> int:
 @click.argument("node", metavar="NODE")
 @click.pass_obj
 def release(group: dict[str, Any], node: str) -> int:
-    """Commit that the quarantine of a node is over: its file is deleted. Push it like any other change."""
+    """End the quarantine of a node: delete its file in a commit. Push it like any other change."""
     return _decide(group, node, "release")
 
 
@@ -121,7 +121,7 @@ def release(group: dict[str, Any], node: str) -> int:
 @click.argument("node", metavar="NODE")
 @click.pass_obj
 def set_healthy(group: dict[str, Any], node: str) -> int:
-    """Commit that a node was repaired: a deep test that passes proposes its release then."""
+    """Record in a commit that a node was repaired. A deep test that passes then proposes its release."""
     return _decide(group, node, "set-healthy")
 
 
@@ -132,7 +132,9 @@ def _decide(group: dict[str, Any], node: str, verb: str) -> int:
     run = _open({**group, "revision": "HEAD"})
     act = release if verb == "release" else declare_repaired
     made = act(run.workspace, health_sources(run.workspace), node)
-    emit(f"nothing to commit: {node} waits for its validation" if made is None else f"committed {made.oid[:12]}")
+    emit(
+        f"nothing to commit: {node} is already waiting for validation" if made is None else f"committed {made.oid[:12]}"
+    )
     return 0
 
 

@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     "learn",
     epilog="""\b
 Examples:
-  reconciler health learn                           what the reports of the cluster teach, as a diff
+  reconciler health learn                           what the reports of the cluster suggest, as a diff
   reconciler health learn --write                   edit the file; then `reconciler plan` shows what it does
   reconciler health learn --reports evidence/main/reports --policy h100
 """,
 )
 @click.option("--policy", metavar="NAME", default="", help="The HealthPolicy. [default: the only one for all nodes]")
-@click.option("--reports", metavar="DIR", help="Learn from stored reports, and ask no cluster.")
+@click.option("--reports", metavar="DIR", help="Learn from stored reports, and query no cluster.")
 @click.option("--write", is_flag=True, help="Write the edit to the working tree.")
 @click.pass_obj
 def learn(group: dict[str, Any], policy: str, reports: str | None, *, write: bool) -> int:
     """Propose limits of a HealthPolicy that fit what healthy GPUs measure, as an edit of its file.
 
     Needs 200 runs on 5 nodes of each GPU product, moves a limit by two points a week at most, and never below what the
-    vendor or the specification asks for. Says what the edit would have done with the reports.
+    vendor or the specification asks for. Shows what the edit would have changed for the reports.
     """
     import time  # noqa: PLC0415 - --help stays fast
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.cli.console import emit
+from reconciler.core.values import plural
 
 if TYPE_CHECKING:
     from reconciler.core.health.findings import HealthFinding
@@ -53,21 +54,23 @@ Examples:
 @_ROOT
 @click.option("--replay", metavar="FILE", help="Judge recorded readings instead of this machine.")
 @click.option("--ping", metavar="ADDRESS", multiple=True, help="Ping this address of another node. May be repeated.")
-@click.option("--agent", metavar="URL", help="Tell the agent of this node what was found, as the pod POD_NAME.")
+@click.option("--agent", metavar="URL", help="Report the results to the agent of this node, as the pod POD_NAME.")
 @click.option(
     "--wait",
     metavar="SECONDS",
     type=click.IntRange(0, 600),
     default=60,
     show_default=True,
-    help="How long a failure waits until the controller has seen it, with --agent.",
+    help="How long to wait for the controller after a failure, with --agent.",
 )
-@click.option("--expect-gpus", metavar="N", type=click.IntRange(min=0), help="How many GPUs this machine should have.")
+@click.option(
+    "--expect-gpus", metavar="N", type=click.IntRange(min=0), help="Number of GPUs that this machine should have."
+)
 @click.pass_context
 def command(context: click.Context, /, **flags: Any) -> int:
     """Check the GPUs of this machine: no cluster, no repository, and nothing is changed.
 
-    A check that cannot measure says UNKNOWN, one that does not apply says SKIP; neither is a pass.
+    A check that cannot measure reports UNKNOWN, one that does not apply reports SKIP; neither is a pass.
     """
     if context.invoked_subcommand is not None:
         return 0
@@ -99,17 +102,21 @@ def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding,
         has_failed=bool(code),
     )
     if not result.uid:
-        raise click.UsageError("--agent: POD_NAMESPACE, POD_NAME and POD_UID must name the pod")
+        raise click.UsageError("--agent: POD_NAMESPACE, POD_NAME and POD_UID must be set")
     verdict = tell_agent(to_agent(flags["agent"]), result, SystemClock(), flags["wait"])
     if code:
-        emit(f"the controller says: {verdict}" if verdict else f"no word from the controller within {flags['wait']} s")
+        emit(
+            f"the controller answered: {verdict}"
+            if verdict
+            else f"no answer from the controller within {flags['wait']} s"
+        )
     return GIVEN_UP if code and verdict == PreflightVerdict.STOP else code
 
 
 @command.command("record")
 @click.argument("file", metavar="FILE")
 @click.option(
-    "--sweeps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many sweeps."
+    "--sweeps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of sweeps."
 )
 @click.option("--interval", metavar="SECONDS", type=float, default=1.0, show_default=True, help="Time between sweeps.")
 @_PROFILE
@@ -122,7 +129,10 @@ def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) 
     content = write_replay(taken)
     Path(file).write_bytes(content)
     failed = sum(reading.error is not None for reading in taken[-1].readings)
-    emit(f"wrote {file}: {len(taken)} sweeps, {len(taken[-1].readings)} readings in the last, {failed} without a value")
+    emit(
+        f"wrote {file}: {plural(len(taken), 'sweep')}, {len(taken[-1].readings)} readings in the last, "
+        f"{failed} without a value"
+    )
     return 0
 
 
@@ -167,7 +177,7 @@ def _check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
     for name in wanted:
         if name not in known:
             near = get_close_matches(name, known, n=1)
-            raise click.UsageError(f"--check: no check {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
+            raise click.UsageError(f"--check: unknown check {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
 def _sweeps(root: str, profile: str, count: int, interval: float, ping: tuple[str, ...] = ()) -> "list[Sweep]":

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from reconciler.cli.console import emit
+from reconciler.core.values import plural
 from reconciler.errors import ConfigError, PolicyDenied
 
 if TYPE_CHECKING:
@@ -27,15 +28,15 @@ Examples:
 )
 @click.argument("policy", metavar="POLICY")
 @click.option("--reports", metavar="DIR", required=True, help="Folder with stored NodeHealthReports, JSON or YAML.")
-@click.option("--current", metavar="POLICY", help="The present policy, to compare with.")
+@click.option("--current", metavar="POLICY", help="The current policy, to compare with.")
 @click.option(
     "--allow", "allowed", metavar="NODE", multiple=True, help="A node that may be taken out of use. May be repeated."
 )
 def replay(policy: str, reports: str, current: str | None, allowed: tuple[str, ...]) -> int:
-    """Say what a HealthPolicy would have done with stored reports, and whether it may be merged.
+    """Show what a HealthPolicy would have done with stored reports, and whether it may be merged.
 
-    Exits with 4 if it takes more than 1 % of the nodes in a week, trips the breaker, or takes nodes that the present
-    policy leaves alone and --allow does not name.
+    Exits with 4 if it takes more than 1 % of the nodes out of use in a week, trips the breaker, or takes nodes out
+    of use that the current policy leaves alone and --allow does not name.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.health.replay import read_policies, read_reports, run_replay  # noqa: PLC0415
@@ -68,7 +69,7 @@ def _one(path: str) -> dict[str, bytes]:
 
 
 def _lines(made: "Replay") -> "Iterator[str]":
-    yield f"{made.reports:,} reports of {made.nodes:,} nodes: {made.a_week:.1f} quarantines a week"
+    yield f"{plural(made.reports, 'report')} of {plural(made.nodes, 'node')}: {made.a_week:.1f} quarantines a week"
     for event in made.events:
         what = f"refused: {event.refused}" if event.refused else f"{event.lane} lane"
         yield f"  {event.node}: {event.check}, {what}"
@@ -78,5 +79,5 @@ def _lines(made: "Replay") -> "Iterator[str]":
 def _changes(comparison: "ReplayComparison | None") -> "Iterator[str]":
     if comparison is None:
         return
-    yield f"{len(comparison.changed)} nodes change their verdict"
+    yield f"the verdict changes for {plural(len(comparison.changed), 'node')}"
     yield from (f"  {name}: {before} → {after}" for name, (before, after) in comparison.changed.items())

@@ -23,9 +23,9 @@ Examples:
 )
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 def replay_jobs(files: tuple[str, ...]) -> int:
-    """Say what the detectors of hanging and slow jobs find in recorded series, and when.
+    """Show what the detectors of hanging and slow jobs find in recorded series, and when.
 
-    FILE is what the controller keeps of the jobs that it watches, or a JSON list of such series.
+    FILE is what the controller records of the jobs that it watches, or a JSON list of such series.
     """
     for path in files:
         for series in _read(path):

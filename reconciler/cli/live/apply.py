@@ -39,9 +39,9 @@ Examples:
     type=click.FloatRange(0),
     default=300.0,
     show_default=True,
-    help="How long to wait until the applied objects are ready.",
+    help="How long to wait for the applied objects to become ready.",
 )
-@click.option("--no-wait", is_flag=True, help="Neither wait nor look whether the applied objects are ready.")
+@click.option("--no-wait", is_flag=True, help="Do not wait for the applied objects, or check whether they are ready.")
 @options.inventory_namespace
 @click.option(
     "--decision-log",
@@ -112,7 +112,7 @@ def _end(applied: "Sequence[Applied]") -> int:
 
     for one in applied:
         if one.interruption is not None:
-            emit("Run the same command again to go on.", err=True)
+            emit("Run the same command again to continue.", err=True)
             raise one.interruption
     results = [result for one in applied for result in one.results]
     failed = [result for result in results if not result.ending.is_success]
@@ -120,7 +120,7 @@ def _end(applied: "Sequence[Applied]") -> int:
         hint = "review a new plan: reconciler plan --live --revision HEAD --out plan.json"
         raise UnsafePlan(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
     if failed:
-        hint = "remove the causes, then run the same command again"
+        hint = "fix the causes, then run the same command again"
         raise OutsideError(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
     late = sum(len(one.not_ready) for one in applied)
     if late:

@@ -30,7 +30,7 @@ Examples:
     "--secrets",
     metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with a folder for each Secret that --config names, and in it a file for each key.",
+    help="Folder with a subfolder for each Secret that --config names, which contains a file for each key.",
 )
 @click.option(
     "--state",
@@ -49,7 +49,9 @@ Examples:
     help="Address of /healthz, /readyz and /metrics, HOST:PORT or :PORT.",
 )
 @click.option("--webhooks", metavar="ADDRESS", default="", help="Address of webhooks. [default: none are accepted]")
-@click.option("--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Passes at one time.")
+@click.option(
+    "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Maximum number of concurrent passes."
+)
 @click.option(
     "--retry",
     type=click.FloatRange(0.1, 3600),
@@ -72,7 +74,7 @@ Examples:
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="Leases among which the sources are shared. With one, a single replica works at a time.",
+    help="Number of leases among which the sources are divided. With one, a single replica works at a time.",
 )
 @click.option(
     "--lease-namespace",
@@ -85,7 +87,7 @@ Examples:
     type=click.FloatRange(1, 600),
     default=15.0,
     show_default=True,
-    help="Time after which the lease of a replica that does not renew it is free.",
+    help="Time after which a lease that is not renewed becomes free.",
 )
 @options.access
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")

@@ -34,9 +34,9 @@ Examples:
 def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flags: Any) -> int:
     """Show fields of live objects that others changed, and propose edits of the sources that adopt them.
 
-    spec.drift of reconciler.yaml decides about each field: `revert` (an apply sets it back), `adopt` (it stays, and the
-    edit is shown as a diff) or `ignore` (it stays until the rule expires). A field can be adopted if its value is
-    copied from a source file; computed values and secrets are not. Nothing is written to a cluster.
+    spec.drift of reconciler.yaml decides what happens to each field: `revert` (an apply sets it back), `adopt` (it
+    stays, and the edit is shown as a diff) or `ignore` (it stays until the rule expires). A field can be adopted if its
+    value is copied from a source file; computed values and secrets are not. Nothing is written to a cluster.
     """
     import msgspec  # noqa: PLC0415 - imported late so that --help stays fast
 

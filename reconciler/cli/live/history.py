@@ -49,5 +49,5 @@ def command(*, repo: str, **flags: Any) -> int:
         return 0
     emit_report(render_history(records), run.settings)
     if not records:
-        emit("nothing was applied yet", err=True)
+        emit("no plan has been applied yet", err=True)
     return 0

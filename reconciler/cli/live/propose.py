@@ -16,7 +16,7 @@ _SHARE = 0.9
 Examples:
   reconciler propose                   show the edits as a diff
   reconciler propose --write           write them to the working tree; then `reconciler plan` shows what they do
-  reconciler propose --share 0.95      queues give away 95 % of CPUs and memory
+  reconciler propose --share 0.95      queues grant 95 % of CPUs and memory
 """,
 )
 @options.repo
@@ -27,7 +27,7 @@ Examples:
     type=click.FloatRange(0.1, 1.0),
     default=_SHARE,
     show_default=True,
-    help="Share of the CPUs and the memory of the nodes that queues give away.",
+    help="Share of the nodes' CPUs and memory that queues grant.",
 )
 @click.option("--write", is_flag=True, help="Write the edits to the working tree.")
 @options.exit_code

@@ -22,7 +22,7 @@ def _complete_framework(_: click.Context, __: click.Parameter, incomplete: str) 
 
 @click.command(
     "ask",
-    short_help="Size a training that flags describe.",
+    short_help="Size a training run that flags describe.",
     epilog="""\b
 Examples:
   reconciler size ask --model meta-llama/Llama-3.1-8B --gpu NVIDIA-A100-SXM4-80GB
@@ -69,7 +69,7 @@ Examples:
     "--objective",
     metavar="NAME",
     default="",
-    help="What is trained for: sft, dpo, kto, orpo (also SimPO, CPO), reward, value-head or grpo. [default: sft]",
+    help="Training objective: sft, dpo, kto, orpo (also SimPO, CPO), reward, value-head or grpo. [default: sft]",
 )
 @click.option("--precision", metavar="TYPE", default="", help="Precision: bf16, bf16 mixed, fp16, fp16 mixed or fp32.")
 @click.option(
@@ -104,7 +104,7 @@ Examples:
     type=click.Choice(("none", "optimizer", "all")),
     default="none",
     show_default=True,
-    help="What is kept in host memory.",
+    help="What to keep in host memory.",
 )
 @max_gpus
 @safety
@@ -113,7 +113,7 @@ Examples:
 @options.width
 @options.color
 def ask(**flags: Any) -> int:
-    """Find the smallest number of GPUs for a training that the flags describe.
+    """Find the smallest number of GPUs for a training run that the flags describe.
 
     With --gpus, also answers whether that number fits, the largest batch and the longest samples on it, and what
     would make it enough.

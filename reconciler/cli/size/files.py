@@ -86,7 +86,7 @@ Examples:
 )
 @_files
 @_standalone_options
-@click.option("--again", is_flag=True, help="Size jobs again that are already sized.")
+@click.option("--again", is_flag=True, help="Also size jobs that are already sized.")
 @options.repo
 @options.cluster
 @options.run_options
@@ -130,7 +130,7 @@ Examples:
     "--python", metavar="PATH", default="", help="Python interpreter that has ado-autoconf. [default: this one]"
 )
 @click.option("--table", metavar="FILE", type=click.Path(path_type=Path), help="Compiled table of ado-autoconf.")
-@click.option("--again", is_flag=True, help="Ask questions again that are already answered.")
+@click.option("--again", is_flag=True, help="Also ask questions that already have an answer.")
 @options.repo
 @options.cluster
 @options.run_options
@@ -180,12 +180,12 @@ Examples:
   reconciler size assign --again     choose for all jobs again
 """,
 )
-@click.option("--again", is_flag=True, help="Choose again for jobs whose product is recorded.")
+@click.option("--again", is_flag=True, help="Also choose for jobs that have a recorded product.")
 @options.repo
 @options.cluster
 @options.run_options
 def assign(*, again: bool, **flags: Any) -> int:
-    """Choose GPU products for the jobs that may get several, and record them in evidence/<cluster>/sizing.yaml.
+    """Choose GPU products for the jobs that accept several, and record them in evidence/<cluster>/sizing.yaml.
 
     The jobs fit the free GPUs of the evidence and the limits of their queues together, at the lowest cost. A job whose
     product is recorded keeps it.
@@ -210,7 +210,7 @@ def assign(*, again: bool, **flags: Any) -> int:
             emit(f"{name}: {given}{f'; {why}' if why else ''}")
         emit(f"{result.path}: {plural(len(result.jobs), 'job')}, {len(result.kept)} recorded before")
     if not results:
-        emit("no job may get several GPU products")
+        emit("no job accepts several GPU products")
     return 0
 
 
@@ -231,7 +231,7 @@ Examples:
 def prune(*, write: bool, exit_code: bool, **flags: Any) -> int:
     """Remove the answers of sizing engines that no job of the repository asks for any more.
 
-    An answer stays if spec.sizing selects a job that asks its question, also one that is already sized. Errors in the
+    An answer stays if spec.sizing selects a job that asks its question, even one that is already sized. Errors in the
     sources are reported first, because they may hide a question.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast

@@ -7,9 +7,7 @@ _MAX_GPUS = 65_536
 gpu = click.option(
     "--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product."
 )
-gpus = click.option(
-    "--gpus", metavar="N", type=click.IntRange(1, _MAX_GPUS), help="Number of GPUs to check in addition."
-)
+gpus = click.option("--gpus", metavar="N", type=click.IntRange(1, _MAX_GPUS), help="Number of GPUs to check as well.")
 max_gpus = click.option(
     "--max-gpus",
     metavar="N",

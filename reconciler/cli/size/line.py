@@ -27,7 +27,7 @@ Examples:
 @gpu
 @gpus
 @click.option(
-    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="Variable that the line sees. May be repeated."
+    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="Environment variable of the line. May be repeated."
 )
 @goal
 @max_gpus
@@ -39,7 +39,7 @@ Examples:
 def line(words: tuple[str, ...], **flags: Any) -> int:
     """Find the number of GPUs for the training that a launch line starts.
 
-    The line is in shell grammar if it is one word or standard input (-). It may name configuration files of the current
+    The line is parsed as shell if it is one word or standard input (-). It may name configuration files of the current
     folder. With --gpus, it runs on that number: the answer says whether that fits, and what would make it fit.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast

@@ -27,7 +27,7 @@ Examples:
 def serve(files: tuple[Path, ...], gpu: str, **flags: Any) -> int:
     """Show for each vLLM or SGLang server in FILE whether it fits its GPUs, and what its cache holds.
 
-    The pods may be those of any kind: Deployment, StatefulSet, KaiwoService, LeaderWorkerSet and others. Read are the
+    The pods can belong to any kind: Deployment, StatefulSet, KaiwoService, LeaderWorkerSet and others. Read are the
     containers' commands and arguments, and for the images of the projects the arguments alone.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast

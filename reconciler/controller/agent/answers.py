@@ -111,9 +111,7 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
     if values.get("workload", "ring") != "ring":
         raise BadQuery(f"workload={values['workload']}: only `ring` is known")
     if fixed := [name for name in ("pclients", "startport") if name in values]:
-        raise BadQuery(
-            f"{fixed[0]}: not a parameter here; spec.iperf of a HealthPolicy sets streams, seconds and times"
-        )
+        raise BadQuery(f"{fixed[0]}: not allowed here; spec.iperf of a HealthPolicy sets streams, seconds and times")
     level = values.get("r", "")
     if level and level not in _LEVELS:
         raise BadQuery(f"r={level}: not a level of dcgmi diag, from 1 to 4")
@@ -121,7 +119,7 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
     if level:
         chosen = tuple(one for one in chosen if one not in PATHS["/dcgm"] or one == f"dcgm.level{level}")
         if f"dcgm.level{level}" not in chosen:
-            raise BadQuery(f"r={level}: goes with check=dcgm")
+            raise BadQuery(f"r={level}: requires check=dcgm")
     hosts = tuple(dict.fromkeys(name for name in values.get("host", "").split(",") if name))
     nodes = NodeSelection(hosts=hosts, job=values.get("job", ""), node_label=values.get("nodelabel", ""))
     return StatusQuery(checks=chosen, level=int(level or 0), nodes=nodes, batch=int(batch))
@@ -130,7 +128,7 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
 def answer_of(node: str, state: AgentState, checks: Sequence[str], running: Collection[str] = ()) -> NodeAnswer:
     """Return what an agent says about its node. A check that is asked for and never ran, or still runs, is UNKNOWN."""
     if state.report is None or state.result is None:
-        return NodeAnswer(node=node, status=CheckStatus.UNKNOWN, problem="the first sweep has not ended")
+        return NodeAnswer(node=node, status=CheckStatus.UNKNOWN, problem="the first sweep has not finished")
     known = (one for one in current(state.report, state.findings) if one.check not in running)
     found = [one for one in known if not checks or one.check in checks]
     rows = [_row(one) for one in sorted(found, key=lambda one: one.key)]
@@ -160,7 +158,7 @@ def lines(answers: Sequence[NodeAnswer]) -> Iterator[str]:
 
 
 def _why_unknown(check: str, running: Collection[str]) -> str:
-    return "it is being measured; ask again" if check in running else "not measured on this node"
+    return "it is being measured; try again" if check in running else "not measured on this node"
 
 
 def _own(agent: Agent, node: str, query: StatusQuery) -> NodeAnswer:

@@ -33,7 +33,7 @@ class AgentGauges:
 
 def unready(agent: Agent) -> str:
     """Return why the agent has nothing to tell yet; empty once it has. A GPU or server that hangs does not count."""
-    return "" if agent.state.report is not None else "the first sweep has not ended"
+    return "" if agent.state.report is not None else "the first sweep has not finished"
 
 
 def cpu_model(cpuinfo: str) -> str:

@@ -43,4 +43,4 @@ def _problem(result: PreflightResult) -> str:
     if len(result.findings) > _MOST_FINDINGS:
         return f"more than {_MOST_FINDINGS} findings"
     unknown = sorted({one.check for one in result.findings} - BY_ID.keys())
-    return f"no check {unknown[0]!r}" if unknown else ""
+    return f"unknown check {unknown[0]!r}" if unknown else ""

@@ -110,7 +110,7 @@ class IperfRing:
         missing = next((one for one in readings if one.error is ReadError.NOT_SUPPORTED), None)
         if missing is not None:
             return missing  # there is no iperf3
-        return merged(readings) if readings else _none("this node has not sent to another one yet")
+        return merged(readings) if readings else _none("this node has not yet sent data to another node")
 
     def _rule(self) -> IperfRule:
         bodies = self._cluster.list(self._cluster.resource(*POLICY)).objects

@@ -196,7 +196,7 @@ def _mirror(
     if not files or head is None:
         return ""
     if not request.source.ref.startswith("refs/heads/"):
-        raise ConfigError("spec.ref is not a branch, so what node health did cannot be committed")
+        raise ConfigError("spec.ref is not a branch, so the actions of node health cannot be committed")
     branch = request.source.ref.removeprefix("refs/heads/")
     made = commit(
         run.workspace.runtime.repository,
@@ -228,7 +228,7 @@ def _summary(rounds: Sequence[ClusterRound]) -> str:
     parts = []
     for one in rounds:
         if one.done is None:
-            parts.append(f"{one.cluster}: not looked at")
+            parts.append(f"{one.cluster}: not checked")
             continue
         decisions = one.done.evaluation.decisions.values()
         out = sum(decision.phase.is_out for decision in decisions)

@@ -12,6 +12,7 @@ from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import SourceStore
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpRequest, text_answer
 from reconciler.controller.web.webhooks import check, provider_of
+from reconciler.core.values import plural
 from reconciler.errors import ReconcilerError
 from reconciler.outputs.terminal.logs import Log
 
@@ -74,7 +75,7 @@ class Webhooks:
                 return text_answer(HTTPStatus.OK, "already delivered")
             due = self._wake(source, hint.ref)
             result = "accepted" if due else "ignored"
-            return text_answer(HTTPStatus.ACCEPTED, f"{due} sources are due")
+            return text_answer(HTTPStatus.ACCEPTED, f"{plural(due, 'source')} due")
         finally:
             self._metrics.count("webhook_request_total", provider=provider.value, result=result)
 

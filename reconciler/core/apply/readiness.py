@@ -35,10 +35,10 @@ def readiness(body: Mapping[str, Any] | None, *, waits_for_user: bool = False) -
     metadata, status = mapping(body.get("metadata")), mapping(body.get("status"))
     if metadata.get("deletionTimestamp"):
         finalizers = ", ".join(map(str, sequence(metadata.get("finalizers"))))
-        return Readiness(State.IN_PROGRESS, f"is being deleted{f', waits for {finalizers}' if finalizers else ''}")
+        return Readiness(State.IN_PROGRESS, f"is being deleted{f', waiting for {finalizers}' if finalizers else ''}")
     observed = status.get("observedGeneration")
     if isinstance(observed, int) and observed < metadata.get("generation", 0):
-        return Readiness(State.IN_PROGRESS, "its controller has not seen the last change")
+        return Readiness(State.IN_PROGRESS, "its controller has not observed the latest change")
     said = _by_conditions(status) or _by_phase(status, waits_for_user=waits_for_user)
     return said or _by_replicas(mapping(body.get("spec")), status) or Readiness(State.READY)
 

@@ -115,7 +115,7 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
     if top == "rendered":
         return True, f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
     if top == "defaults" and name in _JUDGING_DEFAULTS:
-        return after is not None, "counts once the base has it" if after is not None else ""
+        return after is not None, "takes effect once the base has it" if after is not None else ""
     if top in ("sources", "policies", "evidence", "approvals", "pod_paths"):
         gone = sorted({*_listed(before)} - {*_listed(after)})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""

@@ -112,7 +112,7 @@ def drift_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
         missing = [name for name in ("reason", "expires") if not entry.get(name, "").strip()]
         if entry["action"] == DriftAction.IGNORE and missing:
             message = f"a rule that ignores drift needs {' and '.join(missing)}"
-            hint = "say why Git is not right here, and until when: expires: YYYY-MM-DD"
+            hint = "state why Git is not right here, and until when: expires: YYYY-MM-DD"
             yield Violation(rule="config.drift", path=path, message=message, hint=hint)
 
 

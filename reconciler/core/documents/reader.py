@@ -91,7 +91,7 @@ def read(path: str, raw: bytes, limits: Limits = _DEFAULT) -> Reading:
 def read_written(path: str, raw: bytes) -> Reading:
     """Read a file that people write: one without content is a problem, because it looks like a lost file."""
     if not isinstance(raw, OversizedContent) and not raw.strip():
-        hint = "delete the file, or restore its content; one with comments alone defines nothing and is allowed"
+        hint = "delete the file, or restore its content; a file that contains only comments is allowed"
         return Reading(problems=(_problem(path, "yaml.empty", "the file is empty", hint),))
     return read(path, raw)
 

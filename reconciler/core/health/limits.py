@@ -127,7 +127,7 @@ def _failing(passed: HealthFinding, names: NamedLimits, own: Mapping[str, object
         limit = as_number(own.get(names.of(status)))
         if limit is not None and names.is_bad(_value(names, passed, observed), limit):
             found = _changed(passed, status, names, limit, own)
-            text = f"{observed:.4g} {passed.unit}, worse than {limit * _unit(names, passed):.4g} of the policy"
+            text = f"{observed:.4g} {passed.unit}, worse than the policy's limit of {limit * _unit(names, passed):.4g}"
             yield replace(found, message=text)
             return
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.secrets import mask_text
+from reconciler.core.values import plural
 
 MAX_BYTES = 64_000
 """The most that the status of a report takes as JSON: under 64 KB with the metadata around it."""
@@ -70,7 +71,7 @@ def summary_of(report: NodeReport) -> str:
         if found:
             more = f" and {len(found) - 3} more" if len(found) > 3 else ""  # noqa: PLR2004 - as many as a line holds
             parts.append(f"{status}: {', '.join(found[:3])}{more}")
-    return "; ".join(parts) or f"{len(report.passed)} checks passed"
+    return "; ".join(parts) or f"{plural(len(report.passed), 'check')} passed"
 
 
 # Size.

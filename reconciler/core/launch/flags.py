@@ -48,7 +48,7 @@ class _FlagFile(Struct, frozen=True):
     frameworks: dict[str, list[str]]
 
 
-_OWN_FLAG = FlagEffect("refuse", "|false|none|null|no|0", "sounds as if it changed memory, and is not known")
+_OWN_FLAG = FlagEffect("refuse", "|false|none|null|no|0", "may change memory, but its effect is unknown")
 _SOUNDS_LARGE = re.compile(
     r"(?:^|_)(?:lora|peft|adapters?|quant\w*|\w*[48]bit\w*|fp8|offload|zero|shard\w*|parallel|freeze|checkpointing$|galore"
     r"|ckpt|optim\w*|tune|trainable|frozen|unfreeze)(?:_|$)"
@@ -156,10 +156,10 @@ def _own_script(launch: Launch, unknown: list[UnreadSetting]) -> Diagnostic:
     name = launch.line.invocation.name.rpartition("/")[2]
     assumed = "" if "method" in launch.facts else ", and all weights count as trained"
     assumed += "" if "precision" in launch.facts else f"{' ' if assumed else ', and it computes '}in fp32"
-    flags = f" ({_named(unknown)} may mean anything)" if unknown else ""
+    flags = f" ({_named(unknown)} could mean anything)" if unknown else ""
     return Diagnostic(
         rule="launch.script",
-        message=f"`{name}` is not a script of a known framework: its flags are taken by their names{flags}{assumed}; "
+        message=f"`{name}` is not a script of a known framework: its flags are interpreted by name{flags}{assumed}; "
         "the range of the estimate is wider",
         hint=_COMPARE,
     )

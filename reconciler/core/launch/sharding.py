@@ -98,7 +98,7 @@ def _read_zero(extraction: Extraction) -> None:
     if stage is not None and stage.text in {"0", "1", "2", "3"}:
         extraction.add("strategy", stage, f"zero-{stage.text}" if stage.text != "0" else "ddp")
     elif stage is not None:
-        message = f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3"
+        message = f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3"
         extraction.reject("strategy", message, stage.fact.span)
 
 

@@ -171,7 +171,7 @@ def _read_projection(extraction: Extraction) -> None:
     targets = script.find((f"{own}_target", "optim_target_modules"))
     words = set() if targets is None else {word.strip("[]'\" ") for word in targets.texts or targets.text.split(",")}
     if targets is not None and words and words not in _WHOLE_MODELS:
-        extraction.reject("optimizer", f"`{targets.fact.snippet}` projects some layers alone", targets.fact.span)
+        extraction.reject("optimizer", f"`{targets.fact.snippet}` projects only some of the layers", targets.fact.span)
     if (strategy := extraction.facts.get("strategy")) is not None and strategy.value != "ddp":
         message = f"`{fact.snippet}` needs whole gradients, and `{strategy.snippet}` shards them"
         extraction.reject("optimizer", message, fact.span, "remove the sharding, or exclude the job from sizing")
@@ -220,7 +220,7 @@ def _read_checkpointing(extraction: Extraction) -> None:
         if kind in _OFFLOADED_CHECKPOINTING:
             extraction.add("offloads_activations", setting, "true")
         else:
-            extraction.doubt(setting, "keeps other tensors than checkpointing does")
+            extraction.doubt(setting, "keeps different tensors than checkpointing does")
     elif setting is not None:
         extraction.add_boolean("checkpointing", setting)
     else:

@@ -9,7 +9,7 @@ from reconciler.core.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
 from reconciler.core.evidence.inventory import Node, Taint
 from reconciler.core.kinds.progress import conditions
 from reconciler.core.quantities import parse_quantity
-from reconciler.core.values import MAX_COUNT, mapping, sequence, text
+from reconciler.core.values import MAX_COUNT, mapping, plural, sequence, text
 
 Body = Mapping[str, Any]
 
@@ -165,8 +165,8 @@ def _notes(body: Body) -> Iterator[str]:
         yield f"node {name} is not ready, and stays in the evidence until it is deleted"
     gpus, healthy = _gpus(labels, capacity), _devices(allocatable)
     if gpus and not _has_devices(capacity):
-        yield f"node {name}: its labels count {gpus} GPUs, but no device plugin offers them"
+        yield f"node {name}: its labels report {plural(gpus, 'GPU')}, but no device plugin offers them"
     elif healthy < gpus:
         yield f"node {name}: {gpus - healthy} of {gpus} GPUs are not allocatable"
     if gpus and not product_label(labels):
-        yield f"node {name} has {gpus} GPUs of an unknown product (no label such as {PRODUCT_LABELS[0]})"
+        yield f"node {name} has {plural(gpus, 'GPU')} of an unknown product (no label such as {PRODUCT_LABELS[0]})"

@@ -78,7 +78,7 @@ def _note(ranks: list[_Rank], now: float) -> JobNote | None:
         name=text(owner.get("name")),
         uid=text(owner.get("uid")),
         since=min(begun),
-        text=f"{said} ten minutes after the first began: {names}. That is infrastructure, and no node is blamed",
+        text=f"{said} ten minutes after the first began: {names}. The infrastructure is at fault, so no node is blamed",
     )
 
 

@@ -55,7 +55,7 @@ def propose_kueue(cluster: Cluster, inventory: Inventory, known: Sequence[Docume
         wanted.append(_object(LOCAL_QUEUE[1], cluster.name, {"clusterQueue": cluster.name}, cluster.namespace))
     elif len(queues) > 1:
         names = ", ".join(sorted(document.key.name for document in queues))
-        notes.append(f"the quotas of {names} stay: several ClusterQueues share the flavors")
+        notes.append(f"the quotas of {names} stay unchanged: several ClusterQueues share the flavors")
     proposals = [*_merged(wanted, known)]
     if len(queues) == 1:
         proposals += _edited(queues[0], pools, share)

@@ -18,8 +18,8 @@ def shrink(before: Inventory | None, after: Inventory, share: float) -> str:
         return f"none of {plural(nodes, 'node')} is left"
     lost = nodes - left
     if lost > max(share * nodes, _EVERYDAY_NODES):
-        return f"{lost} of {plural(nodes, 'node')} are gone ({lost / nodes:.0%}); {share:.0%} may go at once"
+        return f"{lost} of {plural(nodes, 'node')} are gone ({lost / nodes:.0%}); at most {share:.0%} may go at once"
     fewer = gpus - sum(node.gpus for node in after.nodes)
     if fewer > max(share * gpus, _EVERYDAY_GPUS):
-        return f"{fewer} of {plural(gpus, 'GPU')} are gone ({fewer / gpus:.0%}); {share:.0%} may go at once"
+        return f"{fewer} of {plural(gpus, 'GPU')} are gone ({fewer / gpus:.0%}); at most {share:.0%} may go at once"
     return ""

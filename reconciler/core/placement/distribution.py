@@ -85,7 +85,7 @@ def _even(gpus: int, per_node: int) -> Distribution | DistributionFailure:
         if rest:
             rejected.append(Rejected(nodes=nodes, per_node=share, why=f"{gpus} GPUs / {nodes} nodes: remainder {rest}"))
             continue
-        because = f"{gpus} GPUs / {per_node} per node = {nodes} nodes"
+        because = f"{plural(gpus, 'GPU')} / {per_node} per node = {plural(nodes, 'node')}"
         if share != per_node:
             because = _partial(gpus, per_node, nodes, share)
         return Distribution(nodes=nodes, per_node=share, because=because, rejected=tuple(rejected))
@@ -93,7 +93,8 @@ def _even(gpus: int, per_node: int) -> Distribution | DistributionFailure:
 
 
 def _partial(gpus: int, per_node: int, nodes: int, share: int) -> str:
-    return f"{gpus} GPUs = {nodes} nodes x {share}, the fewest nodes with up to {per_node} GPUs for an even spread"
+    total = f"{plural(gpus, 'GPU')} = {plural(nodes, 'node')} x {share}"
+    return f"{total}, the fewest nodes with up to {per_node} GPUs for an even spread"
 
 
 def _with_at_least(gpus: int, kinds: Sequence[NodeKind]) -> int | None:

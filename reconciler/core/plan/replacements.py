@@ -184,7 +184,7 @@ def _others_differ(line: _Line, edits: Sequence[Edit], kinds: Kinds) -> Problem:
     hint = "undo the change, or give the object another name and change what refers to it; with the annotation "
     hint += f"{ON_IMMUTABLE_CHANGE}: keep it stays as it is"
     if any(kinds.find(edit.change.key.group, edit.change.key.kind).is_stateful for edit in edits):
-        hint += "; the data of an object does not move to one of another name"
+        hint += "; the data of an object does not move to an object of another name"
     return _replace_problem(line, edits, "object", hint)
 
 

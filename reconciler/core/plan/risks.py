@@ -141,7 +141,7 @@ def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
         message += f"; {users} object{' still refers' if users == 1 else 's still refer'} to it"
     active = context.inputs.active_queues.get(cluster)
     if active is not None and key in active.queues:
-        message += "; workloads run or wait in it, as the evidence says"
+        message += "; according to the evidence, workloads run or wait in it"
     yield _risk(edit, deletion.rule, RiskText(message, deletion.hint))
 
 
@@ -218,7 +218,7 @@ def _adoption(edit: Edit, context: RiskContext) -> RiskText | None:
     whose = context.inputs.live.adopted.get(path)
     if whose is None:
         return None
-    text = f"the object exists and is not ours, but of {whose}; it becomes ours, and can be deleted later"
+    text = f"the object exists and belongs to {whose}; it becomes ours, and can be deleted later"
     return RiskText(text, "make sure that nothing else applies it; if it is to stay theirs, use another name")
 
 
@@ -258,7 +258,7 @@ def _find_lost_capacity(context: RiskContext) -> Iterator[Risk]:
                 key=document.key,
                 message=f"the cluster has {line.capacity} instead of {line.before} {line.product or 'GPUs'}, but its "
                 f"workloads request {line.requested}: {line.requested - line.capacity} no longer fit",
-                hint="the last workloads wait, and preempted ones do not come back; reduce them, or bring nodes back",
+                hint="the last workloads wait, and preempted ones do not resume; reduce them, or bring nodes back",
                 place=SourceRef(path=document.source.path),
             )
 
@@ -310,7 +310,7 @@ RISKS: tuple[RiskRule, ...] = (
         "risk.crd-delete", "A CustomResourceDefinition is deleted with every object of its kind", harm=Harm.DATA_LOSS
     ),
     RiskRule("risk.queue-delete", "A queue is deleted, so its workloads are no longer admitted", harm=Harm.DISRUPTION),
-    RiskRule("risk.queue-stop", "A queue stops to admit workloads, and may evict those in it", harm=Harm.DISRUPTION),
+    RiskRule("risk.queue-stop", "A queue stops admitting workloads, and may evict those in it", harm=Harm.DISRUPTION),
     RiskRule(
         "risk.queue-sharing",
         "A queue leaves its cohort, lends less to it, or may borrow less from it",

@@ -28,7 +28,7 @@ def stricter_verdicts(head: Iterable[Verdict], base: Iterable[Verdict]) -> list[
     for verdict in base:
         own = verdicts.get(_identity(verdict))
         if own is None or _RESULTS.index(own.result) < _RESULTS.index(verdict.result):
-            hint = "the rule counts as in the base; change it in a pull request of its own"
+            hint = "the rule applies as in the base; change it in a pull request of its own"
             verdicts[_identity(verdict)] = replace(verdict, hint=f"{verdict.hint}; {hint}" if verdict.hint else hint)
     return list(verdicts.values())
 

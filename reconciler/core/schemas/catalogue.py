@@ -261,7 +261,7 @@ class Catalogue:
             yield Violation(
                 rule="schema.external",
                 path=("apiVersion",),
-                message=f"{kind} has a definition in the cluster alone, so only metadata is validated",
+                message=f"{kind} is defined only in the cluster, so only metadata is validated",
                 hint="add its CustomResourceDefinition to the repository",
                 severity=Severity.WARNING,
             )

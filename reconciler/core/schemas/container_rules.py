@@ -79,7 +79,7 @@ def _env(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
             continue
         place = (*path, "env", index, "valueFrom")
         if entry.get("value"):
-            yield bad_value(place, "must not be set beside value", "remove one of the two")
+            yield bad_value(place, "must not be set together with value", "remove one of the two")
         field = (source.get("fieldRef") or {}).get("fieldPath") or ""
         if field in ("metadata.labels", "metadata.annotations"):
             hint = f"name one of them: {field}['key']"
@@ -101,7 +101,7 @@ def _mounts(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
             elif has_dots(written):
                 yield dots((*place, field))
         if mount.get("subPath") and mount.get("subPathExpr"):
-            yield bad_value((*place, "subPathExpr"), "must not be set beside subPath", "remove one of the two")
+            yield bad_value((*place, "subPathExpr"), "must not be set together with subPath", "remove one of the two")
         if mount.get("mountPropagation") == "Bidirectional" and not privileged:
             hint = "use HostToContainer"
             yield bad_value((*place, "mountPropagation"), "is allowed for privileged containers only", hint)
@@ -183,7 +183,7 @@ def _restart_policy(container: Data, path: FieldPath, _: Data) -> Iterator[Viola
 
 def _restart_rules(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
     if not container.get("restartPolicy"):
-        yield bad_value((*path, "restartPolicy"), "is required beside restartPolicyRules", "add it")
+        yield bad_value((*path, "restartPolicy"), "is required with restartPolicyRules", "add it")
     for index, rule in enumerate(container["restartPolicyRules"]):
         place, codes = (*path, "restartPolicyRules", index), rule.get("exitCodes")
         if rule.get("action") not in _ACTIONS:

@@ -63,7 +63,7 @@ def _rule(rule: Data, path: FieldPath) -> Iterator[Violation]:
         if not listed or (field != "apiGroups" and not all(listed)):
             yield missing(place)
         elif len(listed) > 1 and "*" in listed and field != "resources":
-            yield bad_value(place, "must list nothing beside '*'", "remove the others")
+            yield bad_value(place, "must list nothing besides '*'", "remove the others")
     for index, name in enumerate(rule.get("operations") or ()):
         if name and name not in _OPERATIONS:
             yield bad_value((*path, "operations", index), f"{name} is not an operation", "use CREATE, UPDATE or DELETE")
@@ -93,7 +93,7 @@ def api_service_violations(data: Data) -> Iterator[Violation]:
     if port is not None and not 1 <= port <= _PORTS:
         yield bad_value(("spec", "service", "port"), f"must be 1 to {_PORTS}", "correct it")
     if spec.get("insecureSkipTLSVerify") is True and (service is None or spec.get("caBundle")):
-        message = "must not be true here" if service is None else "must not be true beside caBundle"
+        message = "must not be true here" if service is None else "must not be true together with caBundle"
         yield bad_value(("spec", "insecureSkipTLSVerify"), message, "remove it")
 
 

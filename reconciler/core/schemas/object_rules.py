@@ -114,7 +114,7 @@ def _peer(peer: Data, path: FieldPath) -> Iterator[Violation]:
     if block is None:
         return
     if peer.get("podSelector") is not None or peer.get("namespaceSelector") is not None:
-        yield bad_value(path, "must not have an ipBlock beside selectors", "split it into two peers")
+        yield bad_value(path, "must not have an ipBlock together with selectors", "split it into two peers")
     place: FieldPath = (*path, "ipBlock")
     network = _network(block.get("cidr") or "")
     if network is None:
@@ -264,7 +264,7 @@ def _exact(request: Data, path: FieldPath) -> Iterator[Violation]:
     if name and not is_dns_name(name):
         yield bad_value((*path, "deviceClassName"), f"{name!r} is not the name of a device class", "correct it")
     if mode == "All" and number:
-        yield bad_value((*path, "count"), "must not be set beside allocationMode: All", "remove one of the two")
+        yield bad_value((*path, "count"), "must not be set together with allocationMode: All", "remove one of the two")
     elif number is not None and number < 0:
         yield bad_value((*path, "count"), "must be greater than 0", "raise it")
     yield from _selectors(request.get("selectors") or (), (*path, "selectors"))

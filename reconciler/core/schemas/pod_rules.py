@@ -122,7 +122,9 @@ def _is_address(text: str) -> bool:
 
 def _shared_processes(spec: Data, path: FieldPath) -> Iterator[Violation]:
     if spec["shareProcessNamespace"] is True and spec.get("hostPID") is True:
-        yield bad_value((*path, "shareProcessNamespace"), "must not be set beside hostPID", "remove one of the two")
+        yield bad_value(
+            (*path, "shareProcessNamespace"), "must not be set together with hostPID", "remove one of the two"
+        )
 
 
 def _host_users(spec: Data, path: FieldPath) -> Iterator[Violation]:
@@ -238,7 +240,7 @@ def _override(spec: Data, path: FieldPath) -> Iterator[Violation]:
         yield bad_value(place, "is not a DNS name", "use a-z, 0-9, - and .")
     for field in ("hostNetwork", "setHostnameAsFQDN"):
         if spec.get(field) is True:
-            yield bad_value(place, f"is not allowed beside {field}", "remove one of the two")
+            yield bad_value(place, f"is not allowed together with {field}", "remove one of the two")
 
 
 _CHECKS = {

@@ -113,7 +113,7 @@ def _selected(job: TrainingJob, offered: Offered, table: GpuTable) -> Iterator[P
             message = f"selects {product}, but {format_path(first[1])} selects {first[0]}"
             yield _problem(job, path, message, "select the same product for all pods")
         elif offered.gpus and not any(table.agree(gpu.product, product) for gpu in offered.gpus):
-            who = "the queue offers" if offered.by_queue else "the nodes of the evidence have"
+            who = "the queue offers" if offered.by_queue else "the nodes in the evidence have"
             message = f"selects {product}, but {who} {_listed(offered.gpus)}"
             yield _problem(job, path, message, "correct the node selector, the queue, or the evidence")
         first = first or (product, path)
@@ -148,11 +148,11 @@ def _unreachable(job: TrainingJob, offered: Offered, paths: Sequence[FieldPath])
     """Return the problem of pods that no node may run, at the field that keeps them off most nodes."""
     at = max(sorted(set(paths)), key=paths.count) if paths else job.lead.container.path
     if not paths:
-        who = "the queue offers" if offered.by_queue else "the nodes of the evidence have"
+        who = "the queue offers" if offered.by_queue else "the nodes in the evidence have"
         message = f"the pods can get no GPU: {who} {_listed(offered.gpus)}, which their node affinity excludes"
         return _problem(job, at, message, "correct the node affinity")
-    message = f"the pods can get no GPU of the evidence ({_listed(offered.gpus)}): {format_path(at)} excludes its nodes"
-    return _problem(job, at, message, "correct selector, affinity or tolerations, or observe the nodes again")
+    message = f"the pods can get no GPU in the evidence ({_listed(offered.gpus)}): {format_path(at)} excludes its nodes"
+    return _problem(job, at, message, "correct the selector, affinity or tolerations, or observe the nodes again")
 
 
 def _listed(gpus: Sequence[Gpu]) -> str:

@@ -319,7 +319,7 @@ class _QuestionBuilder:
         try:
             saved_parameters(architecture, modules)
         except UnknownTargetError as error:
-            message = f"module that is trained whole of {architecture.name}: {error}"
+            message = f"fully trained module of {architecture.name}: {error}"
             self._report("sizing.lora-target", "saved_modules", message, "correct the name")
         return modules
 

@@ -156,7 +156,7 @@ def absent_status(cluster: str, key: ObjectKey, run: FinishedRun | None, state: 
     failure = state.unread.get((key.group, key.kind))
     if failure:
         return JobStatus(cluster=cluster, key=key, phase=Phase.UNKNOWN, reason="Unread", message=failure)
-    message = "the cluster does not have it; it is not applied yet"
+    message = "the cluster does not have it; it has not been applied yet"
     return JobStatus(cluster=cluster, key=key, phase=Phase.PENDING, reason="NotApplied", message=message)
 
 

@@ -28,7 +28,7 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
             ]
             pods += provider.pods - need.pods if need.sets_pods else 0
         elif not need.is_optional:
-            what = f"what {need.kinds[0][1]} {need.name} says, which is not in the repository"
+            what = f"{need.kinds[0][1]} {need.name}, which is not in the repository"
             uncounted.append(Uncounted(need.field, what))
     demands = add_demands(found)
     products = {demand.product for demand in demands}

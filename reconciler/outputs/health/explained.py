@@ -11,6 +11,7 @@ from reconciler.core.health.fleet.state import CheckFailure, NodeState
 from reconciler.core.health.policy import CheckMode, HealthPolicy
 from reconciler.core.health.report import NodeReport
 from reconciler.core.secrets import mask_text
+from reconciler.core.values import plural
 from reconciler.outputs.health.fleet import duration
 from reconciler.outputs.terminal.page import Page, Style, Styled
 
@@ -52,7 +53,7 @@ def explanation_json(one: NodeExplanation, now: float) -> dict[str, Any]:
 def _chain(one: NodeExplanation, now: float) -> Iterator[tuple[str, list[str]]]:
     yield "readings", [*_readings(one, now)]
     yield "findings", [*_findings(one)] or ["no check reports a problem"]
-    yield "policy", [*_policy(one)] or ["no rule is concerned"]
+    yield "policy", [*_policy(one)] or ["no rule applies"]
     yield "consequences", [*_consequences(one, now)]
 
 
@@ -63,7 +64,7 @@ def _readings(one: NodeExplanation, now: float) -> Iterator[str]:
         return
     yield (
         f"report of {duration(now - report.measured_at)} ago, driver {report.driver or 'unknown'}, "
-        f"{len(report.passed)} checks passed, {len(report.skipped)} skipped"
+        f"{plural(len(report.passed), 'check')} passed, {len(report.skipped)} skipped"
     )
     for finding in _bad(report):
         if finding.observed is not None:
@@ -89,7 +90,7 @@ def _cited(citation: str) -> str:
 
 
 def _policy(one: NodeExplanation) -> Iterator[str]:
-    named = one.policy.name or "no HealthPolicy selects the node, so the defaults count"
+    named = one.policy.name or "no HealthPolicy selects the node, so the defaults apply"
     if one.state.failures:
         yield named
     for failure in one.state.failures:
@@ -103,7 +104,8 @@ def _confirmed(one: NodeExplanation, failure: CheckFailure) -> str:
     if failure.is_strong:
         return "fatal, so one report is enough"
     life = one.policy.lifecycle
-    return f"failed in {sum(failure.recent)} of the last {len(failure.recent)} reports, {life.confirmations} confirm it"
+    failed = f"failed in {sum(failure.recent)} of the last {len(failure.recent)} reports"
+    return f"{failed}; {life.confirmations} required"
 
 
 def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:

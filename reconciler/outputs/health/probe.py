@@ -7,6 +7,7 @@ import msgspec
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.readings import Sweep
+from reconciler.core.values import plural
 
 FORMATS = ("table", "json", "nagios", "prometheus")
 _WORST = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN, CheckStatus.PASS)
@@ -67,7 +68,7 @@ def _rows(sweep: Sweep, findings: Sequence[HealthFinding]) -> list[tuple[str, st
                 own = finding.slot if status in {CheckStatus.FAIL, CheckStatus.WARN} else ""
                 slots.setdefault((finding.check, _said(finding), own), []).append(finding.slot)
         for (check, said, _), same in slots.items():
-            count = "all GPUs" if len(same) == len(sweep.gpus) else f"{len(same)} GPUs"
+            count = "all GPUs" if len(same) == len(sweep.gpus) else plural(len(same), "GPU")
             rows.append((status, (same[0] or "node") if len(same) == 1 else count, check, said))
     return rows
 
@@ -75,7 +76,7 @@ def _rows(sweep: Sweep, findings: Sequence[HealthFinding]) -> list[tuple[str, st
 def _headline(sweep: Sweep, findings: Sequence[HealthFinding]) -> str:
     counts = {status: sum(finding.status is status for finding in findings) for status in CheckStatus}
     products = sorted({gpu.product for gpu in sweep.gpus if gpu.product})
-    gpus = f"{len(sweep.gpus)} GPUs" + (f" ({', '.join(products)})" if products else "")
+    gpus = plural(len(sweep.gpus), "GPU") + (f" ({', '.join(products)})" if products else "")
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return f"{sweep.node}: {worst(findings)}: {gpus}{f', driver {sweep.driver}' if sweep.driver else ''}; {said}"
 
@@ -115,7 +116,7 @@ def _nagios(sweep: Sweep, findings: Sequence[HealthFinding]) -> str:
         finding for finding in findings if finding.status in {CheckStatus.FAIL, CheckStatus.WARN, CheckStatus.UNKNOWN}
     ]
     first = next((finding for finding in bad if finding.status is status), None)
-    text = _nagios_text(f"{first.check} {first.slot} {first.message}" if first else f"{len(sweep.gpus)} GPUs")
+    text = _nagios_text(f"{first.check} {first.slot} {first.message}" if first else plural(len(sweep.gpus), "GPU"))
     counts = " ".join(f"{each.lower()}={sum(finding.status is each for finding in findings)}" for each in CheckStatus)
     lines = [f"GPU {_WORDS[status]} - {text} | {counts}"]
     lines += [_nagios_text(f"{finding.status} {finding.check} {finding.slot} {finding.message}") for finding in bad]

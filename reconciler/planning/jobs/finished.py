@@ -72,7 +72,7 @@ def _unused(key: ObjectKey, one: RenderedObject, run: "FinishedRun", index: Comp
     return Problem(
         rule=RULE,
         place=one.manifest.source,
-        message=f"{key} has ended ({run.mark}), so the edit runs nothing",
+        message=f"{key} has ended ({run.mark}), so the edit has no effect",
         hint=f"give the job another name to run it again, or remove its record{recorded}",
         severity=Severity.WARNING,
     )

@@ -165,7 +165,9 @@ def test_the_exit_code_tells_kubernetes_what_to_do(
     finally:
         with_url.stop()
     assert (got[0].uid, got[0].has_failed) == ("pod_uid", True)
-    assert (f"the controller says: {verdict}" if verdict else "no word from the controller") in capsys.readouterr().out
+    assert (
+        f"the controller answered: {verdict}" if verdict else "no word from the controller"
+    ) in capsys.readouterr().out
 
 
 def test_a_pod_without_a_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -241,7 +241,7 @@ def test_nvml_tells_what_no_log_does() -> None:
     bare = changed(node([]), {"kmsg.lines": ReadError.NOT_SUPPORTED})
     silent = xid(changed(bare, {"nvml.xids": {"xids": []}}))
     assert silent.status is CheckStatus.SKIP
-    assert "no event of NVML since the agent started" in silent.message
+    assert "no NVML event since the agent started" in silent.message
     rows = [
         {"slot": SLOT, "code": 79, "seconds": bare.taken_at - 60},
         {"slot": "0000:99:00.0", "code": 48, "seconds": 1.0},

@@ -56,7 +56,7 @@ def test_a_flag_of_unknown_size_widens_the_band() -> None:
     refused, warnings = messages(review(f"{TRL} --torch_compile --per_device_eval_batch_size 64"))
     assert not refused
     assert [message.partition(";")[0] for message in warnings] == [
-        "`--torch_compile` replaces kernels, which keep other tensors",
+        "`--torch_compile` replaces kernels with ones that keep different tensors",
         "`--per_device_eval_batch_size 64` evaluates during training, which is not sized",
     ]
 
@@ -71,7 +71,7 @@ def test_a_script_of_our_users_is_read_with_a_warning() -> None:
     refused, warnings = messages(review(f"{OWN} --warp 9"))
     assert not refused
     assert warnings[0].startswith("`train.py` is not a script of a known framework")
-    assert "`warp` may mean anything" in warnings[0]
+    assert "`warp` could mean anything" in warnings[0]
     assert messages(review(f"{OWN} --use_galore"))[0]
 
 

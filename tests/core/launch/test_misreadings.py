@@ -331,7 +331,7 @@ REFUSED = {
     "8-bit Adam by a flag of a script": (
         f"python train.py {QWEN} --max_seq_length 512 --use_8bit_adam",
         {},
-        "sounds as if",
+        "may change memory",
     ),
     "a file that is not read": (f"python train.py my.conf {QWEN} --max_seq_length 512", {}, "may set any flag"),
     "a file that is missing": (

@@ -79,7 +79,7 @@ def test_contradictions_are_told() -> None:
     labels = NVIDIA | {"nvidia.com/gpu.count": "8"}
     unknown = node("b", capacity={"nvidia.com/gpu": "4"}, allocatable={"nvidia.com/gpu": "4"})
     assert observe_nodes([node("a", labels=labels), unknown]).notes == (
-        "node a: its labels count 8 GPUs, but no device plugin offers them",
+        "node a: its labels report 8 GPUs, but no device plugin offers them",
         "node b has 4 GPUs of an unknown product (no label such as nvidia.com/gpu.product)",
     )
 
@@ -112,10 +112,10 @@ def fleet(nodes: int, gpus: int = 8) -> Inventory:
     [
         (None, fleet(0), ""),
         (fleet(8), fleet(6), ""),
-        (fleet(8), fleet(5), "3 of 8 nodes are gone (38%); 25% may go at once"),
+        (fleet(8), fleet(5), "3 of 8 nodes are gone (38%); at most 25% may go at once"),
         (fleet(100), fleet(75), ""),
-        (fleet(100), fleet(74), "26 of 100 nodes are gone (26%); 25% may go at once"),
-        (fleet(8), fleet(8, 4), "32 of 64 GPUs are gone (50%); 25% may go at once"),
+        (fleet(100), fleet(74), "26 of 100 nodes are gone (26%); at most 25% may go at once"),
+        (fleet(8), fleet(8, 4), "32 of 64 GPUs are gone (50%); at most 25% may go at once"),
         (fleet(1), fleet(0), "none of 1 node is left"),
     ],
 )

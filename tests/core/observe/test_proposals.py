@@ -164,7 +164,7 @@ def test_shared_flavors_are_left_alone() -> None:
         }
 
     found = propose_kueue(KUEUE, FLEET, documents(queue("a"), queue("b")), share=0.9)
-    assert found.notes == ("the quotas of a, b stay: several ClusterQueues share the flavors",)
+    assert found.notes == ("the quotas of a, b stay unchanged: several ClusterQueues share the flavors",)
     assert not [one for one in data(found) if one[0] == "ClusterQueue"]
 
 

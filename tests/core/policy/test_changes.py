@@ -120,5 +120,5 @@ def test_the_stricter_verdict_stays() -> None:
     assert [one.result for one in stricter_verdicts([deny], [warn])] == [Result.DENY]
     assert [one.result for one in stricter_verdicts([warn], [deny])] == [Result.DENY]
     (added,) = stricter_verdicts([], [deny])
-    assert "counts as in the base" in added.hint
+    assert "applies as in the base" in added.hint
     assert stricter_verdicts([deny], [deny]) == [deny]

@@ -37,7 +37,7 @@ def evaluate(
 @pytest.mark.parametrize(
     ("taken_at", "limit", "message"),
     [
-        ("1970-01-01T00:00:00Z", None, "is dated 1970-01-01, so the clock of the machine was not set"),
+        ("1970-01-01T00:00:00Z", None, "is dated 1970-01-01, so the clock of the machine was wrong"),
         ("2026-11-17T00:00:00Z", None, "is dated 2026-11-17, after the date of the plan"),
         ("2026-10-31T23:00:00Z", 14, "is dated 2026-10-31; spec.evidence.maxAge allows an age of 14 days"),
     ],

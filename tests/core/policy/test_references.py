@@ -266,27 +266,27 @@ FLEET = Inventory(
     [
         (
             {},
-            "takes 1 GPU on each of 2 nodes, 2 GPUs that no figure of a queue includes; its pods wait on 3 nodes with fewer GPUs",
+            "takes 1 GPU on each of 2 nodes, 2 GPUs that no queue counts; its pods wait on 3 nodes with fewer GPUs",
         ),
-        ({"nodeSelector": H100}, "takes 1 GPU on 1 node, 1 GPU that no figure of a queue includes"),
+        ({"nodeSelector": H100}, "takes 1 GPU on 1 node, 1 GPU that no queue counts"),
         (
             {"nodeSelector": H100, "tolerations": [{"operator": "Exists"}]},
-            "takes 1 GPU on each of 2 nodes, 2 GPUs that no figure of a queue includes",
+            "takes 1 GPU on each of 2 nodes, 2 GPUs that no queue counts",
         ),
         (
             {"nodeSelector": H100, "tolerations": [{"key": "nvidia.com/gpu", "value": "true"}]},
-            "takes 1 GPU on each of 2 nodes, 2 GPUs that no figure of a queue includes",
+            "takes 1 GPU on each of 2 nodes, 2 GPUs that no queue counts",
         ),
         (
             {"nodeSelector": H100, "tolerations": [{"key": "nvidia.com/gpu", "value": "false"}]},
-            "takes 1 GPU on 1 node, 1 GPU that no figure of a queue includes",
+            "takes 1 GPU on 1 node, 1 GPU that no queue counts",
         ),
         (
             {
                 "nodeSelector": H100,
                 "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoExecute"}],
             },
-            "takes 1 GPU on 1 node, 1 GPU that no figure of a queue includes",
+            "takes 1 GPU on 1 node, 1 GPU that no queue counts",
         ),
     ],
 )
@@ -300,7 +300,7 @@ def test_a_daemon_set_is_counted_on_the_nodes_of_the_evidence(spec: Body, expect
     )
     both = (*found([body], nodes=None), *found([elsewhere], nodes=FLEET))
     unknown = [one.message for one in both if one.rule == "quota.daemon-set"]
-    assert unknown == ["takes 1 GPU on every node that it matches, and no figure of a queue includes them"] * 2
+    assert unknown == ["takes 1 GPU on every node that it matches, and no queue counts them"] * 2
 
 
 QUEUE = kai_queue("team-a", -1)

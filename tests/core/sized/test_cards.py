@@ -113,7 +113,7 @@ def test_a_variable_that_the_selector_contradicts() -> None:
 @pytest.mark.parametrize(
     ("pod", "default", "message"),
     [
-        (selecting(L40S), "", f"selects {L40S}, but the nodes of the evidence have {A10}, {H200}"),
+        (selecting(L40S), "", f"selects {L40S}, but the nodes in the evidence have {A10}, {H200}"),
         ({}, A100, f"spec.sizing.defaultGpuModel is {A100}, but the pods can only get {A10}, {H200}"),
         (
             requiring({"key": "nvidia.com/gpu.product", "operator": "NotIn", "values": [H200, L40S]}),
@@ -125,7 +125,7 @@ def test_a_variable_that_the_selector_contradicts() -> None:
             "",
             "nodeSelectorTerms excludes its nodes",
         ),
-        ({"nodeSelector": {"zone": "b"}}, "", f"the pods can get no GPU of the evidence ({A10}, {H200})"),
+        ({"nodeSelector": {"zone": "b"}}, "", f"the pods can get no GPU in the evidence ({A10}, {H200})"),
     ],
 )
 def test_what_no_node_has_is_an_error(pod: dict[str, Any], default: str, message: str) -> None:
@@ -149,7 +149,7 @@ def test_a_taint_that_the_pods_do_not_tolerate() -> None:
     own = Taint(key="nvidia.com/gpu", value="present", effect="NoSchedule")
     assert product_of(size(job(), node(H200, taint), node(A100, own))) == A100
     found = size(job(), node(H200, taint))
-    assert told(found) == [f"{_SPEC}: the pods can get no GPU of the evidence ({H200}): {_SPEC} excludes its nodes"]
+    assert told(found) == [f"{_SPEC}: the pods can get no GPU in the evidence ({H200}): {_SPEC} excludes its nodes"]
     tolerating = job(tolerations=[{"key": "team", "operator": "Exists"}])
     assert product_of(size(tolerating, node(H200, taint))) == H200
     assert product_of(size(job(), node(H200, taint), queue=(H200,))) == H200, "the queue's flavor may add tolerations"

@@ -173,7 +173,7 @@ def test_a_kind_that_starts_a_process_a_gpu() -> None:
         (f"{FULL} --peft_method lora --target_modules q_prj", "sizing.lora-target: LoRA target of granite"),
         (
             f"{FULL} --peft_method lora --lora_modules_to_save head",
-            "sizing.lora-target: module that is trained whole of granite",
+            "sizing.lora-target: fully trained module of granite",
         ),
         (f"{FULL} --model_name_or_path acme/secret-9b", "sizing.model: unknown model 'acme/secret-9b'"),
     ],

@@ -256,7 +256,7 @@ def test_jobs_that_are_not_in_the_cluster() -> None:
     state = ClusterObjects(jobs=[job(), foreign], nodes=None)
     found = job_statuses(BUILT_IN, "main", state, [key("old"), key("new"), key("train")], {run.key: run})
     assert [(one.key.name, *cut(one)) for one in found] == [
-        ("new", "Pending", "NotApplied", "the cluster does not have it; it is not applied yet"),
+        ("new", "Pending", "NotApplied", "the cluster does not have it; it has not been applied yet"),
         ("old", "Failed", "", "ended, and is gone from the cluster"),
         ("train", "Pending", "", ""),
     ]

@@ -186,7 +186,7 @@ def test_ctrl_c_tells_what_was_done(site: Site) -> None:
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, out + err
     assert "interrupted" in err
-    assert "Run the same command again to go on." in err
+    assert "Run the same command again to continue." in err
     assert out.count("  created ") + out.count("  not started ") >= 120
     assert out.count("  not started ") > 0
     record = json.loads(site.log.read_text().splitlines()[-1])

@@ -170,7 +170,7 @@ def test_in_cluster(config: dict[str, Any], token: str, tmp_path: Path, monkeypa
     monkeypatch.setattr(access, "ACCOUNT", tmp_path)
     host, _, port = config["clusters"][0]["cluster"]["server"].removeprefix("https://").partition(":")
     environ = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": port, "HOME": "/absent"}
-    with pytest.raises(ConfigError, match="the account of this pod cannot be used: service token file"):
+    with pytest.raises(ConfigError, match="the service account of this pod cannot be used: the token file"):
         load_access(environ)
     (tmp_path / "token").write_text(token)
     (tmp_path / "ca.crt").write_bytes(ca(config))

@@ -91,8 +91,8 @@ def test_nodes_without_gpus_and_absent_nodes_are_refused(
 ) -> None:
     node = make_node()["metadata"]["name"]
     offer(health_cluster, node, "0")
-    assert start_deep_run(health_cluster, node, None, SETTINGS, NOW).refused == "the node offers no GPU"
-    assert start_deep_run(health_cluster, "absent", None, SETTINGS, NOW).refused == "there is no such node"
+    assert start_deep_run(health_cluster, node, None, SETTINGS, NOW).refused == "the node has no GPU"
+    assert start_deep_run(health_cluster, "absent", None, SETTINGS, NOW).refused == "the node does not exist"
 
 
 def test_a_run_that_goes_on_is_not_doubled_and_one_that_died_is_no_obstacle(
@@ -102,7 +102,7 @@ def test_a_run_that_goes_on_is_not_doubled_and_one_that_died_is_no_obstacle(
     node = make_node()["metadata"]["name"]
     run = ProfileRun(profile=DEEP, started_at=NOW - 60, deadline=NOW + 60)
     report = NodeReport(node=node, measured_at=NOW, runs=(run,))
-    assert start_deep_run(health_cluster, node, report, SETTINGS, NOW).refused == "a run goes on"
+    assert start_deep_run(health_cluster, node, report, SETTINGS, NOW).refused == "a run is in progress"
     assert start_deep_run(health_cluster, node, report, SETTINGS, NOW + 61).job
 
 

@@ -91,7 +91,7 @@ def test_a_hanging_job_is_seen_told_and_measured(
     line = f'gpuhealth_job_hang_suspected{{job_name="train",job_namespace="{job.namespace}"}} 1.0'
     assert line in shown
     listing = fleet.cluster.list(fleet.cluster.resource("", "Event"), namespace=job.namespace).objects
-    assert all("16 GPUs wait" in event["message"] for event in listing)
+    assert all("16 GPUs waiting" in event["message"] for event in listing)
     (kept,) = (tmp_path / "state").glob("jobs-*.json")
     assert run_command(["health", "replay-jobs", str(kept)]) == 0
     out = capsys.readouterr().out

@@ -148,7 +148,7 @@ def test_what_is_forbidden_stays(observer: Observer) -> None:
     ran = observer.run("--as", "watcher")
     assert ran.code == 6
     assert "wrote evidence/main/nodes.yaml" in ran.out
-    assert "evidence/main/runs.yaml there is no evidence yet, and none was made: " in ran.out
+    assert "evidence/main/runs.yaml there is no evidence yet, and none was recorded: " in ran.out
     assert 'User "watcher" cannot list resource' in ran.out
     assert "runs.yaml" not in "".join(observer.fleet.files("evidence"))
 

@@ -169,7 +169,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 def test_a_model_with_a_network_cannot_be_compiled() -> None:
     with (
         InstalledPredictor(environ=environ(STANDIN_NETWORK="1")) as found,
-        pytest.raises(PredictorError, match=r"not made of trees alone \(NetworkModel\).*1\.9\.7"),
+        pytest.raises(PredictorError, match=r"not only decision trees \(NetworkModel\).*1\.9\.7"),
     ):
         compile_table(found, points=POINTS)
 

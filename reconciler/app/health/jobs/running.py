@@ -67,7 +67,7 @@ def read_series(path: str, content: bytes) -> tuple[JobSeries, ...]:
         return tuple(one.series for one in msgspec.json.decode(content, type=JobWatch).jobs)
     except msgspec.MsgspecError as error:
         raise ConfigError(
-            f"{path}: no series of jobs: {error}", hint="the controller keeps jobs-CLUSTER.json"
+            f"{path}: not a recorded series of jobs: {error}", hint="the controller keeps jobs-CLUSTER.json"
         ) from None
 
 

@@ -153,7 +153,7 @@ class Translation:
                 return found if made is None else self.code.assigned(f"{self.code.name(made, 'f')}({found.text})")
             case Fold():
                 return folds.translate(self, node)
-        raise TypeError(f"{node} is no node of an expression")
+        raise TypeError(f"{node} is not a node of an expression")
 
     def branch(self, node: Node, most: int = _SMALL) -> TranslatedValue:
         """Translate what is not always evaluated: what has more than `most` nodes as a function of its own."""

@@ -115,7 +115,7 @@ def _or(translation: Translator, node: Call) -> TranslatedValue:
 
 def _target(translation: Translator, node: Call) -> TranslatedValue:
     if node.target is None:
-        raise TypeError(f"{node.function} is no global function")
+        raise TypeError(f"{node.function} is not a global function")
     return translation.operand(node.target)
 
 

@@ -6,8 +6,8 @@ UNCORRECTABLE_ECC = 214
 STICKY = {
     UNCORRECTABLE_ECC: "an uncorrectable memory error",
     700: "an illegal address",
-    702: "a kernel that did not end",
-    710: "an assertion of the device",
+    702: "a kernel that did not finish",
+    710: "a device-side assertion",
     714: "a hardware stack error",
     715: "an illegal instruction",
     716: "a misaligned address",

@@ -31,7 +31,7 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
 
 _ROWS = (
     ProfilePlan(
-        profile=ProbeProfile.LIGHT, purpose="what the driver and the kernel tell; no GPU time", duration="< 1 s"
+        profile=ProbeProfile.LIGHT, purpose="what the driver and the kernel report; no GPU time", duration="< 1 s"
     ),
     ProfilePlan(
         profile=ProbeProfile.PREFLIGHT,
@@ -76,7 +76,7 @@ PLANS = {plan.profile: plan for plan in _ROWS}
 def obstacles(sweep: Sweep | None) -> Iterator[tuple[ReadError, str]]:
     """Yield why the GPUs of a node must not be tested now, by its last sweep."""
     if sweep is None:
-        yield ReadError.FAILED, "there is no sweep yet"
+        yield ReadError.FAILED, "no sweep has finished yet"
         return
     for gpu in sweep.gpus:
         if (found := obstacle(sweep.readings, gpu.slot)) is not None:

@@ -12,6 +12,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
+from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _TEN = 10 * MINUTE
@@ -24,7 +25,7 @@ def _init(given: CheckInput) -> CheckResult:
         wanted = len(given.rows("sysfs.pci_gpus"))
     limit = Threshold(value=wanted, source=ThresholdSource.POLICY, citation="Git, else the PCI bus")
     status = FAIL if found < wanted else PASS
-    return CheckResult(status=status, message=f"{found} GPUs of {wanted}", observed=found, threshold=limit)
+    return CheckResult(status=status, message=f"{found} of {plural(wanted, 'GPU')}", observed=found, threshold=limit)
 
 
 def _ecc(given: CheckInput) -> CheckResult:
@@ -37,14 +38,16 @@ def _ecc(given: CheckInput) -> CheckResult:
 def _pages(given: CheckInput) -> CheckResult:
     pending, lost = given.field("amdsmi.bad_pages", "pending"), given.field("amdsmi.bad_pages", "unreservable")
     if lost:
-        return CheckResult(status=FAIL, message=f"{lost:g} bad pages cannot be reserved", observed=lost)
+        return CheckResult(status=FAIL, message=f"{plural(lost, 'bad page')} cannot be reserved", observed=lost)
     status = WARN if pending else PASS
-    return CheckResult(status=status, message=f"{pending:g} bad pages wait for a reset", observed=pending)
+    return CheckResult(
+        status=status, message=f"{plural(pending, 'bad page')} pending until the next reset", observed=pending
+    )
 
 
 def _width(given: CheckInput) -> CheckResult:
     current, most = given.field("amdsmi.pcie", "width"), given.field("amdsmi.pcie", "max_width")
-    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="the most that GPU and slot can do")
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     text = f"{current:g} of {most:g} lanes"
     return CheckResult(status=FAIL if current < most else PASS, message=text, observed=current, threshold=limit)
 
@@ -65,7 +68,7 @@ def _throttle(given: CheckInput) -> CheckResult:
     table = given.table("amdsmi.violations")
     known = {name: number for name in _REASONS if (number := as_number(table.get(name))) is not None}
     if not known:
-        raise Unmeasured(CheckStatus.SKIP, "the GPU tells no reason for throttling")
+        raise Unmeasured(CheckStatus.SKIP, "the GPU reports no reason for throttling")
     name, percent = max(known.items(), key=lambda one: one[1])
     status = WARN if percent > given.limit("percent") else PASS
     limit, text = given.threshold("percent"), f"{name} for {percent:.0f} % of the time"
@@ -85,7 +88,7 @@ def _heat(given: CheckInput) -> CheckResult:
     ]
     known = [(limit - degrees, name, degrees, limit) for name, degrees, limit in pairs if degrees is not None and limit]
     if not known:
-        raise Unmeasured(CheckStatus.SKIP, "the GPU tells no temperature with a limit")
+        raise Unmeasured(CheckStatus.SKIP, "the GPU reports no temperature with a limit")
     margin, name, degrees, most = min(known)
     limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="critical temperature of this GPU")
     status = FAIL if margin <= 0 else WARN if margin <= given.limit("warnBelow") else PASS
@@ -106,7 +109,7 @@ def _row(**values: object) -> HealthCheck:
 CHECKS = (
     _row(
         id="amd.count",
-        title="AMD SMI works, and all GPUs are there",
+        title="AMD SMI works, and all GPUs are present",
         judge=_init,
         reads=("amdsmi.init", "amdsmi.count", "sysfs.pci_gpus"),
         scope=CheckScope.NODE,
@@ -127,7 +130,7 @@ CHECKS = (
     ),
     _row(
         id="amd.bad_pages",
-        title="No bad memory page waits",
+        title="No bad memory page is pending",
         judge=_pages,
         reads=("amdsmi.bad_pages",),
         action=RepairAction.RESET_GPU,
@@ -152,7 +155,7 @@ CHECKS = (
     ),
     _row(
         id="amd.throttle",
-        title="Heat does not slow the GPU down for long",
+        title="The GPU is not slowed down by heat for long",
         judge=_throttle,
         reads=("amdsmi.violations",),
         limits={"percent": Threshold(value=5, source=ThresholdSource.SPEC)},
@@ -177,7 +180,7 @@ CHECKS = (
     ),
     _row(
         id="amd.power",
-        title="The power can be read and is possible",
+        title="The power can be read and is plausible",
         judge=_power,
         reads=("amdsmi.power",),
         limits={"overLimit": Threshold(value=1.1, source=ThresholdSource.SPEC)},

@@ -118,7 +118,7 @@ def _generation(given: CheckInput) -> CheckResult:
     current, most = as_number(seen.get("generation")), as_number(seen.get("maxGeneration"))
     if current is None or most is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "the generation of the link cannot be read from sysfs")
-    threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the most that slot and GPU can have")
+    threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")
     if current < most:
         message = f"Gen{current:g} while copies run, Gen{most:g} is possible"
         return CheckResult(status=CheckStatus.FAIL, message=message, observed=current, threshold=threshold)

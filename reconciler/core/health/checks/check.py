@@ -74,7 +74,7 @@ class Unmeasured(Exception):
 
 _MEANING = {
     ReadError.NOT_SUPPORTED: (CheckStatus.SKIP, "not supported by this GPU, mode or driver"),
-    ReadError.NO_PERMISSION: (CheckStatus.SKIP, "needs more privilege"),
+    ReadError.NO_PERMISSION: (CheckStatus.SKIP, "needs more privileges"),
     ReadError.BUSY: (CheckStatus.SKIP, "the GPU is in use"),
     ReadError.NO_LIBRARY: (CheckStatus.UNKNOWN, "the library is missing"),
     ReadError.NO_DRIVER: (CheckStatus.UNKNOWN, "the driver is not loaded"),

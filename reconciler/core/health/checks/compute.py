@@ -120,7 +120,7 @@ def _soak(given: CheckInput) -> CheckResult:
     part = last / first
     return CheckResult(
         status=CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
-        message=f"{last:.4g} TFLOPS in the end, {part:.1%} of the rate at the start",
+        message=f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
         observed=last,
         threshold=given.threshold("lastPart"),
         samples=int(given.field("cuda.soak", "count")),
@@ -157,7 +157,7 @@ def _rate_row(kind: str, title: str) -> HealthCheck:
 CHECKS = (
     HealthCheck(
         id="cuda.usable",
-        title="Tests on the GPU meet no error that ends its use",
+        title="Tests on the GPU run into no fatal error",
         judge=_usable,
         reads=_TESTS,
         profile=ProbeProfile.PREFLIGHT,

@@ -22,12 +22,12 @@ from reconciler.core.health.slots import normal_slot
 _FATAL = Threshold(
     value="PCIe, NVLink, ECC, GPU Memory",
     source=ThresholdSource.POLICY,
-    citation="names of the tests whose failure makes the GPUs unusable, by commas",
+    citation="comma-separated names of the tests whose failure makes the GPUs unusable",
 )
 _PATHS = Threshold(
     value="",
     source=ThresholdSource.POLICY,
-    citation="<top>.<category>.<test> by commas: judge only these; empty is all",
+    citation="comma-separated <top>.<category>.<test>: judge only these; empty: all",
 )
 _SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap"}
 """Names of tests that mean the same in another version."""
@@ -256,7 +256,7 @@ def _job_errors(given: CheckInput) -> CheckResult:
 
 
 def _an_hour(count: float) -> Threshold:
-    return Threshold(value=count, source=ThresholdSource.POLICY, citation="an hour of the job, of one hour at least")
+    return Threshold(value=count, source=ThresholdSource.POLICY, citation="per hour of the job, at least one hour")
 
 
 CHECKS = (

@@ -15,6 +15,7 @@ from reconciler.core.health.checks.counters import in_a_row
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.values import plural
 
 _SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
 _IN_A_ROW = Threshold(value=3, source=ThresholdSource.SPEC, citation="a GPU that dies blocks NVML in the kernel")
@@ -36,7 +37,7 @@ def _init(given: CheckInput) -> CheckResult:
         if given.expected.gpus:
             return CheckResult(
                 status=CheckStatus.FAIL,
-                message=f"{meaning(reading)}, and the node should have {given.expected.gpus} GPUs",
+                message=f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}",
             )
         if given.expected.gpus == 0:
             raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
@@ -55,11 +56,11 @@ def _count(given: CheckInput) -> CheckResult:
     if found < expected:
         return CheckResult(
             status=CheckStatus.FAIL,
-            message=f"{found} GPUs, {expected} {place}",
+            message=f"{plural(found, 'GPU')}, {expected} {place}",
             observed=found,
             threshold=threshold,
         )
-    message = f"{found} GPUs" if found == expected else f"{found} GPUs, more than the {expected} {place}"
+    message = plural(found, "GPU") if found == expected else f"{plural(found, 'GPU')}, more than the {expected} {place}"
     return CheckResult(status=CheckStatus.PASS, message=message, observed=found, threshold=threshold)
 
 
@@ -142,7 +143,7 @@ CHECKS = (
     ),
     HealthCheck(
         id="gpu.count",
-        title="All GPUs are there",
+        title="All GPUs are present",
         judge=_count,
         reads=("nvml.count", "sysfs.pci_gpus"),
         scope=CheckScope.NODE,

@@ -12,6 +12,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import CheckMode
 from reconciler.core.health.readings import ReadError
+from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _SPEC = ThresholdSource.SPEC
@@ -24,7 +25,7 @@ def _module(given: CheckInput) -> CheckResult:
         found = len(cards.value) if cards is not None and isinstance(cards.value, list) else 0
         if wanted := given.expected.gpus or found:
             return CheckResult(
-                status=FAIL, message=f"the driver's module is not loaded, and there should be {wanted} GPUs"
+                status=FAIL, message=f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
             )
         raise Unmeasured(CheckStatus.SKIP, "this node has no GPU")
     loaded = given.text("sysfs.nvidia_module")
@@ -50,8 +51,10 @@ def _fabric_manager(given: CheckInput) -> CheckResult:
         return CheckResult(status=PASS, message="the fabric is complete", observed=0)
     daemons = given.value("procfs.daemons")
     runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
-    text = "the fabric manager runs" if runs else "the fabric manager cannot be seen"
-    return CheckResult(status=WARN, message=f"{waiting} GPUs wait for the fabric, and {text}", observed=waiting)
+    text = "the fabric manager is running" if runs else "the fabric manager is not visible"
+    return CheckResult(
+        status=WARN, message=f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", observed=waiting
+    )
 
 
 def _imex(given: CheckInput) -> CheckResult:
@@ -63,7 +66,7 @@ def _imex(given: CheckInput) -> CheckResult:
         )
     daemons = given.value("procfs.daemons")
     if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
-        raise Unmeasured(CheckStatus.SKIP, "IMEX does not run here")
+        raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
     return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
 
 
@@ -74,7 +77,7 @@ def _plugin(given: CheckInput) -> CheckResult:
     allocatable, found = int(given.number("kubernetes.allocatable_gpus")), int(given.number("nvml.count"))
     limit = Threshold(value=found, source=_SPEC, citation="GPUs that NVML counts")
     status = PASS if allocatable == found else WARN
-    text = f"Kubernetes counts {allocatable} GPUs, NVML {found}"
+    text = f"Kubernetes counts {plural(allocatable, 'GPU')}, NVML {found}"
     return CheckResult(status=status, message=text, observed=allocatable, threshold=limit)
 
 

@@ -87,7 +87,7 @@ def _xid_events(given: CheckInput) -> tuple[XidEvent, ...]:
         logged = [event for line in _lines(given) if (event := _event(given, line)) is not None]
     except Unmeasured as unmeasured:
         if not told:
-            raise Unmeasured(unmeasured.status, f"{unmeasured}; no event of NVML since the agent started") from None
+            raise Unmeasured(unmeasured.status, f"{unmeasured}; no NVML event since the agent started") from None
         logged = []
     events = (event for event in together(logged, told) if event.slot == given.slot)
     return since_reset(events, given.expected.resets.get(given.slot, 0.0))

@@ -16,6 +16,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import change
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
+from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _SPEEDS = {"H100": 26_562, "H200": 26_562, "H800": 26_562, "GB200": 53_125, "B200": 53_125, "A100": 25_781}
@@ -52,10 +53,12 @@ def _active(given: CheckInput) -> CheckResult:
         limit = Threshold(value=given.expected.nvlinks, source=ThresholdSource.POLICY)
     else:
         most = _most_active(given)
-        limit = Threshold(value=most, source=ThresholdSource.MEASURED, citation="the GPU with most links in this node")
+        limit = Threshold(
+            value=most, source=ThresholdSource.MEASURED, citation="the GPU with the most links in this node"
+        )
         if most == 0:
             text = f"none of {len(states)} links is active on any GPU of this node"
-            raise Unmeasured(CheckStatus.SKIP, f"{text}; say in Git how many links are expected if that is wrong")
+            raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set the expected number of links in Git")
     down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
     if active < float(limit.value):
         text = f"{active} of {limit.value} links are active; down: {down}"
@@ -104,7 +107,7 @@ def _errors(given: CheckInput) -> CheckResult:
         return CheckResult(status=FAIL, message=f"{crc:.0f} CRC errors a second", observed=text, threshold=limit)
     if _windows(given) > given.limit("windows"):
         limit = given.threshold("windows")
-        text = f"replays or recoveries go on: {text}"
+        text = f"replays or recoveries continue: {text}"
         return CheckResult(status=FAIL, message=text, observed=text, threshold=limit, samples=samples)
     if new:
         return CheckResult(status=WARN, message=f"new link errors: {text}", observed=text, samples=samples)
@@ -217,7 +220,9 @@ def _ports_state(given: CheckInput) -> CheckResult:
     downs = _grown(ports, earlier, "link_downed")
     if downs >= given.limit("downsInAnHour"):
         limit = given.threshold("downsInAnHour")
-        return CheckResult(status=FAIL, message=f"links went down {downs:g} times", observed=downs, threshold=limit)
+        return CheckResult(
+            status=FAIL, message=f"links went down {plural(downs, 'time')}", observed=downs, threshold=limit
+        )
     symbols = _per_second(given, ports)
     if symbols > given.limit("symbolErrorsASecond"):
         limit = given.threshold("symbolErrorsASecond")
@@ -225,7 +230,7 @@ def _ports_state(given: CheckInput) -> CheckResult:
             status=WARN, message=f"{symbols:.0f} symbol errors a second", observed=symbols, threshold=limit
         )
     if downs:
-        return CheckResult(status=WARN, message=f"links went down {downs:g} times", observed=downs)
+        return CheckResult(status=WARN, message=f"links went down {plural(downs, 'time')}", observed=downs)
     up = sum(_is_up(row) for row in ports.values())
     return CheckResult(status=PASS, message=f"{up} of {len(ports)} ports are active", observed=up)
 

@@ -13,6 +13,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import change, since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import CheckMode, Lane
+from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
@@ -41,11 +42,11 @@ def _uncorrected(given: CheckInput) -> CheckResult:
     grown = change(given, "nvml.ecc_uncorrected", seconds=DAY)
     if _number(given, "nvml.recovery_action") or _part(given, "nvml.remapped_rows", "failure"):
         text = "and the driver asks for a recovery, or a remap failed"
-        return CheckResult(status=FAIL, message=f"{count} uncorrected memory errors, {text}", observed=count)
+        return CheckResult(status=FAIL, message=f"{plural(count, 'uncorrected memory error')}, {text}", observed=count)
     if grown is not None and grown.difference >= given.limit("errorsInADay"):
         return CheckResult(
             status=FAIL,
-            message=f"{grown.difference:g} uncorrected memory errors within {grown.seconds / HOUR:.1f} hours",
+            message=f"{plural(grown.difference, 'uncorrected memory error')} within {grown.seconds / HOUR:.1f} hours",
             observed=count,
             threshold=given.threshold("errorsInADay"),
             samples=grown.samples,
@@ -53,7 +54,7 @@ def _uncorrected(given: CheckInput) -> CheckResult:
     text = "contained: the driver asks for no recovery"
     return CheckResult(
         status=WARN,
-        message=f"{count} uncorrected memory errors, {text}",
+        message=f"{plural(count, 'uncorrected memory error')}, {text}",
         observed=count,
     )
 
@@ -85,7 +86,7 @@ def _sram(given: CheckInput) -> CheckResult:
     if corrected > given.limit("corrected"):
         return CheckResult(
             status=WARN,
-            message=f"{corrected:g} corrected SRAM errors in its life",
+            message=f"{corrected:g} corrected SRAM errors in its lifetime",
             observed=corrected,
             threshold=given.threshold("corrected"),
         )
@@ -128,17 +129,20 @@ def _retired(given: CheckInput) -> CheckResult:
     pages = single + double
     if pages >= given.limit("failPages") or (pages >= given.limit("failPages") - 1 and pending):
         return CheckResult(
-            status=FAIL, message=f"{pages} pages retired", observed=pages, threshold=given.threshold("failPages")
+            status=FAIL,
+            message=f"{plural(pages, 'page')} retired",
+            observed=pages,
+            threshold=given.threshold("failPages"),
         )
     if pages >= given.limit("warnPages") or pending:
         return CheckResult(
             status=WARN,
-            message=f"{pages} pages retired{', more at the next reset' if pending else ''}",
+            message=f"{plural(pages, 'page')} retired{', more at the next reset' if pending else ''}",
             observed=pages,
             threshold=given.threshold("warnPages"),
         )
     return CheckResult(
-        status=PASS, message=f"{pages} pages retired", observed=pages, threshold=given.threshold("warnPages")
+        status=PASS, message=f"{plural(pages, 'page')} retired", observed=pages, threshold=given.threshold("warnPages")
     )
 
 
@@ -149,7 +153,7 @@ def _repair(given: CheckInput) -> CheckResult:
     """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
     beyond = _number(given, "nvml.unrepairable")
     if beyond:
-        return CheckResult(status=FAIL, message="memory is beyond repair: the GPU is to be replaced", observed=1)
+        return CheckResult(status=FAIL, message="memory is beyond repair: replace the GPU", observed=1)
     channel, tpc = (int(given.field("nvml.repair", key)) for key in ("channel_pending", "tpc_pending"))
     if channel or tpc:
         return CheckResult(
@@ -173,7 +177,7 @@ def _pending(given: CheckInput) -> CheckResult:
     if _rows(given, "pending"):
         return CheckResult(
             status=WARN,
-            message="rows wait for a remap at the next reset; work may go on",
+            message="rows wait for a remap at the next reset; work can continue",
             observed=1,
             action=RepairAction.RESET_GPU,
         )
@@ -182,7 +186,7 @@ def _pending(given: CheckInput) -> CheckResult:
 
 def _failure(given: CheckInput) -> CheckResult:
     if _rows(given, "failure"):
-        return CheckResult(status=FAIL, message="a row could not be remapped: the GPU is to be replaced", observed=1)
+        return CheckResult(status=FAIL, message="a row could not be remapped: replace the GPU", observed=1)
     return CheckResult(status=PASS, message="no remap failed", observed=0)
 
 
@@ -190,24 +194,26 @@ def _remap_count(given: CheckInput) -> CheckResult:
     count = _rows(given, "uncorrected")
     if count >= given.limit("rows"):
         return CheckResult(
-            status=WARN, message=f"{count} rows remapped", observed=count, threshold=given.threshold("rows")
+            status=WARN, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
         )
     grown = change(given, "nvml.remapped_rows", "uncorrected", seconds=7 * DAY, any_boot=True)
     if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
         return CheckResult(
             status=WARN,
-            message=f"{grown.difference:g} rows remapped within {grown.seconds / DAY:.1f} days",
+            message=f"{plural(grown.difference, 'row')} remapped within {grown.seconds / DAY:.1f} days",
             observed=count,
             threshold=given.threshold("rowsInAWeek"),
             samples=grown.samples,
         )
-    return CheckResult(status=PASS, message=f"{count} rows remapped", observed=count, threshold=given.threshold("rows"))
+    return CheckResult(
+        status=PASS, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
+    )
 
 
 CHECKS = (
     HealthCheck(
         id="ecc.mode",
-        title="ECC is on, and stays so",
+        title="ECC is on, and stays on",
         judge=_ecc_mode,
         reads=("nvml.ecc_mode",),
         unit="mode",
@@ -300,7 +306,7 @@ CHECKS = (
     ),
     HealthCheck(
         id="mem.repair",
-        title="No memory repair is pending, none is impossible (Blackwell)",
+        title="No memory repair is pending or impossible (Blackwell)",
         judge=_repair,
         reads=("nvml.repair", "nvml.unrepairable"),
         severity=FindingSeverity.FATAL,

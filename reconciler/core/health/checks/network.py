@@ -2,6 +2,7 @@
 
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
 from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.core.values import plural
 
 _LOSS = Threshold(
     value=100, source=ThresholdSource.POLICY, citation="percent of packets; an address that never answers"
@@ -31,7 +32,13 @@ def _ping(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.UNKNOWN, f"{_named(odd, rows)} could not be pinged: {why}")
     lossy = [address for address, part in lost.items() if (part or 0) >= given.limit("warnLoss")]
     status = CheckStatus.WARN if lossy else CheckStatus.PASS
-    message = f"{_named(lossy, rows)} lost packets" if lossy else f"all {len(rows)} addresses answer"
+    message = (
+        f"{_named(lossy, rows)} lost packets"
+        if lossy
+        else f"all {plural(len(rows), 'address')} answer"
+        if len(rows) > 1
+        else "the address answers"
+    )
     return CheckResult(
         status=status,
         message=message,

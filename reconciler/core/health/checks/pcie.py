@@ -28,7 +28,7 @@ def _width(given: CheckInput) -> CheckResult:
         status=status,
         message=f"{current} of {wanted} lanes",
         observed=current,
-        threshold=Threshold(value=wanted, source=source, citation="the most that GPU and slot can do"),
+        threshold=Threshold(value=wanted, source=source, citation="the maximum of GPU and slot"),
     )
 
 
@@ -51,7 +51,7 @@ def _best_generation(given: CheckInput) -> int:
 
 def _speed(given: CheckInput) -> CheckResult:
     current, best = _generation(given), _best_generation(given)
-    limit = Threshold(value=best, source=ThresholdSource.VENDOR, citation="the most that GPU and slot can do")
+    limit = Threshold(value=best, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     if current >= best:
         return CheckResult(status=PASS, message=f"generation {current}", observed=current, threshold=limit)
     if not _is_slow(given):
@@ -59,7 +59,7 @@ def _speed(given: CheckInput) -> CheckResult:
     count = in_a_row(given, _is_slow)
     if count < given.limit("sweeps"):
         text = f"generation {current} of {best} while the GPU works, in {count} sweeps"
-        raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; {given.limit('sweeps'):g} make a warning")
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; {given.limit('sweeps'):g} sweeps trigger a warning")
     return CheckResult(
         status=WARN,
         message=f"generation {current} of {best} while the GPU works",

@@ -57,7 +57,7 @@ def _mig(given: CheckInput) -> CheckResult:
     if current != pending:
         return CheckResult(status=WARN, message=f"MIG is {said} until the next reset", observed=said)
     if given.expected.mig is not None and bool(current) != given.expected.mig:
-        return CheckResult(status=WARN, message=f"MIG is {said}, and Git says otherwise", observed=said)
+        return CheckResult(status=WARN, message=f"MIG is {said}, but Git declares otherwise", observed=said)
     return CheckResult(status=PASS, message=f"MIG is {said}", observed=said)
 
 

@@ -81,7 +81,7 @@ def _throttle(given: CheckInput) -> CheckResult:
             elif reasons & bit and bit is not _SW_THERMAL:
                 seen.append((WARN, percent, f"{text} now"))
     if not seen:
-        return CheckResult(status=PASS, message="no slowdown that lasts", observed=0)
+        return CheckResult(status=PASS, message="no lasting slowdown", observed=0)
     status = FAIL if any(each is FAIL for each, _, _ in seen) else WARN
     return CheckResult(
         status=status,
@@ -256,7 +256,7 @@ CHECKS = (
     ),
     HealthCheck(
         id="power.limit",
-        title="The power limit is that of the vendor",
+        title="The power limit is the vendor's default",
         judge=_limit,
         reads=("nvml.power_limit", "nvml.power_default_limit"),
         limits={
@@ -267,7 +267,7 @@ CHECKS = (
     ),
     HealthCheck(
         id="power.read",
-        title="The power can be read and is possible",
+        title="The power can be read and is plausible",
         judge=_usage,
         reads=("nvml.power_usage", "nvml.power_limit"),
         limits={

@@ -147,7 +147,7 @@ class _Taken:
         cap = allowed(limits.unavailable, fleet.nodes, limits.minimum)
         unavailable = self._unavailable + node.is_available
         if unavailable > cap:
-            return f"{unavailable} of {plural(fleet.nodes, 'node')} would be out of use; {cap} may be"
+            return f"{unavailable} of {plural(fleet.nodes, 'node')} would be out of use; the limit is {cap}"
         return ""
 
 

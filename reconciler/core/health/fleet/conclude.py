@@ -138,7 +138,7 @@ def _reason(sight: NodeSight, state: NodeState, worst: CheckFailure | None, refu
         owner = sight.facts.owner or "the provider"
         parts.append(f"{owner} repairs this node; we only report")
     if sight.stale_quarantine is not None:
-        parts.append(f"the quarantine {sight.stale_quarantine.name} is of an earlier node of this name")
+        parts.append(f"the quarantine {sight.stale_quarantine.name} is for an earlier node of this name")
     if state.renewals:
         parts.append(f"nobody has confirmed it; our taint was prolonged {plural(state.renewals, 'time')}")
     if sight.is_stale:
@@ -151,7 +151,7 @@ def _drain(sight: NodeSight, state: NodeState) -> list[str]:
     if state.phase is HealthPhase.DRAINING:
         return ["pods with GPUs are left on the node"]
     if sight.quarantine is not None and _is_drained(sight.quarantine.stage, state):
-        return ["drained: no pod with GPUs is left on the node, and it can be repaired"]
+        return ["drained: no pod with GPUs is left on the node, so it can be repaired"]
     return []
 
 

@@ -98,7 +98,7 @@ def effect_on_health(change: PolicyChange, health: FleetHealth) -> PolicyEffect:
     if len(newly) > max(1.0, MOST_A_WEEK * total):
         share = 100 * len(newly) / total
         text = f"acts at once on {plural(len(newly), 'recorded node')} more, {share:.1f} % of them"
-        refused = (f"{text}; {100 * MOST_A_WEEK:.0f} % may be",)
+        refused = (f"{text}; the limit is {100 * MOST_A_WEEK:.0f} %",)
     day = health.taken_at[:10]
     return PolicyEffect(
         cluster=change.cluster,
@@ -161,7 +161,7 @@ def _limits(change: PolicyChange, reports: Sequence[NodeReport] = ()) -> Iterato
         or any(name in one.passed and name not in one.measured for one in reports)
     )
     if names:
-        yield f"who passes under the new limits of {', '.join(names)}: records hold no values of what passed"
+        yield f"who passes under the new limits of {', '.join(names)}: records contain no values of checks that passed"
 
 
 def _thresholds(book: PolicyBook) -> dict[str, list[Any]]:
@@ -179,7 +179,7 @@ def _unclear(change: PolicyChange, health: FleetHealth) -> Iterator[str]:
     """Say what the recorded health leaves out: the code of an Xid, and nodes of which nothing was known."""
     xids = [one.name for one in health.nodes.values() if any(issue.check == XID_CHECK for issue in one.issues)]
     if xids and _xids(change.before) != _xids(change.after):
-        yield f"what the new rules about Xids do to {plural(len(xids), 'node')} with Xids: their codes are not recorded"
+        yield f"the effect of the new Xid rules on {plural(len(xids), 'node')} with Xids: the codes are not recorded"
     silent = [one for one in health.nodes.values() if one.status is CheckStatus.UNKNOWN and not one.issues]
     if silent:
         why = silent[0].why or "not measured"

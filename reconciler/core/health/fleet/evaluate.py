@@ -229,7 +229,7 @@ def _enter(sight: NodeSight, state: NodeState, signal: Signal, now: float) -> No
 def _notes(given: FleetInput, now: float) -> Iterator[str]:
     """Yield what was ignored: reports of nodes that do not exist, and reports from the future."""
     for name in sorted(given.reports.keys() - given.facts.keys()):
-        yield f"{name}: there is a health report, and no such node"
+        yield f"{name}: there is a health report, but no such node"
     ahead = [name for name, one in given.reports.items() if one.measured_at > now + SKEW]
     for name in sorted(ahead):
         yield f"{name}: the report is from the future, so the clock of the node is wrong; it is ignored"

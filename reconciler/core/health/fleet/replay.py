@@ -162,12 +162,12 @@ def gate(candidate: Replay, comparison: ReplayComparison | None, listed: Iterabl
         share = 100 * candidate.a_week / candidate.nodes
         reasons.append(
             f"{plural(round(candidate.a_week, 1), 'quarantine')} a week are {share:.1f} % of the nodes; "
-            f"{100 * MOST_A_WEEK:.0f} % may be"
+            f"the limit is {100 * MOST_A_WEEK:.0f} %"
         )
     if comparison is not None:
         new = [name for name in comparison.newly_taken if name not in set(listed)]
         if new:
             more = f" and {len(new) - 5} more" if len(new) > 5 else ""  # noqa: PLR2004 - as many as a line holds
-            reasons.append(f"takes nodes that the present policy leaves alone: {', '.join(new[:5])}{more}")
+            reasons.append(f"takes nodes out of use that the current policy leaves alone: {', '.join(new[:5])}{more}")
     reasons += [f"trips the breaker: {trip}" for trip in dict.fromkeys(candidate.trips)]
     return tuple(reasons)

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from reconciler.core.health.inflight.detect import JobProblem
+from reconciler.core.values import plural
 
 MAX_RESTARTS, RESTART_WINDOW = 3, 3600.0
 """Restarts for hardware within an hour after which a job is taken for the cause itself."""
@@ -62,7 +63,7 @@ def decide(problem: JobProblem, job: RunningJob, now: float, on_hang: OnHang = O
 
 def _hung(problem: JobProblem, job: RunningJob, on_hang: OnHang) -> JobDecision:
     if on_hang is OnHang.NOTIFY:
-        lost = f"{job.gpus} GPUs wait, {_hours(job.gpus * job.slow_for)} GPU hours so far"
+        lost = f"{plural(job.gpus, 'GPU')} waiting, {_hours(job.gpus * job.slow_for)} GPU hours so far"
         text = f"{problem.message}; {lost}; {_cost(job)}; the policy is to notify"
         return JobDecision(move=JobMove.NOTIFY, reason=text)
     if not problem.may_act:

@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.values import plural
+
 MOST_CHANGE = 0.02
 """How far a limit may move in one week, as a share of the specified value."""
 
@@ -65,7 +67,7 @@ class Lesson(Struct, frozen=True, kw_only=True):
         if self.refused:
             return f"{self.check}: {self.refused}"
         moves = ", ".join(f"{name} {self.old[name]:.3f} → {value:.3f}" for name, value in self.new.items())
-        changes = f"{len(self.changing)} GPUs change their verdict"
+        changes = f"the verdict changes for {plural(len(self.changing), 'GPU')}"
         return f"{self.check}: {moves}; {self.runs} runs of {self.gpus} GPUs on {self.nodes} nodes; {changes}"
 
     def source(self, day: dt.date) -> str:
@@ -119,7 +121,7 @@ def _refused(runs: Sequence[AcceptedRun], source: str, day: dt.date) -> str:
     """Return why nothing can be learned from these runs; empty if something can."""
     learned = _LEARNED_ON.search(source)
     if learned is not None and day - dt.date.fromisoformat(learned[1]) < _WEEK:
-        return f"was learned on {learned[1]}, and limits move once a week"
+        return f"was learned on {learned[1]}, and limits change at most once a week"
     if not runs:
         return "no healthy GPU has measured it"
     for product in sorted({one.product for one in runs}):
@@ -128,7 +130,7 @@ def _refused(runs: Sequence[AcceptedRun], source: str, day: dt.date) -> str:
         if nodes < FEWEST_NODES or len(mine) < FEWEST_RUNS:
             return (
                 f"{len(mine)} runs of healthy GPUs on {nodes} nodes with {product or 'GPUs'}; "
-                f"{FEWEST_RUNS} runs on {FEWEST_NODES} nodes are the fewest"
+                f"{FEWEST_RUNS} runs on {FEWEST_NODES} nodes are required"
             )
     return ""
 

@@ -85,7 +85,7 @@ def _of_registers(text: str) -> LinkFault | None:
     for one in _MEANINGS:
         if any(values.get(one.register, 0) >> bit & 1 for bit in one.bits) and not _unknown(values, one):
             return LinkFault(link=link, what=one.what, severity=one.severity, action=one.action)
-    return LinkFault(link=link, what="registers that nobody expects", severity=_DEGRADED, action=_SUPPORT)
+    return LinkFault(link=link, what="unexpected registers", severity=_DEGRADED, action=_SUPPORT)
 
 
 def _unknown(values: dict[int, int], meaning: _Meaning) -> bool:

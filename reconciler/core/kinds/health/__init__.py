@@ -149,7 +149,7 @@ def _unknown(
 
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known)) or 'none'}"
-    return _problem(document, field, f"there is no {noun} {name!r}{of and f' {of}'}", hint)
+    return _problem(document, field, f"unknown {noun} {name!r}{of and f' {of}'}", hint)
 
 
 def _problem(

@@ -219,7 +219,7 @@ def _value(data: Any, path: FieldPath) -> Data:
 
 def _reason(health: HealthOfJobs, field: FieldPath) -> Reason:
     texts = {
-        "requiredDuringSchedulingIgnoredDuringExecution": "keeps off nodes that are quarantined or being validated",
+        "requiredDuringSchedulingIgnoredDuringExecution": "avoids nodes that are quarantined or being validated",
         "preferredDuringSchedulingIgnoredDuringExecution": "prefers nodes that are not suspected",
         "initContainers": "checks the GPUs before the job starts, ahead of its own init containers",
         "podFailurePolicy": f"bad hardware, exit code {FAILED}, does not use up the retries of the job",

@@ -40,7 +40,7 @@ def _read_sharding(extraction: Extraction) -> None:
     if stage is not None and stage.text in {"1", "2", "3"}:
         extraction.add("strategy", stage, f"zero-{stage.text}")
     elif stage is not None and stage.text != "0":
-        extraction.reject("strategy", f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3", stage.fact.span)
+        extraction.reject("strategy", f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3", stage.fact.span)
     offload = extraction.script.find(("offload",))
     if offload is not None and is_true(offload):
         has_shards = stage is not None and stage.text == "3"

@@ -91,11 +91,11 @@ def _complete(extraction: Extraction) -> None:
         return
     loss = parse_boolean((kernels.texts or kernels.text.split(","))[0].strip())
     if loss is None:
-        message = f"`{kernels.fact.snippet}`: expected three times true or false"
+        message = f"`{kernels.fact.snippet}`: expected three values, each true or false"
         extraction.reject("fast_loss", message, kernels.fact.span)
     else:
         extraction.add("fast_loss", kernels, "true" if loss else "false")
-        extraction.doubt(kernels, "replaces kernels, which keep other tensors")
+        extraction.doubt(kernels, "replaces kernels with ones that keep different tensors")
 
 
 FMS = Framework(

@@ -32,7 +32,7 @@ def _read_method(extraction: Extraction) -> None:
     """Reject configurations of version 1, whose names version 0 does not know."""
     script = extraction.script
     if any(script.has(name) for name in _V1_KEYS):
-        message = "the configuration is one of LLaMA-Factory v1, which runs only if USE_V1 is set"
+        message = "the configuration is for LLaMA-Factory v1, which runs only if USE_V1 is set"
         extraction.reject("method", message, None, "set USE_V1=1 in the container's env")
     else:
         read_framework_method(extraction)

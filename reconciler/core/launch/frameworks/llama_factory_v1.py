@@ -26,7 +26,7 @@ def _read_sharding(extraction: Extraction) -> None:
     for name in ("mp_replicate_size", "mp_shard_size", "dp_size"):
         setting = script.find((f"dist_config.{name}",))
         if setting is not None and setting.text not in {"", "null", "None", "1"}:
-            message = f"`{setting.fact.snippet}` shards over some GPUs alone"
+            message = f"`{setting.fact.snippet}` shards over only some of the GPUs"
             extraction.reject("strategy", message, setting.fact.span, "remove it, or exclude the job from sizing")
     named = extraction.resolve("strategy", script.find(("dist_config.name",)))
     if named is None or named.text == "deepspeed":
@@ -96,7 +96,7 @@ def _complete(extraction: Extraction) -> None:
     if samples is None:
         return
     if not batch or not processes or samples % (batch * processes):
-        message = f"`{whole.fact.snippet}` is not divided into steps by the processes that the line states"
+        message = f"`{whole.fact.snippet}` does not divide into steps of the processes on the line"
         extraction.reject("accumulation", message, whole.fact.span, "set NPROC_PER_NODE, or remove it")
         return
     extraction.add("accumulation", whole, str(samples // (batch * processes)))

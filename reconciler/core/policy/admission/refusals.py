@@ -102,7 +102,7 @@ def find_in_match(fields: FieldReader | None) -> None:
             if count > 1:
                 rule.add_problem("resourceNames", f"{name[:80]!r} is listed twice", "remove one")
             if name in (".", "..") or "/" in name or "%" in name:
-                rule.add_problem("resourceNames", f"{name[:80]!r} is no name of an object", "correct it")
+                rule.add_problem("resourceNames", f"{name[:80]!r} is not the name of an object", "correct it")
 
 
 def _find_in_resources(rule: FieldReader) -> None:

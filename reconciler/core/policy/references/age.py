@@ -85,7 +85,7 @@ def evaluate_age(  # noqa: PLR0917 - the parts of a cluster
 
 def _message(taken: date, age: int, max_days: int | None) -> str:
     if taken < _EARLIEST:
-        return f"is dated {taken}, so the clock of the machine was not set"
+        return f"is dated {taken}, so the clock of the machine was wrong"
     if age < 0:
         return f"is dated {taken}, after the date of the plan"
     if max_days is not None and age > max_days:

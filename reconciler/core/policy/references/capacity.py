@@ -28,7 +28,7 @@ def check_overcommit(
     free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
     for product, guaranteed, capacity in _overcommitted(usage, free):
         gone = taken[product] if product else taken.total()
-        beside = f" beside the {gone} of DaemonSets" if gone else ""
+        beside = f" besides the {gone} of DaemonSets" if gone else ""
         evaluation.report_object(
             "capacity.overcommit",
             inventory.document.key,

@@ -75,12 +75,12 @@ def _on_each_node(row: ObjectSummary, inventory: Inventory | None) -> str:
     """Return what a DaemonSet takes, on the nodes of the evidence that its selector and tolerations match."""
     each = plural(row.gpus_per_pod, "GPU")
     if inventory is None or row.on_nodes is None or not _is_measured(row.on_nodes, inventory):
-        return f"takes {each} on every node that it matches, and no figure of a queue includes them"
+        return f"takes {each} on every node that it matches, and no queue counts them"
     matched = [node for node in inventory.nodes if _may_run(row.on_nodes, node)]
     fitting = [node for node in matched if node.gpus >= row.gpus_per_pod]
     total = plural(row.gpus_per_pod * len(fitting), "GPU")
     nodes = "1 node" if len(fitting) == 1 else f"each of {plural(len(fitting), 'node')}"
-    message = f"takes {each} on {nodes}, {total} that no figure of a queue includes"
+    message = f"takes {each} on {nodes}, {total} that no queue counts"
     lacking = len(matched) - len(fitting)
     return message + (f"; its pods wait on {plural(lacking, 'node')} with fewer GPUs" if lacking else "")
 

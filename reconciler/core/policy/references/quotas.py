@@ -198,7 +198,7 @@ def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: Queue
             message = f"requests {plural(gpus, 'GPU')} and is not preemptible"
             message += "" if row.preemptibility else f" (priority {priority})"
             message += f", but queue {name} is guaranteed {guaranteed:g}"
-            hint = "use a priority class below 100, or raise the quota: KAI lends GPUs to preemptible workloads alone"
+            hint = "use a priority class below 100, or raise the quota: KAI lends GPUs only to preemptible workloads"
             evaluation.report("quota.non-preemptible", row, message, hint=hint, field=row.references[0].field)
 
 

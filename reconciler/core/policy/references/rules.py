@@ -23,7 +23,7 @@ class Rule(Struct, frozen=True, kw_only=True):
 RULES: Mapping[str, Rule] = {
     "identity.duplicate": Rule(
         title="One object, one document",
-        reason="two documents that render the same object would overwrite each other in no defined order",
+        reason="two documents that render the same object would overwrite each other in an undefined order",
     ),
     "identity.path-collision": Rule(
         title="One object, one file, on every file system",
@@ -126,12 +126,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "quota.non-preemptible": Rule(
         title="A workload that KAI never preempts fits the guarantees of its queue",
-        reason="workloads of priority 100 or more, and those that say so, get guaranteed GPUs alone, of their queue and"
+        reason="workloads of priority 100 or more, and those that say so, get only guaranteed GPUs, of their queue and"
         " of those above it: one that requests more waits forever",
     ),
     "quota.limit-below-quota": Rule(
         title="The limit of a KAI queue is not below its quota",
-        reason="KAI never grants more than the limit, so the rest of the quota is of use to nobody",
+        reason="KAI never grants more than the limit, so the rest of the quota is never used",
     ),
     "quota.product": Rule(
         title="The GPU product exists in the cluster",
@@ -189,12 +189,12 @@ RULES: Mapping[str, Rule] = {
     ),
     "quota.daemon-set": Rule(
         title="GPUs of DaemonSets are visible",
-        reason="a DaemonSet takes GPUs on every node that it matches, and no figure of a queue includes them",
+        reason="a DaemonSet takes GPUs on every node that it matches, and no queue counts them",
         action=Result.WARN,
     ),
     "quota.not-counted": Rule(
         title="All pods and GPUs are counted",
-        reason="GPUs that no figure includes pass every quota and every limit; declare where a kind has its pods in"
+        reason="GPUs that are not counted bypass every quota and every limit; declare where a kind has its pods in"
         " spec.podPaths of reconciler.yaml",
         action=Result.WARN,
     ),

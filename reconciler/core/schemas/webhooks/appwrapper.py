@@ -54,7 +54,7 @@ def app_wrapper_violations(data: Data) -> Iterator[Violation]:
         total += max(len(declared), len(inferred))
         different = "" if found else _difference(declared, inferred)
         if different:
-            yield bad_value((*path, "podSets"), different, "leave podSets out: those of this kind are known")
+            yield bad_value((*path, "podSets"), different, "remove podSets: those of this kind are known")
     if not total:
         yield bad_value(place, "no component has pods", "add one that has, or declare its podSets")
     elif total > _MOST:

@@ -54,7 +54,7 @@ def engine_opinion(question: Question, answers: Answers) -> EngineOpinion:
     missing = [layout.gpus for layout in layouts if (layout.gpus, layout.gpus * layout.batch) not in chances]
     if missing:
         plural = "s" if missing[0] > 1 else ""
-        text = f"the answer of {opinion.label} lacks {missing[0]} GPU{plural}; run reconciler size record"
+        text = f"the answer of {opinion.label} does not cover {missing[0]} GPU{plural}; run reconciler size record"
         return replace(opinion, blocked=DecisionReason.PENDING, text=text)
     return replace(opinion, chances=chances)
 

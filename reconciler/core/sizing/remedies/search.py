@@ -22,7 +22,7 @@ _COMBINED = (2, 3)
 """Numbers of changes that are combined, if fewer are not enough."""
 _MAX_COMBINED = 3
 _MAX_PRODUCTS = 2
-UNREAD = "the line could then not be sized"
+UNREAD = "the line could not be sized then"
 """Refusal of changes whose settings our own reader refuses on the line."""
 _LEAST_SAVED = 0.01
 """Fraction of the need below which a change is not a remedy."""
@@ -81,7 +81,7 @@ class Situation(Struct, frozen=True, kw_only=True):
             for change in saving.changes:
                 found = edits_for(change, self.framework, self.launch, values)
                 if found is None:
-                    return (), f"no setting of {self.framework.name} for it is known"
+                    return (), f"{self.framework.name} has no known setting for it"
                 edits |= {(edit.owner, edit.name): edit for edit in found}
         return tuple(edits.values()), ""
 

@@ -50,7 +50,7 @@ def test_a_fifth_of_the_fleet_is_out_already() -> None:
         fleet.change(f"n01{index}", **({"cordoned": True} if index % 2 else {"ready": False}))
     fleet.round(report("n000", 0, fail("gpu.lost")))
     assert out(fleet) == []
-    assert "5 of 20 nodes would be out of use; 4 may be" in fleet.of("n000").refused
+    assert "5 of 20 nodes would be out of use; the limit is 4" in fleet.of("n000").refused
     fleet.policy(breaker={**QUIET, "perPool": "50%", "perModel": "50%", "resetGeneration": 1})
     fleet.change("n010", ready=True, cordoned=False)
     fleet.round(report("n000", 0, fail("gpu.lost")))

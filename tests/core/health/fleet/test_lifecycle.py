@@ -269,7 +269,7 @@ def test_nodes_of_other_repairers_are_only_reported() -> None:
 def test_a_report_without_a_node_is_noted() -> None:
     fleet = Rounds()
     made = fleet.round(report("ghost", 0, fail("gpu.lost")))
-    assert made.notes == ("ghost: there is a health report, and no such node",)
+    assert made.notes == ("ghost: there is a health report, but no such node",)
     assert "ghost" not in made.decisions
     del fleet.facts["n001"]
     assert "n001" not in fleet.round().state.nodes

@@ -30,7 +30,7 @@ def test_a_job_that_stops_hangs_after_ten_minutes(use: dict[str, Any], sign: Job
     assert one.problem.signals == (JobSignal.TRAFFIC, sign)
     (note,) = notes((), watched.minutes(11, **use), {}, watched.at)
     assert (note.kind, note.namespace, note.name) == (JobNoteKind.HUNG, "vision", "train")
-    assert "16 GPUs wait, 8.3 GPU hours so far; a restart costs 1.3" in note.text
+    assert "16 GPUs waiting, 8.3 GPU hours so far; a restart costs 1.3" in note.text
     assert note.text.endswith("the policy is to notify")
 
 

@@ -248,12 +248,12 @@ def test_too_little_teaches_nothing_and_says_why() -> None:
         return lesson.message
 
     assert refused([]) == "hbm.bandwidth: no healthy GPU has measured it"
-    few = "200 runs on 5 nodes are the fewest"
+    few = "200 runs on 5 nodes are required"
     assert refused(accepted()[:199]) == f"hbm.bandwidth: 199 runs of healthy GPUs on 5 nodes with h100; {few}"
     assert refused(accepted(nodes=4)) == f"hbm.bandwidth: 300 runs of healthy GPUs on 4 nodes with h100; {few}"
     both = [*accepted(), *accepted(product="l40s")[:20]]
     assert "20 runs of healthy GPUs on 5 nodes with l40s" in refused(both), "a limit for both needs both"
-    assert "limits move once a week" in refused(accepted(), source="measured on 2026-11-17: 5 nodes")
+    assert "limits change at most once a week" in refused(accepted(), source="measured on 2026-11-17: 5 nodes")
     assert learn("hbm.bandwidth", accepted(), PRESENT, source="measured on 2026-11-16: 5 nodes", day=DAY_OF).new
     fit = PresentLimits(warn_name="warnBelow", warn=0.869, fail_name="failBelow", fail=0.75, floor=0.75)
     assert "the limits fit" in refused(accepted(), fit)

@@ -47,7 +47,7 @@ def result(queue: str, job: str, backend: Backend = Backend.KUEUE, second: str =
     ("selector", "second", "why"),
     [
         ("", "", "there is no evidence of cluster kueue"),
-        ("", "NVIDIA-H100-80GB-HBM3", "it means NVIDIA-H100-80GB-HBM3 and NVIDIA-H100-NVL"),
+        ("", "NVIDIA-H100-80GB-HBM3", "it matches NVIDIA-H100-80GB-HBM3 and NVIDIA-H100-NVL"),
         ("", "NVIDIA-A100-SXM4-80GB", ""),
         (", scheduling: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-NVL}}", "", ""),
         (", scheduling: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-H100-NVL}}", "NVIDIA-H100-NVL", ""),

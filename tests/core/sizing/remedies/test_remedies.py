@@ -162,7 +162,7 @@ def test_what_a_framework_cannot_do_is_refused() -> None:
     found = remedies(question(training(), layout), layout, Situation(framework=framework("torchtune")))
     assert ("lora",) in kinds(found.refused)
     refused = next(one for one in found.refused if one.kinds == (SavingKind.LORA,))
-    assert refused.refusal == "no setting of torchtune for it is known"
+    assert refused.refusal == "torchtune has no known setting for it"
     assert refused.edits == ()
     assert not refused.is_enough
 
@@ -267,7 +267,7 @@ def test_the_line_decides_what_follows_from_an_edit() -> None:
     alone = next(one for one in remedies(asked, layout, unread).refused if one.kinds == kind)
     assert (by_line.training, by_line.refusal) == (other, "")
     assert (alone.training.sequence, alone.training.checkpointing, alone.edits) == (4096, True, ())
-    assert alone.refusal == "the line could then not be sized"
+    assert alone.refusal == "the line could not be sized then"
 
 
 def test_pretraining_is_remedied_by_its_own_parallelism() -> None:

@@ -129,7 +129,7 @@ def check_networks(queue: TorchrunQueue) -> Iterator[Problem]:
 
 def _unknown_preset(value: Traced, known: tuple[str, ...]) -> Problem:
     hint = _near(value.value, known) or f"known: {', '.join(known)}"
-    return problem_at(value, "torchrun.network-unknown", f"there is no network preset {value.value!r}", hint)
+    return problem_at(value, "torchrun.network-unknown", f"unknown network preset {value.value!r}", hint)
 
 
 def _near(name: str, known: tuple[str, ...]) -> str:

@@ -95,8 +95,8 @@ def _flavor(template: Template, problems: list[Problem]) -> dict[str, Any]:
     if topology:
         spec["topologyName"] = topology
     if topology and not template.node_selector:
-        message = "Kueue takes a topology only for nodes with labels, and the queue selects none"
-        hint = "set scheduling.nodeSelector to labels of the nodes that the topology is about"
+        message = "Kueue requires node labels for a topology, and the queue selects none"
+        hint = "set scheduling.nodeSelector to labels of the nodes in the topology"
         problems.append(problem_at(topology, "torchrun.topology", message, hint))
     metadata = {"name": _flavor_name(template)}
     return {"apiVersion": _API, "kind": "ResourceFlavor", "metadata": metadata, "spec": spec}

@@ -119,11 +119,11 @@ def _check(
         hint = "set workspaceStorage.url, or claimName of a volume that contains the code"
         problems.append(problem_at(anchor, "torchrun.workspace-empty", message, hint, severity=Severity.WARNING))
     if url and mask_text(url.value) != url.value:
-        message = "the url holds a credential, which everyone who reads the repository or the Job sees"
+        message = "the url contains a credential, which everyone who can read the repository or the Job can see"
         hint = "give it as a variable from a Secret: GIT_CONFIG_* with http.extraHeader, or AWS_ keys"
         problems.append(problem_at(url, "torchrun.workspace-secret", message, hint))
     if url and has_claim and not _is_pinned(kind, workspace):
-        message = "what the url names may change, and a volume that has its code keeps that"
+        message = "the content at the url can change, but a volume that already has the code keeps the old version"
         hint = "set ref to a commit" if kind is SourceKind.GIT else "set sha256 of the archive"
         problems.append(problem_at(url, "torchrun.workspace-unpinned", message, hint, severity=Severity.WARNING))
     if workspace.ref and kind is not SourceKind.GIT:

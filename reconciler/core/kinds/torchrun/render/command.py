@@ -46,7 +46,7 @@ def find_rendezvous(
         problems.append(problem_at(shape.min_nodes, "torchrun.elastic", message, "use c10d, or remove minNodes"))
     if shape.min_nodes and backend.value == "c10d" and endpoint is None:
         message = "the first pod serves the rendezvous: without its node, the job waits until that pod has another one"
-        hint = "use rdzvBackend etcd-v2 with a server of your own, so that the job goes on without any of its nodes"
+        hint = "use rdzvBackend etcd-v2 with a server of your own, so that the job continues when it loses a node"
         problems.append(problem_at(shape.min_nodes, "torchrun.elastic-host", message, hint, severity=Severity.WARNING))
     if backend.value in _ETCD and endpoint is None:
         message = f"rdzvEndpoint is not set, so {ETCD_ENDPOINT} is used"

@@ -29,7 +29,7 @@ def check_dispatch(pod: Pod) -> Iterator[Problem]:
         yield problem_at(pod.job.queue_ref, _RULE, message, "use hotReload: restart")
     claims = [*_claims(pod)]
     if claims:
-        message = f"MultiKueue copies the job alone: each worker cluster must have the claims {', '.join(claims)}"
+        message = f"MultiKueue copies only the job: each worker cluster must have the claims {', '.join(claims)}"
         hint = "create them there, and name them with claimName; what is rendered stays in this cluster"
         yield problem_at(check, _RULE, message, hint, severity=Severity.WARNING)
 

@@ -24,7 +24,7 @@ def check_gang(pod: Pod) -> Iterator[Problem]:
         why = f"cluster {template.cluster.name} has no queueing"
         hint = "set `backend` of the cluster to kai or kueue, or accept that some pods wait for others"
     elif template.cluster.backend is Backend.KUEUE and pod.shape.gpus.value and is_endless(template):
-        why = f"queue {pod.job.queue} has no GPU quota, and its nodes are not measured"
+        why = f"queue {pod.job.queue} has no GPU quota, and there is no evidence of its nodes"
         hint = f"set the quota, or commit evidence/{template.cluster.name}/nodes.yaml: Kueue then admits what fits"
     else:
         return
@@ -35,7 +35,8 @@ def check_gang(pod: Pod) -> Iterator[Problem]:
 def _one_by_one(pod: Pod) -> Problem:
     """Return the error of a kind for which KAI 0.12 makes a group that needs a single pod (podgrouper, its hub)."""
     wanted = pod.job.workload or pod.template.queue.workload or pod.job.queue_ref
-    message = f"KAI starts the pods of a {pod.workload.kind} one by one, so {pod.shape.nodes.value} nodes are no gang"
+    nodes = pod.shape.nodes.value
+    message = f"KAI starts the pods of a {pod.workload.kind} one by one, so {nodes} nodes do not form a gang"
     hint = "use `workload: auto`: the job becomes a PyTorchJob, whose pods KAI starts together"
     return problem_at(wanted, "torchrun.no-gang", message, hint)
 

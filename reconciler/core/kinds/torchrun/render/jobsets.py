@@ -37,7 +37,7 @@ def job_set_trees(
         spec = _job_set(job, {}) | control | ({"ttlSecondsAfterFinished": ttl} if ttl else {})
         return [{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": metadata, "spec": spec}]
     if ttl is not None:
-        message = "a TrainJob has no time to live: it stays until it leaves the repository"
+        message = "a TrainJob has no time to live: it stays until it is removed from the repository"
         problems.append(problem_at(ttl, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING))
     runtime = _runtime(pod, job, metadata)
     reference = {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": runtime["metadata"]["name"]}

@@ -325,7 +325,9 @@ def _warn_any_gpu(
     elif nodes:
         products = sorted({node.product for node in nodes})
         why = (
-            f"it means {' and '.join(products)}" if len(products) > 1 else "the nodes have no label with their product"
+            f"it matches {' and '.join(products)}"
+            if len(products) > 1
+            else "the nodes have no label with their product"
         )
         hint = "use more of the product's name, or set scheduling.nodeSelector"
     else:

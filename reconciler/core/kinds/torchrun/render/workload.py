@@ -23,18 +23,18 @@ _REPLACE = Traced(
 )
 _EVICTED = Traced(
     {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]},
-    Reason(rule="torchrun.evictions", text="pods that were evicted or preempted are replaced, and count as no failure"),
+    Reason(rule="torchrun.evictions", text="evicted or preempted pods are replaced, and do not count as failures"),
 )
 SUSPEND = Traced(value=False, reason=Reason(rule="torchrun.default", text="a job runs unless suspend is true"))
 _NEVER = Traced("Never", Reason(rule="torchrun.restart", text="no restarts are allowed, so the first failure is final"))
 _ANY_SUCCESS = Traced(
     {"rules": [{"succeededCount": 1}]},
-    Reason(rule="torchrun.elastic", text="pods end together, and not all of an elastic job may ever have run"),
+    Reason(rule="torchrun.elastic", text="pods end together, and some pods of an elastic job may never have run"),
 )
 _CREATED_ONCE = {
     "kustomize.toolkit.fluxcd.io/ssa": Traced(
         "IfNotPresent",
-        Reason(rule="torchrun.elastic", text="Kueue sets the parallelism of the job, which a sync must not set back"),
+        Reason(rule="torchrun.elastic", text="Kueue sets the parallelism of the job, which a sync must not reset"),
     )
 }
 _CLEAN = Traced(
@@ -102,8 +102,8 @@ def _deleted(pod: Pod) -> Problem:
 
 def _elastic_sync(least: Traced) -> Problem:
     """Return the warning that only the first version of an elastic Job is synced."""
-    message = "Kueue admits the job with fewer nodes if need be and sets its parallelism, which then nobody may change:"
-    message += " Flux and `apply` create it and never update it"
+    message = "Kueue admits the job with fewer nodes if necessary and sets its parallelism, which nobody may"
+    message += " change afterwards: Flux and `apply` create it and never update it"
     hint = "in Argo CD, ignore /spec/parallelism of the Job (ignoreDifferences, RespectIgnoreDifferences=true)"
     return problem_at(least, "torchrun.elastic-sync", message, hint, severity=Severity.WARNING)
 
@@ -114,8 +114,8 @@ def _elastic_growth(least: Traced) -> Problem:
     Kueue's own elastic jobs (ElasticJobsViaWorkloadSlices, alpha in 0.16) follow a `parallelism` that somebody changes,
     and nobody changes that of a job that was admitted in part.
     """
-    message = "the job keeps the number of nodes that Kueue admits it with, also when more become free"
-    hint = "to give it more, delete the Job: it is created and admitted again, and goes on from its checkpoint"
+    message = "the job keeps the number of nodes that Kueue admits it with, even if more become free"
+    hint = "to give it more, delete the Job: it is created and admitted again, and resumes from its checkpoint"
     return problem_at(least, "torchrun.elastic-growth", message, hint, severity=Severity.WARNING)
 
 

@@ -94,7 +94,7 @@ def _read_recomputation(extraction: Extraction) -> None:
             value=str(number), snippet=whole.fact.snippet, origin="--recompute-num-layers"
         )
     elif layers is None:
-        extraction.doubt(whole, "recomputes some of the layers alone")
+        extraction.doubt(whole, "recomputes only some of the layers")
     else:
         parts = (extraction.number("pipeline") or 1) * (extraction.number("chunks") or 1)
         share = min(1.0, number * parts / layers)
@@ -137,7 +137,7 @@ def _read_chunks(extraction: Extraction) -> None:
     if each and layers % (stages * each) == 0:
         extraction.add("chunks", setting, str(layers // (stages * each)))
     else:
-        message = f"`{setting.fact.snippet}` does not divide {layers} layers in {stages} stages"
+        message = f"`{setting.fact.snippet}` does not divide {layers} layers into {stages} stages"
         extraction.reject("chunks", message, setting.fact.span)
 
 

@@ -116,7 +116,7 @@ def _read_pipeline(extraction: Extraction) -> None:
     if name.startswith("interleaved"):
         extraction.facts["chunks"] = Fact(value="2", snippet="", origin=f"default of {name}")
     if schedule is not None and name not in _ONE_BY_ONE | {"gpipe"}:
-        extraction.doubt(schedule, "keeps other microbatches than 1F1B does")
+        extraction.doubt(schedule, "keeps different microbatches than 1F1B does")
     _doubt_stages(extraction, script.find(_degree("pipeline_parallel_layers_per_stage")))
 
 
@@ -154,7 +154,7 @@ def _complete(extraction: Extraction) -> None:
     script = extraction.script
     converters = script.find(("model.converters",))
     if converters is not None and converters.text.strip("[] "):
-        extraction.doubt(converters, "computes in FP8: weights stay in their type, and layers keep other tensors")
+        extraction.doubt(converters, "computes in FP8: weights keep their type, and layers keep different tensors")
     whole = script.find(("parallelism.disable_loss_parallel", "training.disable_loss_parallel"))
     if whole is not None and is_true(whole) and (extraction.number("tensor") or 1) > 1:
         extraction.doubt(whole, "holds the logits of the whole vocabulary on every GPU")

@@ -41,7 +41,7 @@ def _read_bits(extraction: Extraction, role: str, setting: Setting | None) -> No
     if setting.text in {"4", "8"}:
         extraction.add(f"{role}_bits", setting, setting.text)
     else:
-        extraction.reject("method", f"`{setting.fact.snippet}`: allowed are 4 and 8", setting.fact.span)
+        extraction.reject("method", f"`{setting.fact.snippet}`: expected 4 or 8", setting.fact.span)
 
 
 def _read_length(extraction: Extraction) -> None:

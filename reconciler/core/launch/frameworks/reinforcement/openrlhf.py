@@ -27,7 +27,7 @@ def read_sharding(extraction: Extraction) -> None:
     if stage is not None and stage.text in {"0", "1", "2", "3"}:
         extraction.add("strategy", stage, "ddp" if stage.text == "0" else f"zero-{stage.text}")
     elif stage is not None:
-        extraction.reject("strategy", f"`{stage.fact.snippet}`: the stages of ZeRO are 0 to 3", stage.fact.span)
+        extraction.reject("strategy", f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3", stage.fact.span)
     elif "strategy" not in extraction.unresolved:
         extraction.set_framework_default("strategy", "zero-2")
     offload = extraction.script.find(("adam_offload", "ds.adam_offload"))
@@ -39,7 +39,7 @@ def doubt_kernels(extraction: Extraction) -> None:
     """Doubt the memory of Liger's kernels: OpenRLHF computes its losses from logits, which Liger's fused loss omits."""
     setting = extraction.script.find(("use_liger_kernel", "ds.use_liger_kernel"))
     if setting is not None and is_true(setting):
-        extraction.doubt(setting, "replaces kernels, which keep other tensors")
+        extraction.doubt(setting, "replaces kernels with ones that keep different tensors")
 
 
 def _read_update(extraction: Extraction) -> None:

@@ -15,7 +15,7 @@ _GROUPS = ("ref", "critic", "reward")
 _REMOTE = ("remote_rm_url", "reward.remote_url", "agent_func_path", "train.agent_func_path")
 _POLICY = ("pretrain", "actor.model_name_or_path")
 _DOUBTS = {
-    ("enable_ema", "train.enable_ema"): "keeps an average of the weights, in host memory as far as DeepSpeed can",
+    ("enable_ema", "train.enable_ema"): "keeps an average of the weights, in host memory where DeepSpeed supports it",
 }
 
 
