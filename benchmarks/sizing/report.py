@@ -29,44 +29,45 @@ _INTRODUCTION = """# Sizing accuracy
 
 `make sizing-report` compares the models of memory and speed with the published measurements in `tests/data/sizing`,
 which names their sources, and prints this page; `python -m benchmarks.sizing.report --write` writes it. Errors compare
-the predicted peak with the measured one. Runs that used 98 % or more of the GPU's memory count for the verdicts, but
+the predicted peak with the measured peak. Runs that used 98 % or more of the GPU's memory count for the verdicts but
 not for the errors.
 """
 
 _LIMITS = """## Limits of these figures
 
-- Two thirds of the runs are of one stack: fms-hf-tuning on A100 and L40S, with flash attention and checkpointing.
-  Confidence is high only for dense 16-bit models trained like that; the range of all others is wider.
-- A measured peak includes memory that PyTorch's allocator keeps; `need` excludes it, and decides whether a run fits.
+- Two thirds of the runs come from one stack: fms-hf-tuning on A100 and L40S, with flash attention and checkpointing.
+  Confidence is high only for dense 16-bit models trained in this way; the range of all others is wider.
+- A measured peak includes memory that PyTorch's allocator caches. `need` excludes it and decides whether a run fits.
 - Runs that fit only because the optimizer was paged count as runs that worked.
 - The form of the terms was chosen with all of these runs in view; only the constants are tested on runs outside a fit.
-- fms-acceleration subtracts what a GPU used before a run. The driver's 0.6 GiB are added to its figures, so that all
-  peaks are what NVML reports.
-- ms-swift's runs have samples of their own lengths, so that peaks of similar runs differ.
-- The rows of torchtune say "recipe default", and two pairs of them differ in the recipe alone; the defaults of the
+- fms-acceleration subtracts the memory that a GPU used before a run. The driver's 0.6 GiB are added to its figures, so
+  that all peaks are comparable with NVML's.
+- ms-swift's runs have samples of varying lengths, so the peaks of similar runs differ.
+- The rows of torchtune say "recipe default", and two pairs of them differ only in the recipe; the defaults of the
   recipes apply. For a 405B model on 8 GPUs, the prediction is a fifth too high.
-- A framework without constants of its own is predicted with Hugging Face's and what its code says (a base that PEFT
-  prepares or not, a loss in parts): too high if its layers are compiled, as torchtune's were, too low if it keeps more
-  copies of the logits, as ms-swift 2 did.
-- LitGPT's tables of 2023 are of another version, whose layers keep less for a 4-bit base (predicted a sixth too high);
-  no shipped constant was fitted on them. On several GPUs, that version kept a whole model on each beside its shard,
-  because it was created there (`init_module(empty_init=False)`); those runs are left out, and later versions create it
-  without memory.
+- A framework without its own constants is predicted with Hugging Face's constants and the facts known from its code
+  (whether PEFT prepares the base, whether the loss is computed in parts). The prediction is too high if its layers are
+  compiled, as torchtune's were, and too low if it keeps more copies of the logits, as ms-swift 2 did.
+- LitGPT's tables of 2023 are from another version, whose layers keep less for a 4-bit base (predicted a sixth too
+  high); no shipped constant was fitted on them. On several GPUs, that version kept a whole model on each GPU in
+  addition to its shard, because the model was created there (`init_module(empty_init=False)`). Those runs are left
+  out, and later versions create the model without using memory.
 - Mixtures of experts need more than predicted if many GPUs gather them: 16 % more in one run on 8 GPUs.
-- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, those of fsdp_qlora the memory that its
-  allocator reserves, all without CUDA's context. As runs of a framework that nobody measured, those of LitGPT,
-  torchtune and fsdp_qlora are predicted without what they do not count.
-- Runs of pre-training are predicted without a fit. Those of Megatron-LM are of one 7B model on 8 GPUs, and of PyTorch's
-  live memory, while the prediction has 2.2 GiB of context; its bytes of a gated feed-forward block were chosen with
-  them in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB, and include blocks that the allocator
-  keeps.
-- torchtitan's figures are what PyTorch reserves, without CUDA's context. FP8 is predicted as bf16; in two pairs of
-  runs it made 0.2 GiB of difference. Its pipelines are predicted for as many microbatches as stages, which is its
-  default; the runs do not say how many they had. Its terms are those of its code and of PyTorch's; these runs showed
-  which ones mattered.
-- Speeds of tensor, pipeline and context parallelism rest on one measured run, those of offloaded optimizers on none.
-  The speed of mixtures with more than 40 experts depends on the kernels of a framework; it is not predicted.
-- A run close to the limit of its GPU may page although the memory model says it need not; one was 16 times slower.
+- The figures of LitGPT, Qwen and torchtune measure PyTorch's live memory, and those of fsdp_qlora the memory that its
+  allocator reserves, all without CUDA's context. When the runs of LitGPT, torchtune and fsdp_qlora stand for a
+  framework without measurements, they are predicted without the memory that they do not count.
+- Pre-training runs are predicted without a fit. Those of Megatron-LM are for one 7B model on 8 GPUs and measure
+  PyTorch's live memory, whereas the prediction includes 2.2 GiB of context; its bytes for a gated feed-forward block
+  were chosen with these runs in view. Those of Megatron-SWIFT are comments in scripts, in whole GiB, and include
+  blocks that the allocator keeps.
+- torchtitan's figures are the memory that PyTorch reserves, without CUDA's context. FP8 is predicted as bf16; in two
+  pairs of runs the difference was 0.2 GiB. Its pipelines are predicted with as many microbatches as stages, which is
+  its default, because the runs do not state their number. Its terms come from its code and from PyTorch's; these runs
+  showed which of them matter.
+- Speeds of tensor, pipeline and context parallelism are based on one measured run, and those of offloaded optimizers on
+  none. The speed of mixtures with more than 40 experts depends on the kernels of a framework and is not predicted.
+- A run close to the limit of its GPU can page even if the memory model predicts that it fits; one run was 16 times
+  slower.
 """
 
 
@@ -177,7 +178,7 @@ def accuracy(runs: Sequence[Run]) -> list[str]:
         "## Errors by framework and source",
         "",
         "Groups are framework, method and source. The last columns are the mean errors of other estimators on the same",
-        "runs; they know no adapters, so that in the last row they are those of full training alone.",
+        "runs. These estimators do not support adapters, so their last row covers only full training.",
         "",
         "### Runs that constants were fitted on",
         "",
@@ -207,13 +208,13 @@ def _unseen(runs: Sequence[Run]) -> list[str]:
     return [
         "### Runs outside the fit",
         "",
-        "Constants were fitted on the runs of one source, or if a framework has one source only, on those of every",
-        "second model; the table shows the errors on its other runs. The shipped constants are between those of the",
-        "folds. No constant was fitted for the frameworks that are not in the table above.",
+        "Constants were fitted on the runs of one source, or if a framework has only one source, on those of every",
+        "second model. The table shows the errors on the framework's other runs. The shipped constants lie between",
+        "those of the folds. No constants were fitted for frameworks that are not in the table above.",
         "",
         *by_group([*(one for held in told.values() for one in held), *unfitted]),
-        "The same by the runs that were fitted. The last row predicts the runs of all frameworks but fms (and those of",
-        "pre-training) as those of a framework that nobody measured.",
+        "The next table groups the errors by the fitted runs. The last row predicts all frameworks except fms",
+        "(and except pre-training) as if their framework had never been measured.",
         "",
         *_table(("fitted on", *_FIGURES), rows),
         "Fitted constants:",
@@ -232,8 +233,8 @@ def _versions(runs: Sequence[Run]) -> list[str]:
     return [
         "## By version",
         "",
-        "Runs of fms-hf-tuning with FSDP, whose model is loaded and sharded in ways that depend on the versions of",
-        "transformers and accelerate. One set of constants fits all of them: the bias by version is within the errors.",
+        "These are runs of fms-hf-tuning with FSDP. How the model is loaded and sharded depends on the versions of",
+        "transformers and accelerate. One set of constants fits all: the bias by version is within the errors.",
         "",
         *_table(("version", *_FIGURES), [(name, *_figures(group)) for name, group in sorted(told.items())]),
     ]
@@ -282,7 +283,7 @@ def _estimators(runs: Sequence[Run], held: Iterable[Told]) -> list[str]:
     return [
         "## Other estimators, for full training",
         "",
-        "The packages were installed and asked by `python -m benchmarks.sizing.record_peers`; their answers are in",
+        "`python -m benchmarks.sizing.record_peers` ran the installed packages and recorded their answers in",
         "`tests/data/sizing/peer_answers.csv`.",
         "",
         *(f"- {name}: {how}." for name, how in HOW.items()),
@@ -301,8 +302,8 @@ def speeds(runs: Sequence[SpeedRun]) -> list[str]:
     lines = [
         "## Tokens per second",
         "",
-        f"Of {len(runs)} runs with a measured speed, by source, and by method and what widens the range. A factor of",
-        "1.10 is a prediction 10% too fast, or as much too slow. In the range should be nine of ten.",
+        f"Of {len(runs)} runs with a measured speed, by source, method and the facts that widen the range. A factor of",
+        "1.10 is a prediction 10% too fast or too slow. Nine of ten runs should be in the range.",
         "",
     ]
     return [*lines, *_table(("group", *FIGURES), rows(runs))]
@@ -315,7 +316,7 @@ def _unseen_speeds(runs: Sequence[SpeedRun]) -> list[str]:
         for one in held_out(runs)
         if (sizes := [abs(error) for error in one.errors])
     ]
-    lines = ["Rates that were fitted without the runs of a source predict those runs as follows.", ""]
+    lines = ["The next table shows how rates that were fitted without the runs of a source predict those runs.", ""]
     return [*lines, *_table(("source", "runs", "median factor", "mean factor"), told)]
 
 
