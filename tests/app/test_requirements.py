@@ -38,7 +38,7 @@ def test_every_source_is_pinned(source: str, lines: list[str] | str) -> None:
         ("https://git.example.com/gpu-reconciler.git", "write git+https://git.example.com/gpu-reconciler.git@v0.4.0"),
         ("https://bot:hunter2@git.example.com/simple", "credentials"),
         ("git+https://hunter2@git.example.com/gpu-reconciler.git@v1", "credentials"),
-        ("gpu-reconciler", "is not a source"),
+        ("gpu-reconciler", "is not a package source"),
         ("a b", "spaces"),
         ("https://x/simple\n--extra-index-url https://y", "control characters"),
     ],

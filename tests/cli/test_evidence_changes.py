@@ -116,7 +116,7 @@ def test_queues_cannot_give_what_daemon_sets_take(measured: Fleet) -> None:
     nodes(measured, (_H100, 4))
     measured.write("jobs/burn-in.yaml", DAEMON_SET)
     found = {one["rule"]: one["message"] for one in plan(measured)["verdicts"]}
-    expected = "queues are guaranteed 32 GPUs, but the cluster has 28 beside the 4 of DaemonSets"
+    expected = "queues are guaranteed 32 GPUs, but the cluster has 28, not counting the 4 that DaemonSets use"
     assert found["capacity.overcommit"] == expected
     measured.edit("queues/h100.yaml", "quota: 32", "quota: 28")
     assert "capacity.overcommit" not in {one["rule"] for one in plan(measured)["verdicts"]}

@@ -37,13 +37,13 @@ def test_no_policy_is_accepted_that_the_server_refuses(server: Server) -> None:
 
 
 def test_no_expression_passes_that_the_server_denies(server: Server) -> None:
-    found = compare_expressions(server, [*hand_written(), *generated(7, 60)])
+    found = compare_expressions(server, [*hand_written()[::3], *generated(7, 40)])
     assert unsafe(found) == []
     assert found.agreement >= AGREEMENT, found.differences
 
 
 def test_no_field_is_there_that_the_server_lacks(server: Server) -> None:
-    found = compare_expressions(server, about_fields(server)[::4])
+    found = compare_expressions(server, about_fields(server)[::8])
     assert unsafe(found) == []
     assert found.agreement >= FIELDS_AGREEMENT, found.differences
 

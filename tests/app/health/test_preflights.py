@@ -166,7 +166,7 @@ def test_the_exit_code_tells_kubernetes_what_to_do(
         with_url.stop()
     assert (got[0].uid, got[0].has_failed) == ("pod_uid", True)
     assert (
-        f"the controller answered: {verdict}" if verdict else "no word from the controller"
+        f"the controller answered: {verdict}" if verdict else "no answer from the controller"
     ) in capsys.readouterr().out
 
 

@@ -34,7 +34,7 @@ def condition(kind: str, status: str, message: str = "because") -> dict[str, Any
         (
             {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["a.b/c"]}},
             State.IN_PROGRESS,
-            "is being deleted, waits for a.b/c",
+            "is being deleted, waiting for a.b/c",
         ),
     ],
 )

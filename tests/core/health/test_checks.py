@@ -508,7 +508,7 @@ def test_the_fabric_manager_is_a_hint() -> None:
     """The state of the fabric decides; a process that nobody sees does not."""
     waiting = {"state": 2, "status": 0, "health_mask": 0}
     sweep = changed(sound(2), {"nvml.fabric": waiting}, SLOT)
-    for daemons, text in ((["nv-fabricmanager"], "runs"), ([], "cannot be seen")):
+    for daemons, text in ((["nv-fabricmanager"], "is running"), ([], "is not visible")):
         (found,) = judge(changed(sweep, {"procfs.daemons": daemons}), only=["fabricmanager"])
         assert found.status is WARN
         assert text in found.message

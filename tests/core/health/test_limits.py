@@ -149,7 +149,7 @@ def test_a_value_that_passed_is_judged_by_the_limits_of_a_policy(share: float, s
     if status is not None:
         (one,) = found
         limit = 0.91 if status is WARN else 0.87
-        assert one.message == f"{4800 * share:.4g} GB/s, worse than {4800 * limit:.4g} of the policy"
+        assert one.message == f"{4800 * share:.4g} GB/s, worse than the policy's limit of {4800 * limit:.4g}"
         assert (one.slot, one.uuid, one.profile) == (slot(0), gpus(1)[0].uuid, ProbeProfile.PREFLIGHT)
         assert one.threshold == Threshold(value=4800 * limit, source=ThresholdSource.POLICY)
 

@@ -43,10 +43,10 @@ def fault(code: int, rest: str) -> LinkFault | None:
         ([(5, 20)], INFO, OBSERVE, "none uncorrected"),
         ([(1, 0), (1, 30)], INFO, RepairAction.NONE, "nothing that matters"),
         ([(1, 0), (1, 4)], DEGRADED, DIAG, "ECC or parity"),
-        ([(3, 13)], DEGRADED, SUPPORT, "nobody expects"),
-        ([(1, 0), (1, 2)], DEGRADED, SUPPORT, "nobody expects"),
-        ([(2, 5), (6, 31)], DEGRADED, SUPPORT, "nobody expects"),
-        ([], DEGRADED, SUPPORT, "nobody expects"),
+        ([(3, 13)], DEGRADED, SUPPORT, "unexpected registers"),
+        ([(1, 0), (1, 2)], DEGRADED, SUPPORT, "unexpected registers"),
+        ([(2, 5), (6, 31)], DEGRADED, SUPPORT, "unexpected registers"),
+        ([], DEGRADED, SUPPORT, "unexpected registers"),
     ],
 )
 def test_registers_of_xid_74(

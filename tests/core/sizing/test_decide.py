@@ -434,7 +434,7 @@ def test_chances_for_some_layouts_only_are_no_answer() -> None:
     answers = autoconf_says(question(), outcome=Outcome.CHANCES, chances=found)
     decision = decide(question(), answers, estimator=fits_from(1), speed=steady)
     assert decision.is_pending
-    assert "the answer of autoconf lacks 2 GPUs; run reconciler size record" in decision.text
+    assert "the answer of autoconf does not cover 2 GPUs; run reconciler size record" in decision.text
 
 
 def test_a_question_outside_its_domain_is_answered_by_physics() -> None:

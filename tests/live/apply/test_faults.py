@@ -22,7 +22,7 @@ def test_a_stuck_finalizer_is_named_and_not_forgotten(site: Site) -> None:
     assert site.plan().code == 0
     ran = site.apply("--timeout", "0.5")
     assert ran.code == 6
-    assert "is being deleted, waits for example.com/stuck" in ran.out
+    assert "is being deleted, waiting for example.com/stuck" in ran.out
     assert "applied, but 1 object not ready in time" in ran.err
     assert key in site.inventory().uids()
     site.cluster.patch(key, {"metadata": {"finalizers": None}}, manager="kubectl")

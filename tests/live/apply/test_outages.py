@@ -84,7 +84,7 @@ def test_etcd_that_becomes_read_only_during_an_apply(broken: Site, fragile: Frag
     assert 0 < len(done) < _MANY
     assert "database space exceeded" in out
     assert out.count("  created     ConfigMap/") == len(done)
-    assert "the server failed, so it may have been done: " in out
+    assert "the server failed, so the request may have taken effect: " in out
     record = json.loads(broken.log.read_text().splitlines()[-1])
     assert record["result"] == "Failed"
     again = broken.apply()

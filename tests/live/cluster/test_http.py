@@ -109,7 +109,7 @@ def test_pieces_of_any_size_are_one_answer(cuts: list[int]) -> None:
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (b"", "closed without an answer"),
+        (b"", "closed without a response"),
         (b"SSH-2.0-OpenSSH\r\n", "the response is not HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nContent-", "the response is incomplete"),
         (PLAIN[:-1], "the response is incomplete"),
@@ -136,7 +136,7 @@ def test_a_large_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that is small on its way: what counts is the memory."""
     monkeypatch.setattr(transport, "_MAX_BYTES", 1 << 20)
     bomb = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + gzip.compress(b" " * (8 << 20))
-    with pytest.raises(ClusterUnavailable, match="an answer of more than 1 MiB"):
+    with pytest.raises(ClusterUnavailable, match="a response of more than 1 MiB"):
         answered([bomb])
 
 
@@ -184,7 +184,7 @@ def test_a_proxy_that_refuses() -> None:
     with (
         scripted([answer]) as (proxy, requests),
         sender("https://api.example", proxy=proxy) as client,
-        pytest.raises(ClusterUnavailable, match="it answers 407") as error,
+        pytest.raises(ClusterUnavailable, match="the proxy refused to connect, with status 407") as error,
     ):
         client.send(WRITE)
     assert not error.value.outcome_unknown

@@ -173,6 +173,6 @@ def test_credentials_that_a_server_repeats_are_masked(tmp_path: Path, status: in
 def test_an_answer_that_is_not_of_kubernetes(tmp_path: Path) -> None:
     with (
         scripted(tmp_path, [(200, {}, "<html>")]) as (cluster, _),
-        pytest.raises(ClusterError, match="an answer that is not JSON"),
+        pytest.raises(ClusterError, match="a response that is not JSON"),
     ):
         cluster.version()

@@ -120,7 +120,7 @@ def test_webhooks_wake_a_source_and_forged_ones_do_not(
             refused = running.post(f"/webhooks/default/{name}", body, forged)
             assert refused == (403, "the signature is not valid\n")
         assert running.post("/webhooks/default/other", body, genuine)[0] == 403, "it has no token"
-        assert running.post("/webhooks/default/fleet", body, genuine) == (202, "2 sources are due\n")
+        assert running.post("/webhooks/default/fleet", body, genuine) == (202, "2 sources due\n")
         wait_until(lambda: server.tip() != tip, "the commit of the controller")
         assert running.post("/webhooks/default/fleet", body, genuine) == (200, "already delivered\n")
         assert running.value('reconciler_webhook_request_total{provider="github",result="accepted"}') == 1

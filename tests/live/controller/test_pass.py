@@ -179,7 +179,7 @@ def test_the_branch_of_a_proposal_that_is_done_is_removed(
     head = server.tip()
     done = run(branch="proposal")
     assert (done.failure, done.push_result, done.commit) == (None, "unchanged", head)
-    assert done.message == "rendered/ is up to date; removed branch proposal, which is done"
+    assert done.message == "rendered/ is up to date; removed branch proposal, which is no longer needed"
     assert done.tips == {"refs/heads/main": head}
     assert server.git("for-each-ref", "--format=%(refname)") == "refs/heads/main"
     assert run(branch="proposal").message == "rendered/ is up to date"

@@ -114,7 +114,7 @@ def test_a_fleet_that_shrinks_is_refused(observer: Observer) -> None:
     observer.add(*(h100(f"gpu-{number}") for number in range(2)))
     ran = observer.run()
     assert ran.code == 5
-    assert "6 of 8 nodes are gone (75%); 25% may go at once" in ran.out
+    assert "6 of 8 nodes are gone (75%); at most 25% may go at once" in ran.out
     assert "--allow-shrink" in ran.out
     assert observer.text("nodes.yaml") == before
     assert observer.run("--allow-shrink").code == 0

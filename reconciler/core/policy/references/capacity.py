@@ -28,12 +28,12 @@ def check_overcommit(
     free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
     for product, guaranteed, capacity in _overcommitted(usage, free):
         gone = taken[product] if product else taken.total()
-        beside = f" besides the {gone} of DaemonSets" if gone else ""
+        left_out = f", not counting the {gone} that DaemonSets use" if gone else ""
         evaluation.report_object(
             "capacity.overcommit",
             inventory.document.key,
             inventory.document.at(_NODES),
-            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}{beside}",
+            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}{left_out}",
             hint="lower the quotas of queues, or add nodes",
             field="spec.nodes",
         )
