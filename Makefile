@@ -116,7 +116,7 @@ differential: $(READY) ## compare with the real components on large corpora; pri
 	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue kueue-admission appwrapper-admission kai jobset training-operator
 	@$(BIN)/python -m tests.differential $(DIFFERENTIAL)
 	@RECONCILER_TEST_FORESTS=3000 RECONCILER_TEST_EDITS=0 RECONCILER_TEST_KAI_QUEUES=240 RECONCILER_TEST_WRAPPERS=1 $(BIN)/python -m pytest -q -s --timeout 0 tests/differential/test_wrapping.py tests/differential/test_kueue_admission.py tests/differential/test_kai_queues.py tests/differential/test_updates.py $(PYTEST)
-	@RECONCILER_TEST_DIFFERENTIAL=1000000 $(BIN)/python -m pytest -q -s --timeout 0 tests/cluster/test_corpus.py tests/policies/test_catalogue_server.py -k "mutated or changed" $(PYTEST)
+	@RECONCILER_TEST_DIFFERENTIAL=1000000 $(BIN)/python -m pytest -q -s --timeout 0 tests/cluster/test_corpus.py tests/policies/test_catalogue_server.py -k "mutated or changed or grafted" $(PYTEST)
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 tests/cluster/test_agreement.py $(PYTEST)
 
 verify: lint types test ## run lint, types and test, and check that the working tree is clean

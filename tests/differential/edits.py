@@ -1,14 +1,13 @@
 """Edits of an object: every value changed or removed, and every scalar that its schema knows added."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from reconciler.core.objects import FieldPath, format_path, split_api_version
-from tests.cluster.server import ApiServer
+from reconciler.core.objects import FieldPath, format_path
+from tests.cluster.published import Root, Schema
 
 Body = dict[str, Any]
-Schema = Mapping[str, Any]
 _IDENTITY = {("metadata", "name"), ("metadata", "namespace"), ("metadata", "generateName")}
 _MANAGED = {
     "creationTimestamp",
@@ -24,7 +23,7 @@ _QUEUE = "kueue.x-k8s.io/queue-name"
 _LABELS = (_QUEUE, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/max-exec-time-seconds", "example.com/team")
 
 
-def edits(body: Body, root: "Root") -> Iterator[tuple[str, Body]]:
+def edits(body: Body, root: Root) -> Iterator[tuple[str, Body]]:
     """Yield named edits; many of them are no valid objects."""
     for path in leaves(body, ()):
         if path[0] in {"apiVersion", "kind", "status"} or path in _IDENTITY:
@@ -40,29 +39,6 @@ def edits(body: Body, root: "Root") -> Iterator[tuple[str, Body]]:
             changed = copy.deepcopy(body)
             changed["metadata"]["labels"] = {**labels, label: "60"}
             yield f"add label {label}", changed
-
-
-class Root:
-    """The schema of a kind as the server publishes it."""
-
-    def __init__(self, server: ApiServer, body: Body) -> None:
-        group, version = split_api_version(body["apiVersion"])
-        where = f"apis/{group}/{version}" if group else f"api/{version}"
-        entry = server.client.get("/openapi/v3")["paths"][where]
-        self.schemas: Mapping[str, Schema] = server.client.get(entry["serverRelativeURL"])["components"]["schemas"]
-        wanted = {"group": group, "version": version, "kind": body["kind"]}
-        self.schema = next(
-            schema
-            for schema in self.schemas.values()
-            if wanted in (schema.get("x-kubernetes-group-version-kind") or ()) and "properties" in schema
-        )
-
-    def resolved(self, schema: Schema) -> Schema:
-        """Return a schema without `$ref` and `allOf` of one."""
-        while "$ref" in schema or len(schema.get("allOf", ())) == 1:
-            reference = schema.get("$ref") or schema["allOf"][0].get("$ref", "")
-            schema = self.schemas[reference.rpartition("/")[2]]
-        return schema
 
 
 def _missing(body: Body, root: Root) -> Iterator[tuple[FieldPath, Any]]:

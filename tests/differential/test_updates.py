@@ -16,9 +16,10 @@ import yaml
 
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
+from tests.cluster.published import Root
 from tests.cluster.server import ApiServer
 from tests.cluster.test_updates import NAMESPACE, is_refused, stored, under
-from tests.differential.edits import Root, edits
+from tests.differential.edits import edits
 
 Body = dict[str, Any]
 EDITS = int(os.environ.get("RECONCILER_TEST_EDITS", "20"))

@@ -52,7 +52,6 @@ from tools.schemas.fragments import (
     WITH_VALUES,
     any_of,
     holds,
-    needs,
     one_of,
 )
 
@@ -79,7 +78,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "CSIVolumeSource": {"driver": {"pattern": f"(?i){SUBDOMAIN_PATTERN}", "maxLength": 63}},
     "PodSpec": {
         "activeDeadlineSeconds": POSITIVE | {"maximum": 2**31 - 1},
-        "hostname": LABEL,
+        "hostname": LABEL | {"pattern": f"^$|{LABEL_PATTERN}"},
         "subdomain": LABEL | {"pattern": f"^$|{LABEL_PATTERN}"},
         "nodeSelector": LABELS,
         "serviceAccountName": SUBDOMAIN_OR_EMPTY,
@@ -179,7 +178,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
         "port": PORT,
         "targetPort": {"minimum": 0, "maximum": 65535, "pattern": f"^$|{PORT_NAME_PATTERN}", "maxLength": 15},
     },
-    "NetworkPolicyPort": {"port": PORT_OR_NAME},
+    "NetworkPolicyPort": {"port": PORT_OR_NAME, "endPort": PORT},
     "IngressRule": {
         "host": {
             "pattern": r"^$|^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
@@ -188,7 +187,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     },
     "HTTPIngressPath": {"path": {"pattern": r"^/|^$"}},
     "IngressServiceBackend": {"name": LABEL},
-    "ServiceBackendPort": {"number": PORT},
+    "ServiceBackendPort": {"number": PORT, "name": PORT_NAME | {"pattern": f"^$|{PORT_NAME_PATTERN}"}},
     # --- storage
     "PersistentVolumeClaimSpec": {"accessModes": CLAIM_MODES, "storageClassName": SUBDOMAIN_OR_EMPTY},
     "VolumeResourceRequirements": {"requests": AMOUNTS | STORAGE},
@@ -200,6 +199,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "NFSVolumeSource": {"path": ABSOLUTE},
     "StorageClass": {"provisioner": {"pattern": f"(?i){LABEL_KEY_PATTERN}"}},
     "RuntimeClass": {"handler": LABEL},
+    "CSIDriverSpec": {"nodeAllocatableUpdatePeriodSeconds": {"minimum": 10}},
     # --- quotas
     "ResourceQuotaSpec": {"hard": AMOUNTS | {"propertyNames": {"pattern": QUOTA_RESOURCE_PATTERN}}},
     "LimitRangeItem": {
@@ -303,7 +303,6 @@ OBJECTS: Mapping[str, Schema] = {
     "ValidatingAdmissionPolicy": {"required": ["spec"]},
     "PodTemplateSpec": {"required": ["spec"]},
     "ReplicaSetSpec": {"required": ["selector", "template"]},
-    "JobSpec": needs("completionMode", "Indexed", "completions"),
     "PersistentVolumeClaimSpec": {"required": ["accessModes", "resources"]},
     "VolumeResourceRequirements": {"required": ["requests"]},
     "PersistentVolumeSpec": {"required": ["accessModes", "capacity"], **one_of(*VOLUME_SOURCES)},

@@ -61,14 +61,6 @@ RBAC: Schema = {"enum": ["rbac.authorization.k8s.io", "", None]}
 ROLLOUT: Schema = {"minimum": 0, "pattern": "^[0-9]+%$"}
 
 
-def needs(field: str, value: str, *required: str) -> Schema:
-    """Require fields if `field` has this value."""
-    return {
-        "if": {"required": [field], "properties": {field: {"const": value}}},
-        "then": {"required": list(required)},
-    }
-
-
 def holds(field: str, schema: Schema) -> Schema:
     """Require `field`, with a value that matches `schema`."""
     return {"type": "object", "required": [field], "properties": {field: schema}}

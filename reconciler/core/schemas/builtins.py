@@ -20,12 +20,19 @@ from reconciler.core.schemas.cluster_rules import (
     namespace_violations,
     node_violations,
     role_violations,
+    runtime_class_violations,
     storage_class_violations,
+    volume_claim_violations,
     volume_violations,
 )
-from reconciler.core.schemas.extension_rules import api_service_violations, binding_violations, webhook_violations
+from reconciler.core.schemas.extension_rules import (
+    api_service_violations,
+    binding_violations,
+    definition_violations,
+    webhook_violations,
+)
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
-from reconciler.core.schemas.metadata import volume_name_violations
+from reconciler.core.schemas.metadata import embedded_violations, volume_name_violations
 from reconciler.core.schemas.object_rules import (
     claim_template_violations,
     claim_violations,
@@ -38,7 +45,6 @@ from reconciler.core.schemas.object_rules import (
 )
 from reconciler.core.schemas.pods import duplicate, template_violations
 from reconciler.core.schemas.schedules import schedule_problem
-from reconciler.core.schemas.schema import Schema, has_rules
 from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
 
 Data = dict[str, Any]
@@ -58,6 +64,7 @@ def builtin_violations(data: Data, group: str, kind: str) -> Iterator[Violation]
 
 def _pod(data: Data) -> Iterator[Violation]:
     yield from template_violations({"spec": data["spec"]}, (), _ANY_RESTART)
+    yield from _pod_priority(data["spec"])
     for field in ("initContainers", "containers"):
         for index, container in enumerate(data["spec"].get(field) or ()):
             if container["image"] != container["image"].strip():
@@ -65,14 +72,30 @@ def _pod(data: Data) -> Iterator[Violation]:
                 yield bad_value(path, "has leading or trailing whitespace", "remove it")
 
 
+def _pod_priority(spec: Data) -> Iterator[Violation]:
+    """Check what the server computes from the class of priority."""
+    if spec.get("priorityClassName"):
+        return
+    if spec.get("priority"):
+        yield bad_value(("spec", "priority"), "is set by the server", "set priorityClassName")
+    if spec.get("preemptionPolicy") == "Never":
+        yield bad_value(("spec", "preemptionPolicy"), "is set by the server", "set priorityClassName")
+
+
 def _pod_template(data: Data) -> Iterator[Violation]:
     yield from template_violations(data.get("template") or {}, ("template",), _ANY_RESTART)
 
 
 def _job(data: Data) -> Iterator[Violation]:
-    yield from _job_spec(data["spec"], ("spec",))
-    if data["spec"].get("selector") is not None and data["spec"].get("manualSelector") is not True:
-        yield bad_value(("spec", "selector"), "is set by the server", "remove it")
+    by_default = 1 if data["spec"].get("parallelism") is None else None
+    yield from _job_spec(data["spec"], ("spec",), by_default)
+    if data["spec"].get("manualSelector") is not True:
+        if any((data["spec"].get("selector") or {}).values()):
+            yield bad_value(("spec", "selector"), "is set by the server", "remove it")
+    elif data["spec"].get("selector") is None:
+        yield missing(("spec", "selector"))
+    else:
+        yield from _selector(data["spec"])
     if data["spec"].get("completionMode") == "Indexed":
         # Pods of an Indexed Job have the host name <job>-<index>, a DNS label.
         name = _name(data)
@@ -96,17 +119,19 @@ def _cron_job(data: Data) -> Iterator[Violation]:
         yield from _job_spec(spec, path)
         if spec.get("selector") is not None:
             yield bad_value((*path, "selector"), "is set by the server", "remove it")
+        if spec.get("manualSelector") is True:
+            yield bad_value((*path, "manualSelector"), "must not be true in a CronJob", "remove it")
     else:
         yield missing(path)
 
 
-def _job_spec(spec: Data, path: FieldPath) -> Iterator[Violation]:
+def _job_spec(spec: Data, path: FieldPath, default_completions: int | None = None) -> Iterator[Violation]:
     template, indexed = spec["template"], spec.get("completionMode") == "Indexed"
     yield from template_violations(template, (*path, "template"), _NOT_ALWAYS)
     for field in ("backoffLimitPerIndex", "maxFailedIndexes"):
         if spec.get(field) is not None and not indexed:
             yield bad_value((*path, field), "requires an Indexed Job", "set completionMode: Indexed")
-    if indexed and spec.get("completions") is None:
+    if indexed and spec.get("completions") is None and default_completions is None:
         yield missing((*path, "completions"))
     yield from _indexes(spec, path)
     manager = spec.get("managedBy")
@@ -155,6 +180,7 @@ def _controller(data: Data) -> Iterator[Violation]:
             claims.add(name)
         else:
             yield missing(path)
+        yield from volume_claim_violations(claim, ("spec", "volumeClaimTemplates", index))
     yield from template_violations(spec["template"], ("spec", "template"), _ALWAYS, frozenset(claims))
     yield from _selector(spec)
     yield from _rollout(spec)
@@ -214,9 +240,12 @@ def _matches(expression: Data, labels: Mapping[str, str]) -> bool:
 
 def _autoscaler(data: Data) -> Iterator[Violation]:
     spec, target = data["spec"], data["spec"]["scaleTargetRef"]
-    if "/" not in (target.get("apiVersion") or "") and target["kind"] != "ReplicationController":
+    group, slash, _ = (target.get("apiVersion") or "").partition("/")
+    if not (group and slash) and target["kind"] != "ReplicationController":
         hint = "write apps/v1 for a Deployment or StatefulSet"
         yield bad_value(("spec", "scaleTargetRef", "apiVersion"), "must include the group of the kind", hint)
+    for field in ("kind", "name"):
+        yield from _segment(target[field], ("spec", "scaleTargetRef", field))
     least = spec.get("minReplicas") or 1
     if spec["maxReplicas"] < least:
         yield bad_value(("spec", "maxReplicas"), f"must not be less than minReplicas ({least})", "raise it")
@@ -225,8 +254,19 @@ def _autoscaler(data: Data) -> Iterator[Violation]:
         source = metric.get(field)
         if not source:
             yield missing(("spec", "metrics", index, field))
-        elif field in ("resource", "containerResource") and not any(map(source["target"].get, _METRIC_TARGETS)):
-            yield missing(("spec", "metrics", index, field, "target", "averageUtilization"))
+        elif field in ("resource", "containerResource"):
+            yield from _metric_target(source["target"], ("spec", "metrics", index, field, "target"))
+
+
+def _metric_target(target: Data, path: FieldPath) -> Iterator[Violation]:
+    if not any(map(target.get, _METRIC_TARGETS)):
+        yield missing((*path, "averageUtilization"))
+    if target.get("averageUtilization") is not None and target.get("averageValue") is not None:
+        yield bad_value((*path, "averageValue"), "must not be set beside averageUtilization", "remove one of the two")
+    for field in ("averageValue", "value"):
+        amount = parse_quantity(target.get(field) or 0)
+        if target.get(field) is not None and amount is not None and amount <= 0:
+            yield bad_value((*path, field), "must be greater than 0", "raise it")
 
 
 def _limit_range(data: Data) -> Iterator[Violation]:
@@ -246,46 +286,6 @@ def _limit_range(data: Data) -> Iterator[Violation]:
                     message=f"{amount} exceeds the default limit {defaults[name]}",
                     hint="raise the limit",
                 )
-
-
-def _definition(data: Data) -> Iterator[Violation]:
-    spec = data["spec"]
-    expected = f"{spec['names']['plural']}.{spec['group']}"
-    if _name(data) not in ("", expected):
-        message = "must be <plural>.<group>"
-        yield Violation(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
-    stored = sum(bool(version.get("storage")) for version in spec["versions"])
-    if stored != 1:
-        message = f"exactly one version must have storage: true, not {stored}"
-        yield bad_value(("spec", "versions"), message, "set storage: true on one version")
-    for index, version in enumerate(spec["versions"]):
-        path: FieldPath = ("spec", "versions", index, "schema", "openAPIV3Schema")
-        source = version["schema"]["openAPIV3Schema"]
-        found = list(_structural(source, path, root=True))
-        yield from found or _rules(source, path)
-
-
-def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
-    if not has_rules(source):
-        return
-    from reconciler.core.schemas.rules.definitions import rule_violations  # noqa: PLC0415 - few repositories need the engine for it
-
-    yield from rule_violations(source, path)
-
-
-def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterator[Violation]:
-    """Check that a structural schema sets the type of every field (KEP-1693)."""
-    untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if not schema.get("type") and (root or not untyped):
-        yield missing((*path, "type"))
-    elif root and schema["type"] != "object":
-        message = f"{schema['type']} is not allowed at the root"
-        yield Violation(rule="schema.not-allowed", path=(*path, "type"), message=message, hint="use object")
-    for name, child in (schema.get("properties") or {}).items():
-        yield from _structural(child or {}, (*path, "properties", name))
-    for field in ("items", "additionalProperties"):
-        if isinstance(schema.get(field), dict):
-            yield from _structural(schema[field], (*path, field))
 
 
 def _ingress(data: Data) -> Iterator[Violation]:
@@ -308,6 +308,23 @@ def _role_binding(data: Data) -> Iterator[Violation]:
     if kind not in allowed:
         message, hint = f"{kind} is not allowed", f"use {' or '.join(allowed)}"
         yield Violation(rule="schema.not-allowed", path=("roleRef", "kind"), message=message, hint=hint)
+    yield from _segment(data["roleRef"]["name"], ("roleRef", "name"))
+
+
+def _app_wrapper(data: Data) -> Iterator[Violation]:
+    found = [*app_wrapper_violations(data)]
+    yield from found
+    seen = {one.path for one in found}
+    for index, component in enumerate((data.get("spec") or {}).get("components") or ()):
+        path: FieldPath = ("spec", "components", index, "template", "metadata")
+        metadata = ((component or {}).get("template") or {}).get("metadata")
+        if isinstance(metadata, dict):
+            yield from (one for one in embedded_violations(metadata, path) if one.path not in seen)
+
+
+def _segment(name: str, path: FieldPath) -> Iterator[Violation]:
+    if name in (".", "..") or "/" in name or "%" in name:
+        yield bad_value(path, f"{name[:80]!r} is not a name", "remove '/' and '%'")
 
 
 def _name(data: Data) -> str:
@@ -331,6 +348,7 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("", "Node"): node_violations,
     ("networking.k8s.io", "Ingress"): _ingress,
     ("networking.k8s.io", "IngressClass"): ingress_class_violations,
+    ("node.k8s.io", "RuntimeClass"): runtime_class_violations,
     ("storage.k8s.io", "CSIDriver"): csi_driver_violations,
     ("coordination.k8s.io", "Lease"): lease_violations,
     ("batch", "Job"): _job,
@@ -342,7 +360,7 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("", "Service"): service_violations,
     ("", "Namespace"): namespace_violations,
     ("", "PersistentVolume"): volume_violations,
-    ("", "PersistentVolumeClaim"): volume_violations,
+    ("", "PersistentVolumeClaim"): volume_claim_violations,
     ("", "PodTemplate"): _pod_template,
     ("storage.k8s.io", "StorageClass"): storage_class_violations,
     ("rbac.authorization.k8s.io", "Role"): role_violations,
@@ -354,7 +372,7 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("policy", "PodDisruptionBudget"): _disruption_budget,
     ("rbac.authorization.k8s.io", "RoleBinding"): _role_binding,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _role_binding,
-    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
-    ("workload.codeflare.dev", "AppWrapper"): app_wrapper_violations,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): definition_violations,
+    ("workload.codeflare.dev", "AppWrapper"): _app_wrapper,
 }
 """Which validation of a server or webhook each kind has, beside its schema."""

@@ -11,6 +11,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_dns_name, is_label_value, is_qualified_name, later
 from reconciler.core.problems import Violation
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
+from reconciler.core.schemas.pod_rules import toleration_violations
 
 Data = dict[str, Any]
 _PATH = later(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
@@ -158,6 +159,8 @@ def namespace_violations(data: Data) -> Iterator[Violation]:
 def storage_class_violations(data: Data) -> Iterator[Violation]:
     """Validate a StorageClass: what happens to its volumes."""
     yield from _one_of(data, "reclaimPolicy", _RECLAIM_POLICIES, ())
+    if "" in (data.get("parameters") or {}):
+        yield bad_value(("parameters",), "has a parameter without a name", "remove it")
 
 
 def _one_of(data: Data, field: str, allowed: list[str], path: FieldPath) -> Iterator[Violation]:
@@ -167,17 +170,45 @@ def _one_of(data: Data, field: str, allowed: list[str], path: FieldPath) -> Iter
 
 
 def volume_violations(data: Data) -> Iterator[Violation]:
-    """Validate a PersistentVolume or its claim: the class of attributes, which volumes of CSI drivers alone have."""
+    """Validate a PersistentVolume: its nodes, and the class of attributes, which volumes of CSI drivers alone have."""
     path: FieldPath = ("spec", "volumeAttributesClassName")
     spec = data.get("spec") or {}
     name = spec.get("volumeAttributesClassName")
-    if name is None:
-        return
-    is_volume = data.get("kind") == "PersistentVolume"
-    if is_volume and spec.get("csi") is None:
+    if spec.get("nodeAffinity") is not None and spec["nodeAffinity"].get("required") is None:
+        yield missing(("spec", "nodeAffinity", "required"))
+    if name is not None and spec.get("csi") is None:
         yield bad_value(path, "is for volumes of CSI drivers", "remove it")
-    elif (name or is_volume) and not is_dns_name(name):
-        yield bad_value(path, f"{name[:80]!r} is not the name of a class", "use a-z, 0-9, - and .")
+    elif name is not None and not is_dns_name(name):
+        yield _bad_class(name, path)
+
+
+def volume_claim_violations(claim: Data, path: FieldPath = ()) -> Iterator[Violation]:
+    """Validate a PersistentVolumeClaim or a template of it: the class of attributes."""
+    name = (claim.get("spec") or {}).get("volumeAttributesClassName")
+    if name and not is_dns_name(name):
+        yield _bad_class(name, (*path, "spec", "volumeAttributesClassName"))
+
+
+def _bad_class(name: str, path: FieldPath) -> Violation:
+    return bad_value(path, f"{name[:80]!r} is not the name of a class", "use a-z, 0-9, - and .")
+
+
+def runtime_class_violations(data: Data) -> Iterator[Violation]:
+    """Validate a RuntimeClass: the nodes that its pods are bound to."""
+    scheduling = data.get("scheduling") or {}
+    for name, value in (scheduling.get("nodeSelector") or {}).items():
+        path: FieldPath = ("scheduling", "nodeSelector", name)
+        if not is_qualified_name(name):
+            yield bad_value(path, f"{name[:80]!r} is not the key of a label", "write name or domain/name")
+        elif value and not is_label_value(value):
+            yield bad_value(path, f"{value[:80]!r} is not the value of a label", "use letters, digits, -, _ and .")
+    yield from toleration_violations(scheduling, ("scheduling",))
+    seen = []
+    for index, one in enumerate(scheduling.get("tolerations") or ()):
+        key = [one.get(field) or "" for field in ("key", "operator", "value", "effect")]
+        if key in seen:
+            yield bad_value(("scheduling", "tolerations", index), "is in the list already", "remove it")
+        seen.append(key)
 
 
 def role_violations(data: Data) -> Iterator[Violation]:

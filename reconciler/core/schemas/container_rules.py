@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import is_qualified_name, later
+from reconciler.core.patterns import is_dns_label, is_qualified_name, later
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
@@ -152,6 +152,10 @@ def _resources(container: Data, path: FieldPath, spec: Data) -> Iterator[Violati
         if claim.get("name") not in names:
             hint = "add it under resourceClaims of the pod"
             yield bad_value((*place, "claims", index, "name"), f"claim {claim.get('name')} not found in the pod", hint)
+        request = claim.get("request")
+        if request and not is_dns_label(request):
+            where = (*place, "claims", index, "request")
+            yield bad_value(where, f"{request[:80]!r} is not a DNS label", "use a-z, 0-9 and -")
     both = ((field, resources.get(field) or {}) for field in ("limits", "requests"))
     amounts = [(field, name, amount) for field, listed in both for name, amount in listed.items()]
     if not any(name in ("cpu", "memory") for _, name, _ in amounts):
@@ -182,7 +186,7 @@ def _restart_policy(container: Data, path: FieldPath, _: Data) -> Iterator[Viola
 
 
 def _restart_rules(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
-    if not container.get("restartPolicy"):
+    if container["restartPolicyRules"] and not container.get("restartPolicy"):
         yield bad_value((*path, "restartPolicy"), "is required with restartPolicyRules", "add it")
     for index, rule in enumerate(container["restartPolicyRules"]):
         place, codes = (*path, "restartPolicyRules", index), rule.get("exitCodes")

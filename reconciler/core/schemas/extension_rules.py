@@ -1,6 +1,7 @@
-"""Rules of objects that extend an API server: webhooks and aggregated APIs.
+"""Rules of objects that extend an API server: webhooks, aggregated APIs and definitions of kinds.
 
-Sources: pkg/apis/admissionregistration/validation and k8s.io/kube-aggregator/pkg/apis/apiregistration/validation.
+Sources: pkg/apis/admissionregistration/validation, k8s.io/kube-aggregator/pkg/apis/apiregistration/validation, and
+pkg/apis/apiextensions/validation and pkg/apiserver/schema of k8s.io/apiextensions-apiserver 0.36.
 """
 
 from collections.abc import Iterator
@@ -9,14 +10,27 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import SUBDOMAIN_PATTERN, is_dns_label, is_dns_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.messages import bad_value, missing
+from reconciler.core.schemas.messages import bad_value, format_choices, missing
+from reconciler.core.schemas.object_rules import base64_violations
+from reconciler.core.schemas.schema import Schema, has_rules
 
 Data = dict[str, Any]
 
 _URL_PART = later(SUBDOMAIN_PATTERN[1:-1])
 _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 _LONGEST_TIMEOUT, _PORTS, _PRIORITIES, _VERSIONS = 30, 65535, 20000, 1000
+_SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _LEAST_PARTS = 3  # of the name of a webhook
+_UNSUPPORTED = ("$schema", "definitions", "id", "patternProperties")
+_UNSUPPORTED_IF_EMPTY = ("$ref", "additionalItems", "dependencies")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_LIST_TYPES, _MAP_TYPES = ["atomic", "map", "set"], ["atomic", "granular"]
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
+_OF_STRUCTURE = (
+    *("type", "title", "description", "nullable", "default", "additionalProperties"),
+    *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"),
+    *("x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type"),
+)
 
 
 def webhook_violations(data: Data) -> Iterator[Violation]:
@@ -33,6 +47,8 @@ def webhook_violations(data: Data) -> Iterator[Violation]:
         versions = hook.get("admissionReviewVersions") or ()
         if not {"v1", "v1beta1"} & {*versions} or len({*versions}) < len(versions) or "" in versions:
             yield bad_value((*path, "admissionReviewVersions"), "must list v1, and nothing twice", "write [v1]")
+        if hook.get("sideEffects") not in _SIDE_EFFECTS:
+            yield bad_value((*path, "sideEffects"), "must be None or NoneOnDryRun", "correct it")
         if hook.get("failurePolicy") == "":
             yield bad_value((*path, "failurePolicy"), "must not be empty", "use Fail or Ignore")
         for position, rule in enumerate(hook.get("rules") or ()):
@@ -40,8 +56,11 @@ def webhook_violations(data: Data) -> Iterator[Violation]:
 
 
 def _client(client: Data, path: FieldPath) -> Iterator[Violation]:
-    service = client.get("service")
-    if (service is None) is (client.get("url") is None):
+    yield from base64_violations(client.get("caBundle"), (*path, "caBundle"))
+    service, url = client.get("service"), client.get("url")
+    if url is not None and not url.startswith("https://"):
+        yield bad_value((*path, "url"), "is not an https URL", "write it as https://example.com/validate")
+    if (service is None) is (url is None):
         yield bad_value(path, "must have either a url or a service", "set one of the two")
     if service is None:
         return
@@ -111,3 +130,143 @@ def binding_violations(data: Data) -> Iterator[Violation]:
         yield missing((*path, "parameterNotFoundAction"))
     elif action not in ("Allow", "Deny"):
         yield bad_value((*path, "parameterNotFoundAction"), f"{action[:80]!r} is not allowed", "use Allow or Deny")
+
+
+def definition_violations(data: Data) -> Iterator[Violation]:
+    """Validate a CustomResourceDefinition that its schema has accepted."""
+    spec = data["spec"]
+    expected = f"{spec['names']['plural']}.{spec['group']}"
+    if ((data.get("metadata") or {}).get("name") or "") not in ("", expected):
+        message = "must be <plural>.<group>"
+        yield Violation(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
+    if spec.get("preserveUnknownFields") is True:
+        hint = "set x-kubernetes-preserve-unknown-fields: true in the schema"
+        yield bad_value(("spec", "preserveUnknownFields"), "must not be true", hint)
+    stored = sum(bool(version.get("storage")) for version in spec["versions"])
+    if stored != 1:
+        message = f"exactly one version must have storage: true, not {stored}"
+        yield bad_value(("spec", "versions"), message, "set storage: true on one version")
+    for index, version in enumerate(spec["versions"]):
+        path: FieldPath = ("spec", "versions", index)
+        warning = version.get("deprecationWarning")
+        if warning is not None and not (version.get("deprecated") is True and warning):
+            yield bad_value((*path, "deprecationWarning"), "is for deprecated versions", "set deprecated: true")
+        source, place = version["schema"]["openAPIV3Schema"], (*path, "schema", "openAPIV3Schema")
+        found = [*_structural(source, place, root=True)]
+        yield from found or _rules(source, place)
+
+
+def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
+    if not has_rules(source):
+        return
+    from reconciler.core.schemas.rules.definitions import rule_violations  # noqa: PLC0415 - few repositories need the engine for it
+
+    yield from rule_violations(source, path)
+
+
+def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterator[Violation]:
+    """Check that a structural schema sets the type of every field (KEP-1693)."""
+    untyped = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if not schema.get("type") and (root or not untyped):
+        yield missing((*path, "type"))
+    elif root and schema["type"] != "object":
+        message = f"{schema['type']} is not allowed at the root"
+        yield Violation(rule="schema.not-allowed", path=(*path, "type"), message=message, hint="use object")
+    if root and schema.get("nullable") is True:
+        yield bad_value((*path, "nullable"), "must not be true at the root", "remove it")
+    yield from _supported(schema, path)
+    yield from _lists(schema, path)
+    yield from _nested(schema, schema if root else None, path, is_free=True)
+    for name, child in (schema.get("properties") or {}).items():
+        yield from _structural(child or {}, (*path, "properties", name))
+    others, items = schema.get("additionalProperties"), schema.get("items")
+    if root and others is not None:
+        yield bad_value((*path, "additionalProperties"), "is not allowed at the root", "remove it")
+    elif isinstance(others, dict):
+        yield from _structural(others, (*path, "additionalProperties"))
+    if isinstance(items, dict):
+        yield from _structural(items, (*path, "items"))
+
+
+def _supported(schema: Data, path: FieldPath) -> Iterator[Violation]:
+    """Check for keywords that a server does not know, and values of the wrong kind."""
+    for field in (*_UNSUPPORTED, *_UNSUPPORTED_IF_EMPTY):
+        if schema.get(field) if field in _UNSUPPORTED else schema.get(field) is not None:
+            yield bad_value((*path, field), "is not supported by a server", "remove it")
+    if schema.get("uniqueItems") is True:
+        hint = "use x-kubernetes-list-type: set"
+        yield bad_value((*path, "uniqueItems"), "must not be true", hint)
+    if schema.get("x-kubernetes-preserve-unknown-fields") is False:
+        yield bad_value((*path, "x-kubernetes-preserve-unknown-fields"), "must be true or missing", "remove it")
+    others, items = schema.get("additionalProperties"), schema.get("items")
+    if others is not None and not isinstance(others, dict | bool):
+        yield bad_value((*path, "additionalProperties"), "is neither a schema nor a flag", "write a schema")
+    elif schema.get("properties") and (others is False or isinstance(others, dict)):
+        yield bad_value((*path, "additionalProperties"), "is not allowed beside properties", "remove one of the two")
+    if isinstance(items, list) and items:
+        yield bad_value((*path, "items"), "is not a schema", "write one schema for all items")
+    elif items is None and schema.get("type") == "array":
+        yield missing((*path, "items"))
+
+
+def _lists(schema: Data, path: FieldPath) -> Iterator[Violation]:
+    """Check how changes of lists and maps are merged."""
+    for kind, field, allowed in (
+        ("array", "x-kubernetes-list-type", _LIST_TYPES),
+        ("object", "x-kubernetes-map-type", _MAP_TYPES),
+    ):
+        value = schema.get(field)
+        if value is not None and value not in allowed:
+            yield bad_value((*path, field), f"{value[:80]!r} is not allowed", f"use {format_choices(allowed)}")
+        elif value is not None and schema.get("type") != kind:
+            yield bad_value((*path, field), f"is for the type {kind}", "remove it")
+    keys, items = schema.get("x-kubernetes-list-map-keys") or [], schema.get("items")
+    if (schema.get("x-kubernetes-list-type") == "map") is not bool(keys):
+        yield bad_value((*path, "x-kubernetes-list-map-keys"), "belongs to the list type map", "set both or none")
+    known = (items.get("properties") or {}) if isinstance(items, dict) else {}
+    if keys and (len({*keys}) < len(keys) or not {*keys} <= known.keys()):
+        message = "must name different properties of the items"
+        yield bad_value((*path, "x-kubernetes-list-map-keys"), message, "correct it")
+
+
+def _nested(schema: Data, structure: Data | None, path: FieldPath, *, is_free: bool) -> Iterator[Violation]:
+    """Check that conditions set no structure, and that those at the root speak of fields of `structure`.
+
+    `is_free` allows the types of a value that is a number or a text.
+    """
+    for field in _JUNCTORS:
+        branches = schema.get(field) or ()
+        set_values = [{name: value for name, value in (one or {}).items() if _is_set(name, value)} for one in branches]
+        if field == "anyOf" and is_free and set_values == _INT_OR_STRING:
+            continue
+        for index, branch in enumerate(branches):
+            is_first = is_free and field == "allOf" and index == 0
+            yield from _condition(branch or {}, structure, (*path, field, index), is_free=is_first)
+    if schema.get("not") is not None:
+        yield from _condition(schema["not"], structure, (*path, "not"), is_free=False)
+
+
+def _is_set(name: str, value: Any) -> bool:
+    return bool(value) and (name != "items" or isinstance(value, dict | list))
+
+
+def _condition(schema: Data, structure: Data | None, path: FieldPath, *, is_free: bool) -> Iterator[Violation]:
+    for field in _OF_STRUCTURE:
+        if schema.get(field) not in (None, "", [], False):
+            yield bad_value((*path, field), "is not allowed in a condition", "move it out of the condition")
+    yield from _supported({name: value for name, value in schema.items() if name not in _OF_STRUCTURE}, path)
+    yield from _nested(schema, structure, path, is_free=is_free)
+    properties = None if structure is None else structure.get("properties") or {}
+    for name, child in (schema.get("properties") or {}).items():
+        place = (*path, "properties", name)
+        if properties is not None and name not in properties:
+            yield bad_value(place, "is not a property outside of the condition", "declare it there")
+        else:
+            known = None if properties is None else properties[name]
+            yield from _condition(child or {}, known, place, is_free=False)
+    if isinstance(schema.get("items"), dict):
+        items = None if structure is None else structure.get("items")
+        if structure is not None and not isinstance(items, dict):
+            yield bad_value((*path, "items"), "has no schema outside of the condition", "declare it there")
+        else:
+            yield from _condition(schema["items"], items, (*path, "items"), is_free=False)

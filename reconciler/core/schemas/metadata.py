@@ -58,10 +58,25 @@ def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespac
                 hint="remove it",
                 at_key=True,
             )
+    yield from _finalizer_violations(metadata, ("metadata",))
+    yield from label_violations(metadata, ("metadata",))
+
+
+def embedded_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Violation]:
+    """Validate the metadata of an object that is part of another one (`x-kubernetes-embedded-resource`)."""
+    name, namespace = metadata.get("name") or "", metadata.get("namespace")
+    if name in (".", "..") or "/" in name or "%" in name:
+        yield _bad_name((*path, "name"), name, "remove '/' and '%'")
+    if namespace:
+        yield from _validate_dns(namespace, (*path, "namespace"), LABEL, LABEL_LENGTH)
+    yield from _finalizer_violations(metadata, path)
+    yield from label_violations(metadata, path)
+
+
+def _finalizer_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Violation]:
     for index, finalizer in enumerate(metadata.get("finalizers") or ()):
         if not is_qualified_name(finalizer):
-            yield _bad_key(("metadata", "finalizers", index), "finalizer")
-    yield from label_violations(metadata, ("metadata",))
+            yield _bad_key((*path, "finalizers", index), "finalizer")
 
 
 def _validate_name(name: str, group: str, kind: str) -> Iterator[Violation]:

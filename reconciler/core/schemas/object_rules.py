@@ -18,6 +18,7 @@ from reconciler.core.schemas.pods import duplicate
 Data = dict[str, Any]
 
 _KEY = later(r"[-._a-zA-Z0-9]{1,253}")
+_OF_BALANCERS = ("allocateLoadBalancerNodePorts", "loadBalancerClass", "loadBalancerSourceRanges")
 _DISTRIBUTIONS = ["PreferClose", "PreferSameZone", "PreferSameNode"]
 _HIGHEST_PRIORITY = 1_000_000_000
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
@@ -37,7 +38,7 @@ def config_map_violations(data: Data) -> Iterator[Violation]:
         for key in data.get(field) or ():
             yield from _key(key, (field, key))
             if field == "binaryData":
-                yield from _base64(binary[key], (field, key))
+                yield from base64_violations(binary[key], (field, key))
             if field == "data" and key in binary:
                 yield bad_value((field, key), "is in binaryData, too", "remove one of the two")
 
@@ -49,7 +50,7 @@ def secret_violations(data: Data) -> Iterator[Violation]:
         for key in data.get(field) or ():
             yield from _key(key, (field, key))
     for key, value in (data.get("data") or {}).items():
-        yield from _base64(value, ("data", key))
+        yield from base64_violations(value, ("data", key))
     kind = data.get("type") or ""
     for key in _KEYS_OF_SECRETS.get(kind, ()):
         if key not in values:
@@ -65,7 +66,7 @@ def secret_violations(data: Data) -> Iterator[Violation]:
         yield bad_value(("stringData", ".dockerconfigjson"), "is not JSON", "correct it")
 
 
-def _base64(value: str | None, path: FieldPath) -> Iterator[Violation]:
+def base64_violations(value: str | None, path: FieldPath) -> Iterator[Violation]:
     """Check that nothing is missing at the end; the schema knows the characters."""
     if value and len(value.replace("\r", "").replace("\n", "")) % 4:
         yield bad_value(path, "is not base64: its end is missing", "encode the value again")
@@ -155,6 +156,7 @@ def _port(port: Data, path: FieldPath) -> Iterator[Violation]:
 def service_violations(data: Data) -> Iterator[Violation]:
     """Validate a Service: its ports, and what its type allows."""
     spec = data["spec"] or {}
+    yield from _of_type(spec, spec.get("type") or "ClusterIP")
     yield from _traffic(spec)
     ports = spec.get("ports") or ()
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
@@ -170,13 +172,27 @@ def service_violations(data: Data) -> Iterator[Violation]:
             yield duplicate(path, f"the name {name} is used by another port", "rename it")
         names.add(name)
         yield from protocol_violations(port, ("spec", "ports", index))
+        if port.get("nodePort") and (spec.get("type") or "ClusterIP") == "ClusterIP":
+            place: FieldPath = ("spec", "ports", index, "nodePort")
+            yield bad_value(place, "is not allowed for the type ClusterIP", "use the type NodePort, or remove it")
+
+
+def _of_type(spec: Data, kind: str) -> Iterator[Violation]:
+    """Check the fields that only Services of some types have."""
+    for field in _OF_BALANCERS if kind != "LoadBalancer" else ():
+        if spec.get(field) not in (None, []):
+            yield bad_value(("spec", field), "is for the type LoadBalancer", "remove it")
+    is_checked = kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+    if spec.get("healthCheckNodePort") and not is_checked:
+        message = "is for the type LoadBalancer with externalTrafficPolicy: Local"
+        yield bad_value(("spec", "healthCheckNodePort"), message, "remove it")
+    if kind in ("LoadBalancer", "NodePort") and spec.get("clusterIP") == "None":
+        yield bad_value(("spec", "clusterIP"), f"must not be None for the type {kind}", "remove it")
 
 
 def _traffic(spec: Data) -> Iterator[Violation]:
     kind, distribution = spec.get("type") or "ClusterIP", spec.get("trafficDistribution")
     ranges = spec.get("loadBalancerSourceRanges") or ()
-    if ranges and kind != "LoadBalancer":
-        yield bad_value(("spec", "loadBalancerSourceRanges"), "is for the type LoadBalancer", "remove it")
     for index, block in enumerate(ranges):
         if not is_block((block or "").strip()):
             path: FieldPath = ("spec", "loadBalancerSourceRanges", index)
@@ -201,6 +217,10 @@ def claim_violations(data: Data) -> Iterator[Violation]:
 
 def claim_template_violations(data: Data) -> Iterator[Violation]:
     """Validate a ResourceClaimTemplate."""
+    for field, value in ((data.get("spec") or {}).get("metadata") or {}).items():
+        if value not in (None, "", 0) and field not in ("annotations", "labels"):
+            hint = "keep labels and annotations only"
+            yield bad_value(("spec", "metadata", field), "is not allowed in a template", hint)
     inner = (data.get("spec") or {}).get("spec") or {}
     yield from _devices(inner.get("devices") or {}, ("spec", "spec", "devices"))
 

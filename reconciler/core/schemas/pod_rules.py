@@ -47,9 +47,12 @@ def _host_ports(container: Data, path: FieldPath, seen: set[tuple[Any, ...]]) ->
         seen.add(key)
 
 
-def _tolerations(spec: Data, path: FieldPath) -> Iterator[Violation]:
-    for index, one in enumerate(spec["tolerations"]):
+def toleration_violations(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    """Validate the tolerations of a pod or of a RuntimeClass."""
+    for index, one in enumerate(spec.get("tolerations") or ()):
         place, operator = (*path, "tolerations", index), one.get("operator") or "Equal"
+        if operator not in ("Equal", "Exists"):
+            yield bad_value((*place, "operator"), f"{operator} is off by default", "use Equal or Exists")
         value = one.get("value") or ""
         if operator == "Exists" and value:
             yield bad_value((*place, "value"), "must be empty when operator is Exists", "remove it")
@@ -131,6 +134,11 @@ def _host_users(spec: Data, path: FieldPath) -> Iterator[Violation]:
     for field in ("hostNetwork", "hostPID", "hostIPC") if spec["hostUsers"] is False else ():
         if spec.get(field) is True:
             yield bad_value((*path, field), "is not allowed when hostUsers is false", "remove one of the two")
+    for field in ("initContainers", "containers") if spec["hostUsers"] is False else ():
+        for index, container in enumerate(spec.get(field) or ()):
+            if container.get("volumeDevices"):
+                place = (*path, field, index, "volumeDevices")
+                yield bad_value(place, "is not allowed when hostUsers is false", "remove one of the two")
 
 
 def _security(spec: Data, path: FieldPath) -> Iterator[Violation]:
@@ -222,6 +230,8 @@ def _overhead(spec: Data, path: FieldPath) -> Iterator[Violation]:
 
 
 def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    if spec["resources"].get("claims") is not None:
+        yield bad_value((*path, "resources", "claims"), "is for containers", "move it to a container")
     for field in ("limits", "requests"):
         for name in spec["resources"].get(field) or ():
             if name not in _OF_POD and not name.startswith("hugepages-"):
@@ -244,7 +254,7 @@ def _override(spec: Data, path: FieldPath) -> Iterator[Violation]:
 
 
 _CHECKS = {
-    "tolerations": _tolerations,
+    "tolerations": toleration_violations,
     "resourceClaims": _resource_claims,
     "volumes": _volumes,
     "dnsConfig": _dns,

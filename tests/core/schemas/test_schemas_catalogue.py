@@ -143,7 +143,7 @@ def test_good_object_has_no_problems() -> None:
         ),
         (
             "  template:",
-            "  completionMode: Indexed\n  template:",
+            "  completionMode: Indexed\n  parallelism: 2\n  template:",
             "jobs/a.yaml:4:1: spec.completions: is required; add it [schema.missing-field]",
         ),
         (
