@@ -35,7 +35,7 @@ def push(person: Sandbox, files: dict[str, bytes | None], message: str = "change
 
 @pytest.fixture
 def source(server: GitServer, person: Sandbox) -> ConfigSource:
-    return ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=20)
+    return ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=60)
 
 
 @pytest.fixture
