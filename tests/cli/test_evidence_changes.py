@@ -100,6 +100,29 @@ def test_overcommit_names_guarantees_and_capacity(measured: Fleet) -> None:
     assert verdict["message"] == "queues are guaranteed 32 GPUs, but the cluster has 24"
 
 
+OPEN_QUEUE = """apiVersion: kueue.x-k8s.io/v1beta1
+kind: ResourceFlavor
+metadata: {name: any}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: open, labels: {team: platform}}
+spec:
+  namespaceSelector: {}
+  resourceGroups:
+    - coveredResources: [nvidia.com/gpu]
+      flavors: [{name: any, resources: [{name: nvidia.com/gpu, nominalQuota: QUOTA}]}]
+"""
+
+
+@pytest.mark.parametrize(("quota", "expected"), [("1000000", False), ("640", True)])
+def test_a_quota_that_stands_for_none_guarantees_nothing(measured: Fleet, quota: str, expected: bool) -> None:
+    """Kueue has no value for "unlimited": a queue without a quota is rendered with a million GPUs."""
+    measured.write("queues/open.yaml", OPEN_QUEUE.replace("QUOTA", quota))
+    found = {one["rule"] for one in plan(measured)["verdicts"]}
+    assert ("capacity.overcommit" in found) is expected
+
+
 DAEMON_SET = """apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: burn-in, namespace: default, labels: {team: platform}}

@@ -11,6 +11,7 @@ from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Verdict
 from reconciler.core.queues import QueueUsage, add_amounts, guaranteed_by_product
 from reconciler.core.summary import ObjectSummary
+from reconciler.core.values import MAX_COUNT
 
 _NODES = ("spec", "nodes")
 
@@ -40,8 +41,15 @@ def check_overcommit(
 
 
 def _overcommitted(usage: QueueUsage, capacity: Mapping[str, int]) -> Iterator[tuple[str, float, int]]:
-    """Compare quotas by product, and all together. What workloads select does not matter: the verdict is on queues."""
-    guaranteed = {name: gpus for name, gpus in guaranteed_by_product(usage, {}).items() if not is_slice(name)}
+    """Compare quotas by product, and all together. What workloads select does not matter: the verdict is on queues.
+
+    A quota of `MAX_COUNT` or more stands for none: Kueue has no other value for it.
+    """
+    guaranteed = {
+        name: None if gpus is None or gpus >= MAX_COUNT else gpus
+        for name, gpus in guaranteed_by_product(usage, {}).items()
+        if not is_slice(name)
+    }
     over = [
         (product, gpus, capacity.get(product, 0))
         for product, gpus in sorted(guaranteed.items())
