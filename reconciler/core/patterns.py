@@ -66,6 +66,11 @@ def is_dns_name(text: str) -> bool:
     return len(text) <= SUBDOMAIN_LENGTH and SUBDOMAIN.fullmatch(text) is not None
 
 
+def is_path_segment(text: str) -> bool:
+    """Return whether a text can be one part of a URL's path, as the names of objects are."""
+    return text not in (".", "..") and "/" not in text and "%" not in text
+
+
 def is_kind(name: str) -> bool:
     """Return whether a CustomResourceDefinition could define a kind of this name."""
     return len(name) <= LABEL_LENGTH and _KIND.fullmatch(name) is not None

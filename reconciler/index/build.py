@@ -29,7 +29,6 @@ from reconciler.index.records import (
     decode_compiled,
     encode_compiled,
     rendered_blobs,
-    rendered_sources,
     summarize_file,
 )
 from reconciler.index.shipped import Shipped
@@ -100,8 +99,6 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     @cached_property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
-        if not self.has_duplicates:
-            return rendered_sources(self.records, self.desired)
         return {path: source for source, record in reversed([*self.records.items()]) for path in record.paths}
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
@@ -206,13 +203,19 @@ def build_index(
         store=following,
         parser=parser,
     )
-    # Compiled before they had a suffix, or before their job ended.
-    outdated = [path for path in context.generations if path in desired] + _unmarked(index)
-    if outdated:
-        index = compile_again(runtime, index, context, outdated, keep=keep)
-        dependencies = digests.of_all(record.dependencies for record in index.records.values())
-        following = replace(following, records=index.records, digests=dependencies)
-    return replace(index, store=following)
+    return _up_to_date(runtime, index, digests, keep)
+
+
+def _up_to_date(
+    runtime: Runtime, index: CompiledRevision, digests: DependencyDigests, keep: Mapping[str, str] | None
+) -> CompiledRevision:
+    """Compile again what was compiled before it had a suffix, or before its job ended."""
+    outdated = [path for path in index.context.generations if path in index.desired] + _unmarked(index)
+    if not outdated:
+        return index
+    index = compile_again(runtime, index, index.context, outdated, keep=keep)
+    dependencies = digests.of_all(record.dependencies for record in index.records.values())
+    return replace(index, store=replace(index.store, records=index.records, digests=dependencies))
 
 
 def _unmarked(index: CompiledRevision) -> list[str]:

@@ -1,9 +1,8 @@
 """`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from hashlib import blake2b
-from itertools import chain, repeat
 from operator import attrgetter
 
 import msgspec
@@ -100,13 +99,6 @@ def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]
     if has_duplicates:
         desired |= zip(reversed(paths), reversed(blobs), strict=True)
     return desired, has_duplicates
-
-
-def rendered_sources(records: Mapping[str, FileRecord], paths: Iterable[str]) -> dict[str, str]:
-    """Return source files by rendered path. `paths` are those of all records, in order, each of them once."""
-    rendering = {source: record.objects for source, record in records.items() if record.objects}
-    counts = (objects.count(SEPARATOR) // 2 + 1 for objects in rendering.values())
-    return dict(zip(paths, chain.from_iterable(map(repeat, rendering, counts)), strict=True))
 
 
 def summarize_file(

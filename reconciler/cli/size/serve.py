@@ -27,8 +27,8 @@ Examples:
 def serve(files: tuple[Path, ...], gpu: str, **flags: Any) -> int:
     """Show for each vLLM or SGLang server in FILE whether it fits its GPUs, and what its cache holds.
 
-    The pods can belong to any kind: Deployment, StatefulSet, KaiwoService, LeaderWorkerSet and others. Read are the
-    containers' commands and arguments, and for the images of the projects the arguments alone.
+    The pods can belong to any kind: Deployment, StatefulSet, KaiwoService, LeaderWorkerSet and others. Only the
+    commands and arguments of their containers count; the projects' own images need no command.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.size.serve import check_servers  # noqa: PLC0415

@@ -126,7 +126,7 @@ def review_flags(launch: Launch, table: FlagTable) -> FlagReview:
         elif not _is_neutral(effect, setting.text, launch):
             widens = effect.action == "widen"
             widened = "; the range of the estimate is wider" if widens else ""
-            message = f"`{_shown(setting)}` {effect.text}{widened}"
+            message = f"{_quoted(setting)} {effect.text}{widened}"
             place = refused if effect.action == "refuse" else warnings
             hint = _COMPARE if widens else _HINT
             place.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
@@ -137,11 +137,11 @@ def review_flags(launch: Launch, table: FlagTable) -> FlagReview:
     return FlagReview(tuple(refused), tuple(warnings))
 
 
-def _shown(setting: UnreadSetting) -> str:
-    """Return the words of a setting, after its name where a variable hides it."""
+def _quoted(setting: UnreadSetting) -> str:
+    """Return the words of a setting, quoted, after its name and value where a variable hides them."""
     snippet = setting.fact.snippet
     hides = setting.name not in snippet.replace("-", "_") and snippet.startswith(("$", '"$'))
-    return f"{setting.name} {setting.text}` in `{snippet}" if hides else snippet
+    return f"`{setting.name} {setting.text}` in `{snippet}`" if hides else f"`{snippet}`"
 
 
 def _is_neutral(effect: FlagEffect, text: str, launch: Launch) -> bool:

@@ -94,12 +94,18 @@ def _read_zero(extraction: Extraction) -> None:
         stage = _zero_from_flags(extraction, enabled)
     else:
         stage = launcher.find(("zero_stage",)) if enabled is not None else None
+    add_stage(extraction, stage)
+
+
+def add_stage(extraction: Extraction, stage: Setting | None) -> Setting | None:
+    """Add the strategy of a stage of ZeRO, and return the stage if it is known."""
     stage = extraction.resolve("strategy", stage)
     if stage is not None and stage.text in {"0", "1", "2", "3"}:
         extraction.add("strategy", stage, f"zero-{stage.text}" if stage.text != "0" else "ddp")
     elif stage is not None:
         message = f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3"
         extraction.reject("strategy", message, stage.fact.span)
+    return stage
 
 
 def _zero_from_file(extraction: Extraction, config: Setting) -> Setting | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import LABEL_LENGTH, is_dns_name, later
+from reconciler.core.patterns import LABEL_LENGTH, is_dns_name, is_path_segment, later
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.schemas.cluster_rules import (
@@ -262,7 +262,9 @@ def _metric_target(target: Data, path: FieldPath) -> Iterator[Violation]:
     if not any(map(target.get, _METRIC_TARGETS)):
         yield missing((*path, "averageUtilization"))
     if target.get("averageUtilization") is not None and target.get("averageValue") is not None:
-        yield bad_value((*path, "averageValue"), "must not be set beside averageUtilization", "remove one of the two")
+        yield bad_value(
+            (*path, "averageValue"), "must not be set together with averageUtilization", "remove one of the two"
+        )
     for field in ("averageValue", "value"):
         amount = parse_quantity(target.get(field) or 0)
         if target.get(field) is not None and amount is not None and amount <= 0:
@@ -323,7 +325,7 @@ def _app_wrapper(data: Data) -> Iterator[Violation]:
 
 
 def _segment(name: str, path: FieldPath) -> Iterator[Violation]:
-    if name in (".", "..") or "/" in name or "%" in name:
+    if not is_path_segment(name):
         yield bad_value(path, f"{name[:80]!r} is not a name", "remove '/' and '%'")
 
 

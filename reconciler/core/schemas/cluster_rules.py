@@ -14,12 +14,14 @@ from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.pod_rules import toleration_violations
 
 Data = dict[str, Any]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PATH = later(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _PORTS, _LONGEST_CONTROLLER = 65535, 250
 _PROTOCOLS, _LIFECYCLES = ["SCTP", "TCP", "UDP"], ["Ephemeral", "Persistent"]
 _ADDRESS_HINT = "write it as 10.0.0.1"
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _RECLAIM_POLICIES = ["Delete", "Retain"]
+_LOCAL = tuple(map(ipaddress.ip_network, ("169.254.0.0/16", "224.0.0.0/24", "fe80::/10", "ff02::/16")))
 _GROUP_POLICIES = ["File", "None", "ReadWriteOnceWithFSType"]
 
 
@@ -82,9 +84,6 @@ def address_violations(text: str, path: FieldPath) -> Iterator[Violation]:
         yield bad_value(path, f"{text} is an address of one host or link", "use an address that all nodes reach")
 
 
-_LOCAL = tuple(map(ipaddress.ip_network, ("169.254.0.0/16", "224.0.0.0/24", "fe80::/10", "ff02::/16")))
-
-
 def _target(endpoint: Data, path: FieldPath, *, hostname_may_be_empty: bool) -> Iterator[Violation]:
     """Check the names of an endpoint: that of its host, and that of its node."""
     hostname, node = endpoint.get("hostname"), endpoint.get("nodeName")
@@ -113,10 +112,10 @@ def node_violations(data: Data) -> Iterator[Violation]:
         (("podCIDRs", index), block) for index, block in enumerate(spec.get("podCIDRs") or ())
     ]
     for place, block in blocks or [(("podCIDR",), spec.get("podCIDR") or None)]:
-        if block is not None and not is_block(block):
+        if block is not None and parse_block(block) is None:
             yield bad_value(("spec", *place), f"{block[:80]!r} is not a block of addresses", "write it as 10.0.0.0/8")
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate((data.get("spec") or {}).get("taints") or ()):
+    for index, taint in enumerate(spec.get("taints") or ()):
         path: FieldPath = ("spec", "taints", index)
         key, value, effect = ((taint or {}).get(field) or "" for field in ("key", "value", "effect"))
         if not is_qualified_name(key):
@@ -141,19 +140,21 @@ def ingress_class_violations(data: Data) -> Iterator[Violation]:
         yield bad_value(path, f"{controller!r} is not a name with a domain", "write it as example.com/ingress")
 
 
-def is_block(text: str) -> bool:
-    """Return whether a text is a block of addresses, such as 10.0.0.0/8, without host bits."""
+def parse_block(text: str) -> Network | None:
+    """Return a block of addresses, such as 10.0.0.0/8; None if the text is not one, or has host bits."""
     try:
-        return "/" in text and bool(ipaddress.ip_network(text))
+        return ipaddress.ip_network(text) if "/" in text else None
     except ValueError:
-        return False
+        return None
 
 
 def namespace_violations(data: Data) -> Iterator[Violation]:
     """Validate a Namespace: its finalizers."""
     for index, name in enumerate((data.get("spec") or {}).get("finalizers") or ()):
         if not is_qualified_name(name) or ("/" not in name and name not in _STANDARD_FINALIZERS):
-            yield bad_value(("spec", "finalizers", index), f"{name[:80]!r} is no finalizer", "write domain/name")
+            yield bad_value(
+                ("spec", "finalizers", index), f"{name[:80]!r} is not the name of a finalizer", "write domain/name"
+            )
 
 
 def storage_class_violations(data: Data) -> Iterator[Violation]:
@@ -170,7 +171,7 @@ def _one_of(data: Data, field: str, allowed: list[str], path: FieldPath) -> Iter
 
 
 def volume_violations(data: Data) -> Iterator[Violation]:
-    """Validate a PersistentVolume: its nodes, and the class of attributes, which volumes of CSI drivers alone have."""
+    """Validate a PersistentVolume: its nodes, and the class of attributes, which only volumes of CSI drivers have."""
     path: FieldPath = ("spec", "volumeAttributesClassName")
     spec = data.get("spec") or {}
     name = spec.get("volumeAttributesClassName")
@@ -220,7 +221,7 @@ def role_violations(data: Data) -> Iterator[Violation]:
         if data["kind"] == "Role":
             yield bad_value(path, "is not allowed in a Role", "move the rule to a ClusterRole")
         if any(rule.get(field) for field in ("apiGroups", "resources", "resourceNames")):
-            yield bad_value(path, "must not be set beside resources", "split the rule in two")
+            yield bad_value(path, "must not be set together with resources", "split the rule in two")
     selectors = data.get("aggregationRule")
     if selectors is not None and not selectors.get("clusterRoleSelectors"):
         yield missing(("aggregationRule", "clusterRoleSelectors"))

@@ -22,7 +22,7 @@ _LONGEST_TIMEOUT, _PORTS, _PRIORITIES, _VERSIONS = 30, 65535, 20000, 1000
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
 _LEAST_PARTS = 3  # of the name of a webhook
 _UNSUPPORTED = ("$schema", "definitions", "id", "patternProperties")
-_UNSUPPORTED_IF_EMPTY = ("$ref", "additionalItems", "dependencies")
+_UNSUPPORTED_EVEN_EMPTY = ("$ref", "additionalItems", "dependencies")
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _LIST_TYPES, _MAP_TYPES = ["atomic", "map", "set"], ["atomic", "granular"]
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
@@ -190,9 +190,10 @@ def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterato
 
 def _supported(schema: Data, path: FieldPath) -> Iterator[Violation]:
     """Check for keywords that a server does not know, and values of the wrong kind."""
-    for field in (*_UNSUPPORTED, *_UNSUPPORTED_IF_EMPTY):
-        if schema.get(field) if field in _UNSUPPORTED else schema.get(field) is not None:
-            yield bad_value((*path, field), "is not supported by a server", "remove it")
+    unsupported = [field for field in _UNSUPPORTED if schema.get(field)]
+    unsupported += [field for field in _UNSUPPORTED_EVEN_EMPTY if schema.get(field) is not None]
+    for field in unsupported:
+        yield bad_value((*path, field), "is not supported by a server", "remove it")
     if schema.get("uniqueItems") is True:
         hint = "use x-kubernetes-list-type: set"
         yield bad_value((*path, "uniqueItems"), "must not be true", hint)
@@ -202,7 +203,9 @@ def _supported(schema: Data, path: FieldPath) -> Iterator[Violation]:
     if others is not None and not isinstance(others, dict | bool):
         yield bad_value((*path, "additionalProperties"), "is neither a schema nor a flag", "write a schema")
     elif schema.get("properties") and (others is False or isinstance(others, dict)):
-        yield bad_value((*path, "additionalProperties"), "is not allowed beside properties", "remove one of the two")
+        yield bad_value(
+            (*path, "additionalProperties"), "is not allowed together with properties", "remove one of the two"
+        )
     if isinstance(items, list) and items:
         yield bad_value((*path, "items"), "is not a schema", "write one schema for all items")
     elif items is None and schema.get("type") == "array":

@@ -15,6 +15,7 @@ from reconciler.core.patterns import (
     SUBDOMAIN,
     SUBDOMAIN_LENGTH,
     is_label_value,
+    is_path_segment,
     is_qualified_name,
 )
 from reconciler.core.problems import Severity, Violation
@@ -65,7 +66,7 @@ def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespac
 def embedded_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Violation]:
     """Validate the metadata of an object that is part of another one (`x-kubernetes-embedded-resource`)."""
     name, namespace = metadata.get("name") or "", metadata.get("namespace")
-    if name in (".", "..") or "/" in name or "%" in name:
+    if not is_path_segment(name):
         yield _bad_name((*path, "name"), name, "remove '/' and '%'")
     if namespace:
         yield from _validate_dns(namespace, (*path, "namespace"), LABEL, LABEL_LENGTH)
@@ -85,7 +86,7 @@ def _validate_name(name: str, group: str, kind: str) -> Iterator[Violation]:
         # A server allows such names for a few kinds, but the name is part of the rendered file's name.
         yield _bad_name(path, name, "remove line breaks, tabs and other control characters")
     elif group in _PATH_GROUPS:
-        if name in (".", "..") or "/" in name or "%" in name:
+        if not is_path_segment(name):
             yield _bad_name(path, name, "remove '/' and '%'")
     elif (group, kind) not in _FREE_NAMES:
         is_label = (group, kind) in _DNS_LABEL_KINDS

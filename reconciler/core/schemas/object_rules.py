@@ -11,7 +11,7 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_dns_name, is_qualified_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.cluster_rules import address_violations, is_block, protocol_violations
+from reconciler.core.schemas.cluster_rules import Network, address_violations, parse_block, protocol_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.pods import duplicate
 
@@ -117,27 +117,17 @@ def _peer(peer: Data, path: FieldPath) -> Iterator[Violation]:
     if peer.get("podSelector") is not None or peer.get("namespaceSelector") is not None:
         yield bad_value(path, "must not have an ipBlock together with selectors", "split it into two peers")
     place: FieldPath = (*path, "ipBlock")
-    network = _network(block.get("cidr") or "")
+    network = parse_block(block.get("cidr") or "")
     if network is None:
         yield bad_value((*place, "cidr"), "is not a block of addresses", "write it as 10.0.0.0/8, without host bits")
         return
     for index, written in enumerate(block.get("except") or ()):
-        inner = _network(written or "")
+        inner = parse_block(written or "")
         if inner is None or not _is_inside(inner, network):
             yield bad_value((*place, "except", index), f"is not a block within {network}", "correct it")
 
 
-_Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
-def _network(text: str) -> _Network | None:
-    try:
-        return ipaddress.ip_network(text) if "/" in text else None
-    except ValueError:
-        return None
-
-
-def _is_inside(inner: _Network, outer: _Network) -> bool:
+def _is_inside(inner: Network, outer: Network) -> bool:
     if isinstance(inner, ipaddress.IPv4Network):
         return isinstance(outer, ipaddress.IPv4Network) and inner != outer and inner.subnet_of(outer)
     return isinstance(outer, ipaddress.IPv6Network) and inner != outer and inner.subnet_of(outer)
@@ -194,7 +184,7 @@ def _traffic(spec: Data) -> Iterator[Violation]:
     kind, distribution = spec.get("type") or "ClusterIP", spec.get("trafficDistribution")
     ranges = spec.get("loadBalancerSourceRanges") or ()
     for index, block in enumerate(ranges):
-        if not is_block((block or "").strip()):
+        if parse_block((block or "").strip()) is None:
             path: FieldPath = ("spec", "loadBalancerSourceRanges", index)
             yield bad_value(path, f"{block!r} is not a block of addresses", "write it as 10.0.0.0/8")
     outside = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs"))

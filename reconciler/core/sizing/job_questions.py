@@ -34,6 +34,14 @@ from reconciler.core.sizing.training import (
 )
 
 _DECIDED_LATER = "launch.decided-later"
+_DEGREES = ("tensor", "pipeline", "context", "expert", "chunks", "replicas")
+_COUNTS = ("expert_tensor", "microbatch", "rollout_batch")
+_FLAGS = (
+    *("checkpointing", "keeps_products", "sequence_parallel", "offloads_activations"),
+    *("fused_loss", "fast_loss", "compiled", "compiled_loss", "critic", "generates", "keeps_scores"),
+    *("rollout_sleeps", "rollout_alone", "rollout_sheds"),
+)
+"""Facts whose names are those of the fields of a training."""
 
 
 @cache
@@ -219,17 +227,10 @@ class _QuestionBuilder:
             message = f"the memory of optimizer {optimizer!r} is unknown"
             hint = "use a name of transformers such as adamw_torch, or exclude the job from sizing"
             self._report("sizing.optimizer", "optimizer", message, hint)
-        rank = 8
-        targets: tuple[str, ...] = ()
-        saved: tuple[str, ...] = ()
-        if method is not None and method.has_adapters:
-            rank = int(self._value("lora_rank", "8", "the default of PEFT"))
-            targets = self._targets(architecture, rank)
-            saved = self._saved_modules(architecture)
         if method is None:
             return None
         upcast = self._stated("upcast")
-        return Training(
+        training = Training(
             model=self._value("model", ""),
             architecture=architecture,
             method=method,
@@ -238,44 +239,32 @@ class _QuestionBuilder:
             precision=Precision(self._value("precision", "fp32", "the default of PyTorch")),
             optimizer=optimizer,
             optimizer_rank=int(self._stated("optimizer_rank") or 128),
-            checkpointing=self._flag("checkpointing"),
             attention=Attention(self._value("attention", "sdpa", "the default of transformers")),
             strategy=Strategy(self._value("strategy", "ddp", "no sharding on the line")),
             offload=Offload(self._value("offload", "none")),
-            tensor=int(self._value("tensor", "1")),
-            pipeline=int(self._value("pipeline", "1")),
-            context=int(self._value("context", "1")),
-            sequence_parallel=self._flag("sequence_parallel"),
-            expert=int(self._value("expert", "1")),
-            expert_tensor=int(self._stated("expert_tensor") or 0),
-            chunks=int(self._value("chunks", "1")),
-            microbatch=int(self._stated("microbatch") or 0),
-            replicas=int(self._value("replicas", "1")),
             recomputed=float(self._stated("recomputed") or 1.0),
             together=int(self._stated("together") or 1),
-            keeps_products=self._flag("keeps_products"),
-            lora_rank=rank,
-            lora_targets=targets,
-            saved_modules=saved,
-            dora=method.has_adapters and self._flag("dora"),
-            wide_base=method.has_adapters and self._flag("wide_base"),
             has_reference=self._value("reference", "true") == "true",
             scored=self._scored(),
-            critic=self._flag("critic"),
-            generates=self._flag("generates"),
-            rollout_batch=int(self._stated("rollout_batch") or 0),
-            keeps_scores=self._flag("keeps_scores"),
             rollout=float(self._stated("rollout") or 0.0),
-            rollout_sleeps=self._flag("rollout_sleeps"),
-            rollout_alone=self._flag("rollout_alone"),
-            rollout_sheds=self._flag("rollout_sheds"),
-            offloads_activations=self._flag("offloads_activations"),
             upcast=None if not upcast else upcast == "true",
-            fused_loss=self._flag("fused_loss"),
-            fast_loss=self._flag("fast_loss"),
-            compiled=self._flag("compiled"),
-            compiled_loss=self._flag("compiled_loss"),
             framework=self._launch.framework.name,
+        )
+        degrees = {name: int(self._value(name, "1")) for name in _DEGREES}
+        counts = {name: int(self._stated(name) or 0) for name in _COUNTS}
+        flags = {name: self._flag(name) for name in _FLAGS}
+        training = replace(training, **degrees, **counts, **flags)
+        return self._with_adapters(training) if method.has_adapters else training
+
+    def _with_adapters(self, training: Training) -> Training:
+        rank = int(self._value("lora_rank", "8", "the default of PEFT"))
+        return replace(
+            training,
+            lora_rank=rank,
+            lora_targets=self._targets(training.architecture, rank),
+            saved_modules=self._saved_modules(training.architecture),
+            dora=self._flag("dora"),
+            wide_base=self._flag("wide_base"),
         )
 
     def _method(self) -> Method | None:

@@ -170,7 +170,7 @@ def test_a_frozen_encoder_of_images_only_widens_the_estimate(flags: str, refuses
     line = f"deepspeed llava/train/train_mem.py {SCRIPT} --vision_tower openai/clip-vit-large-patch14-336 {flags}"
     review = review_flags(launch_of(line), TABLE)
     assert bool(review.refused) is refuses
-    assert any("encoder of images" in warning.message for warning in review.warnings)
+    assert any("image encoder" in warning.message for warning in review.warnings)
 
 
 def test_the_flags_of_trl_before_0_8() -> None:

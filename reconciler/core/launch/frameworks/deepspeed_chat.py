@@ -4,6 +4,7 @@ from collections.abc import Set as AbstractSet
 
 from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.settings import is_true
+from reconciler.core.launch.sharding import add_stage
 
 
 def _matches(script: str, flags: AbstractSet[str]) -> bool:
@@ -36,11 +37,7 @@ def _read_precision(extraction: Extraction) -> None:
 
 def _read_sharding(extraction: Extraction) -> None:
     """Read `--zero_stage` and `--offload`, which moves parameters and optimizer to the host."""
-    stage = extraction.resolve("strategy", extraction.script.find(("zero_stage",)))
-    if stage is not None and stage.text in {"1", "2", "3"}:
-        extraction.add("strategy", stage, f"zero-{stage.text}")
-    elif stage is not None and stage.text != "0":
-        extraction.reject("strategy", f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3", stage.fact.span)
+    stage = add_stage(extraction, extraction.script.find(("zero_stage",)))
     offload = extraction.script.find(("offload",))
     if offload is not None and is_true(offload):
         has_shards = stage is not None and stage.text == "3"

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from reconciler.core.cel.library.named_formats import FORMATS
 from reconciler.core.cel.parser import RESERVED
-from reconciler.core.patterns import later
+from reconciler.core.patterns import is_path_segment, later
 from reconciler.core.policy.admission.fields import FieldReader
 
 _IDENTIFIER = later(r"[_a-zA-Z][_a-zA-Z0-9]*")
@@ -101,7 +101,7 @@ def find_in_match(fields: FieldReader | None) -> None:
         for name, count in Counter(names).items():
             if count > 1:
                 rule.add_problem("resourceNames", f"{name[:80]!r} is listed twice", "remove one")
-            if name in (".", "..") or "/" in name or "%" in name:
+            if not is_path_segment(name):
                 rule.add_problem("resourceNames", f"{name[:80]!r} is not the name of an object", "correct it")
 
 

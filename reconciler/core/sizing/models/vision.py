@@ -62,19 +62,23 @@ def _tower(vision: ConfigKeys, tower: _Tower, width: int) -> int:
     return layers * block + pool + embedding + positions + tower.outer_norms * width
 
 
+def _patch(vision: ConfigKeys, *, side: int) -> int:
+    """Return the values of a patch of several frames; `side` is that of the patches by default."""
+    pixels = vision.count("patch_size", default=side, most=1000) ** 2
+    channels = vision.count("in_channels", "in_chans", default=3, most=100)
+    return channels * pixels * vision.count("temporal_patch_size", default=2, most=100)
+
+
 def _merging_tower(vision: ConfigKeys, _: int) -> int:
     """Return the parameters of Qwen2.5-VL's tower (arXiv 2502.13923): gated blocks with biases, then a merger."""
     width = vision.count("hidden_size", most=100_000)
     inner = vision.count("intermediate_size", most=1_000_000)
     merged = width * vision.count("spatial_merge_size", default=2, most=100) ** 2
     out = vision.count("out_hidden_size", most=1_000_000)
-    patch = vision.count("patch_size", default=14, most=1000) ** 2 * vision.count(
-        "temporal_patch_size", default=2, most=100
-    )
+    patch = _patch(vision, side=14)
     block = 4 * width * width + 4 * width + 3 * width * inner + 2 * inner + width + 2 * width
     merger = width + merged * merged + merged + merged * out + out
-    channels = vision.count("in_channels", "in_chans", default=3, most=100)
-    return vision.count("depth", most=10_000) * block + channels * patch * width + merger
+    return vision.count("depth", most=10_000) * block + patch * width + merger
 
 
 def _plain_merging_tower(vision: ConfigKeys, _: int) -> int:
@@ -83,13 +87,10 @@ def _plain_merging_tower(vision: ConfigKeys, _: int) -> int:
     inner = width * vision.count("mlp_ratio", default=4, most=_MAX_RATIO)
     merged = width * vision.count("spatial_merge_size", default=2, most=100) ** 2
     out = vision.count("hidden_size", most=1_000_000)
-    patch = vision.count("patch_size", default=14, most=1000) ** 2 * vision.count(
-        "temporal_patch_size", default=2, most=100
-    )
+    patch = _patch(vision, side=14)
     block = 4 * width * width + 4 * width + 2 * width * inner + inner + width + 4 * width
     merger = 2 * width + merged * merged + merged + merged * out + out
-    channels = vision.count("in_channels", "in_chans", default=3, most=100)
-    return vision.count("depth", most=10_000) * block + channels * patch * width + merger
+    return vision.count("depth", most=10_000) * block + patch * width + merger
 
 
 def _deep_tower(vision: ConfigKeys, _: int) -> int:
@@ -98,15 +99,12 @@ def _deep_tower(vision: ConfigKeys, _: int) -> int:
     inner = vision.count("intermediate_size", most=1_000_000)
     merged = width * vision.count("spatial_merge_size", default=2, most=100) ** 2
     out = vision.count("out_hidden_size", most=1_000_000)
-    patch = vision.count("patch_size", default=16, most=1000) ** 2 * vision.count(
-        "temporal_patch_size", default=2, most=100
-    )
-    channels = vision.count("in_channels", default=3, most=100)
+    patch = _patch(vision, side=16)
     block = 4 * width * width + 4 * width + 2 * width * inner + inner + width + 4 * width
     merger = merged * merged + merged + merged * out + out
     inner_mergers = len(vision.items("deepstack_visual_indexes")) * (2 * merged + merger)
     positions = vision.count("num_position_embeddings", default=2304, most=1_000_000) * width
-    embedding = channels * patch * width + width
+    embedding = patch * width + width
     return vision.count("depth", most=10_000) * block + embedding + positions + 2 * width + merger + inner_mergers
 
 

@@ -3,6 +3,7 @@
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction, Framework
 from reconciler.core.launch.settings import is_true
+from reconciler.core.launch.sharding import add_stage
 from reconciler.core.patterns import later
 
 
@@ -23,12 +24,8 @@ def read_method(extraction: Extraction) -> None:
 
 def read_sharding(extraction: Extraction) -> None:
     """Read the stage of ZeRO, 2 by default, and `--adam_offload`. DeepSpeed keeps weights in fp32."""
-    stage = extraction.resolve("strategy", extraction.script.find(("zero_stage", "ds.zero_stage")))
-    if stage is not None and stage.text in {"0", "1", "2", "3"}:
-        extraction.add("strategy", stage, "ddp" if stage.text == "0" else f"zero-{stage.text}")
-    elif stage is not None:
-        extraction.reject("strategy", f"`{stage.fact.snippet}`: expected a ZeRO stage from 0 to 3", stage.fact.span)
-    elif "strategy" not in extraction.unresolved:
+    stage = add_stage(extraction, extraction.script.find(("zero_stage", "ds.zero_stage")))
+    if stage is None and "strategy" not in extraction.unresolved:
         extraction.set_framework_default("strategy", "zero-2")
     offload = extraction.script.find(("adam_offload", "ds.adam_offload"))
     if offload is not None and is_true(offload):
