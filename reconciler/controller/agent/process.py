@@ -24,7 +24,7 @@ from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unread
 from reconciler.controller.agent.preflights import preflight_api
 from reconciler.controller.agent.ring import CHECK as RING_CHECK
 from reconciler.controller.agent.ring import IperfRing
-from reconciler.controller.agent.testing import StorageFlags, judge_of, node_tests, own_networks
+from reconciler.controller.agent.testing import ADDRESS, StorageFlags, judge_of, node_tests, own_networks
 from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
@@ -43,9 +43,6 @@ from reconciler.wiring.node import node_name, node_sources, peak_table, xid_tabl
 if TYPE_CHECKING:
     from reconciler.core.health.readings import Sweep
     from reconciler.ports.node import ReadingSource
-
-ADDRESS = "POD_IP"
-"""Variable with the address of the pod, which the report names for other agents."""
 
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _API_TIMEOUT = 30.0
@@ -209,7 +206,7 @@ def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentO
     host, port = environ.get(ADDRESS, ""), flags.api.rpartition(":")[2]
     if host and port:
         identity["address"] = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    if (flags.ping or flags.iperf) and (own := own_networks(environ, host)):
+    if (flags.ping or flags.iperf) and (own := own_networks(environ)):
         identity["networks"] = own
     if uid := node_uid(_read(TOKEN)):
         identity["node_uid"] = uid
@@ -265,7 +262,7 @@ def _add_tests(
 
 
 def _ring(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> IperfRing:
-    return IperfRing(cluster, node, own_networks(environ, environ.get(ADDRESS, "")), environ, SystemClock())
+    return IperfRing(cluster, node, own_networks(environ), environ, SystemClock())
 
 
 def _begin_turn(agent: Agent) -> None:

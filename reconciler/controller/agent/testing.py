@@ -24,6 +24,9 @@ from reconciler.core.health.readings import NodeReading
 from reconciler.core.health.sweeps import SourceReadings
 from reconciler.ports.cluster import ClusterError, LiveCluster
 
+ADDRESS = "POD_IP"
+"""Variable with the address of the pod."""
+
 NETWORKS = "POD_NETWORKS"
 """Variable with the annotation of the pod that names its interfaces; other agents ping them."""
 
@@ -73,7 +76,7 @@ def node_tests(
     """Return the tests that the flags ask for, and short diagnostics on request."""
     tests: dict[str, Test] = {f"dcgm.level{level}": partial(_diagnose, level, environ) for level in ON_REQUEST_LEVELS}
     if cluster is not None and ping:
-        tests["net.ping"] = lambda _: _ping(cluster, node, environ)
+        tests["net.ping"] = lambda _: ping_others(cluster, node, environ)
     if ring is not None:
         tests[RING_CHECK] = ring.measure
     if cluster is not None and storage.storage_class:
@@ -94,19 +97,21 @@ def judge_of(**tables: object) -> Judge:
     return judged
 
 
-def own_networks(environ: Mapping[str, str], address: str) -> dict[str, str]:
+def own_networks(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the addresses of this pod by interface: of its annotation, else the one that Kubernetes gave it."""
     try:
         found = interfaces(environ.get(NETWORKS) or "[]")
     except ValueError:
         found = {}
+    address = environ.get(ADDRESS, "")
     return found or ({_PRIMARY: address} if address else {})
 
 
-def _ping(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> NodeReading:
+def ping_others(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> NodeReading:
+    """Ping every address that the agents of other nodes report, from this agent's interface of the same name."""
     reports = reporting(cluster, SystemClock().now().timestamp())
     known = {name: report.networks for name, report in reports.items()}
-    source = PingSource(ping_targets(known, node), environ=environ)
+    source = PingSource(ping_targets({**known, node: own_networks(environ)}, node), environ=environ)
     (reading,) = source.read(ProbeProfile.DEEP, SourceReadings()).readings
     return reading
 

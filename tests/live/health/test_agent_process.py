@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.reports import ClusterReports, StoredReport
 from reconciler.controller.agent.process import node_uid
+from reconciler.controller.agent.testing import ping_others
 from reconciler.core.health.report import NodeReport
 from tests.app.health.test_answers import ask
 from tests.cluster.server import ApiServer, free_port, wait_until
@@ -70,10 +71,9 @@ echo "10 packets transmitted, $received received, 0% packet loss, time 1ms"
 """
 
 
-def test_agents_ping_each_other_by_their_reports(
-    health_server: ApiServer, health_cluster: KubernetesCluster, tmp_path: Path
-) -> None:
-    """F-085: every interface that another agent reports, from our own of that name; a dead agent is left out."""
+@pytest.fixture
+def ping_environ(health_cluster: KubernetesCluster, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of an agent with two interfaces, beside nodes that report theirs, and a recorded ping."""
     (tmp_path / "ping").write_text(_PING)
     (tmp_path / "ping").chmod(0o755)
     store, now = ClusterReports(health_cluster), time.time()
@@ -85,17 +85,38 @@ def test_agents_ping_each_other_by_their_reports(
     ):
         store.update(node, partial(_same, NodeReport(node=node, measured_at=now - age, networks=networks)))
     status = '[{"interface": "eth0", "ips": ["10.0.0.1"]}, {"interface": "net1", "ips": ["192.168.1.1"]}]'
-    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "POD_NETWORKS": status, "PINGED": str(tmp_path / "pinged")}
-    api = free_port()
-    with running(
-        "--ping", "--api", f"127.0.0.1:{api}", "--kubeconfig", str(health_server.kubeconfig), node="ping-1", **environ
-    ):
-        answer = ask(f"http://127.0.0.1:{api}/ping")[1]
+    return {"PATH": f"{tmp_path}:{os.environ['PATH']}", "POD_NETWORKS": status, "PINGED": str(tmp_path / "pinged")}
+
+
+def _pinged(folder: Path) -> list[str]:
+    return sorted(path.read_text().strip().split("-I ")[1] for path in folder.glob("pinged.[0-9]*"))
+
+
+_EVERY_PING = ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
+
+
+def test_an_agent_without_a_report_pings_from_its_own_interfaces(
+    health_cluster: KubernetesCluster, ping_environ: dict[str, str], tmp_path: Path
+) -> None:
+    """A request may come before the first report: the interfaces are known from the pod."""
+    reading = ping_others(health_cluster, "ping-1", ping_environ)
+    assert isinstance(reading.value, list)
+    assert len(reading.value) == 3
+    assert _pinged(tmp_path) == _EVERY_PING
+
+
+def test_agents_ping_each_other_by_their_reports(
+    health_server: ApiServer, health_cluster: KubernetesCluster, ping_environ: dict[str, str], tmp_path: Path
+) -> None:
+    """F-085: every interface that another agent reports, from our own of that name; a dead agent is left out."""
+    api = f"127.0.0.1:{free_port()}"
+    access = ("--kubeconfig", str(health_server.kubeconfig))
+    with running("--ping", "--api", api, *access, node="ping-1", **ping_environ):
+        answer = ask(f"http://{api}/ping")[1]
         wait_until(lambda: reported(health_cluster, "ping-1")() is not None, "a report")
     assert answer.splitlines()[0] == "ping-1 FAIL"
     assert "1 of 3 addresses do not answer: 10.0.0.9 (ping-3 eth0)" in answer
-    pinged = sorted(path.read_text().strip().split("-I ")[1] for path in tmp_path.glob("pinged.[0-9]*"))
-    assert pinged == ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
+    assert _pinged(tmp_path) == _EVERY_PING
     own = reported(health_cluster, "ping-1")()
     assert own is not None
     assert own.networks == {"eth0": "10.0.0.1", "net1": "192.168.1.1"}
