@@ -71,9 +71,10 @@ echo "10 packets transmitted, $received received, 0% packet loss, time 1ms"
 """
 
 
-@pytest.fixture
-def ping_environ(health_cluster: KubernetesCluster, tmp_path: Path) -> dict[str, str]:
-    """Return the environment of an agent with two interfaces, beside nodes that report theirs, and a recorded ping."""
+def test_agents_ping_each_other_by_their_reports(
+    health_server: ApiServer, health_cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    """F-085: every interface that another agent reports, from our own of that name; a dead agent is left out."""
     (tmp_path / "ping").write_text(_PING)
     (tmp_path / "ping").chmod(0o755)
     store, now = ClusterReports(health_cluster), time.time()
@@ -85,41 +86,30 @@ def ping_environ(health_cluster: KubernetesCluster, tmp_path: Path) -> dict[str,
     ):
         store.update(node, partial(_same, NodeReport(node=node, measured_at=now - age, networks=networks)))
     status = '[{"interface": "eth0", "ips": ["10.0.0.1"]}, {"interface": "net1", "ips": ["192.168.1.1"]}]'
-    return {"PATH": f"{tmp_path}:{os.environ['PATH']}", "POD_NETWORKS": status, "PINGED": str(tmp_path / "pinged")}
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "POD_NETWORKS": status, "PINGED": str(tmp_path / "pinged")}
+    every_ping = ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
 
+    ping_others(health_cluster, "ping-1", environ)  # a request may come before the agent's first report
+    assert _taken_pings(tmp_path) == every_ping
 
-def _pinged(folder: Path) -> list[str]:
-    return sorted(path.read_text().strip().split("-I ")[1] for path in folder.glob("pinged.[0-9]*"))
-
-
-_EVERY_PING = ["10.0.0.1 10.0.0.2", "10.0.0.1 10.0.0.9", "192.168.1.1 192.168.1.2"]
-
-
-def test_an_agent_without_a_report_pings_from_its_own_interfaces(
-    health_cluster: KubernetesCluster, ping_environ: dict[str, str], tmp_path: Path
-) -> None:
-    """A request may come before the first report: the interfaces are known from the pod."""
-    reading = ping_others(health_cluster, "ping-1", ping_environ)
-    assert isinstance(reading.value, list)
-    assert len(reading.value) == 3
-    assert _pinged(tmp_path) == _EVERY_PING
-
-
-def test_agents_ping_each_other_by_their_reports(
-    health_server: ApiServer, health_cluster: KubernetesCluster, ping_environ: dict[str, str], tmp_path: Path
-) -> None:
-    """F-085: every interface that another agent reports, from our own of that name; a dead agent is left out."""
-    api = f"127.0.0.1:{free_port()}"
-    access = ("--kubeconfig", str(health_server.kubeconfig))
-    with running("--ping", "--api", api, *access, node="ping-1", **ping_environ):
+    api, access = f"127.0.0.1:{free_port()}", ("--kubeconfig", str(health_server.kubeconfig))
+    with running("--ping", "--api", api, *access, node="ping-1", **environ):
         answer = ask(f"http://{api}/ping")[1]
         wait_until(lambda: reported(health_cluster, "ping-1")() is not None, "a report")
     assert answer.splitlines()[0] == "ping-1 FAIL"
     assert "1 of 3 addresses do not answer: 10.0.0.9 (ping-3 eth0)" in answer
-    assert _pinged(tmp_path) == _EVERY_PING
+    assert _taken_pings(tmp_path) == every_ping
     own = reported(health_cluster, "ping-1")()
     assert own is not None
     assert own.networks == {"eth0": "10.0.0.1", "net1": "192.168.1.1"}
+
+
+def _taken_pings(folder: Path) -> list[str]:
+    files = list(folder.glob("pinged.[0-9]*"))
+    pings = sorted(path.read_text().strip().split("-I ")[1] for path in files)
+    for path in files:
+        path.unlink()
+    return pings
 
 
 def _same(report: NodeReport, before: StoredReport) -> NodeReport:
