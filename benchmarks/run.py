@@ -1,10 +1,11 @@
 """Measure what a user waits for, beside a floor and peers in the same run: `make bench`.
 
 Per corpus: cold plan; plans with a warm cache after one changed file, after one job that moves GPUs, after one changed
-queue, and after evidence that is only newer; a change of all queues, which updates a fifth of all objects; lint, first
-commit; once: `--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where
-they are found: `kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all
-processes together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
+queue, and after evidence that is only newer; the first two also of a process that watches the files (`--watch`), from
+the edit to the printed plan; a change of all queues, which updates a fifth of all objects; lint, first commit; once:
+`--help`. The floor is the bare event scan of the same bytes by libyaml through PyYAML. Peers run where they are found:
+`kubectl kustomize` (build only) and `kubeconform` (schema check only). Processor time is that of all processes
+together, the least of all runs as the wall time is: it tells more where neighbours share the machine.
 """
 
 import argparse
@@ -30,6 +31,7 @@ _ROOT = Path(__file__).resolve().parent.parent
 _INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}  # an installed package has its byte code
 _SHORT_RUNS = 5  # times as many runs of what takes a fraction of a second: there a neighbour's noise is largest
 _SETTLING_SECONDS = 1.1
+_PAUSE_SECONDS = 0.3  # between two edits, as a person pauses at least
 _GPUS_PER_NODE = 8  # a job on one node cannot move to several: the access modes of its claims cannot change
 _MOST_SHOWN = 4_000  # characters of what a failed command printed: the errors are near the top of a plan
 
@@ -65,6 +67,45 @@ def measure(command: Sequence[str], *, cwd: Path, runs: int, before: Sequence[ob
             raise SystemExit(f"{output.decode()[:_MOST_SHOWN]}\n{problems.decode()[-600:]}\n{' '.join(command)} failed")
         peak = max(peak, memory[0])
     return Measured(seconds=best, processor=busy, mebibytes=peak)
+
+
+def watch(reconciler: str, edit: Callable[[], None], *, cwd: Path, runs: int, **environ: str) -> Measured:
+    """Let `plan --watch` plan several edits; its time is from the edit to the last line of the plan."""
+    command = (reconciler, "plan", "--watch")
+    best, busy, peak = float("inf"), float("inf"), 0.0
+    with subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**os.environ, **_INSTALLED, **environ},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        _end_of_plan(process)
+        for _ in range(runs):
+            time.sleep(_PAUSE_SECONDS)
+            before = _busy_of(process.pid)
+            edit()
+            start = time.perf_counter()
+            _end_of_plan(process)
+            best = min(best, time.perf_counter() - start)
+            busy = min(busy, _busy_of(process.pid) - before)
+            peak = max(peak, _pss(process.pid) / 1024)
+        process.kill()
+    return Measured(seconds=best, processor=busy, mebibytes=peak)
+
+
+def _end_of_plan(process: subprocess.Popen[str]) -> None:
+    for line in process.stdout or ():
+        if line.startswith("Plan:"):
+            return
+    raise SystemExit("plan --watch has ended")
+
+
+def _busy_of(pid: int) -> float:
+    """Return the processor time of a living process and of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 def _busy() -> float:
@@ -158,6 +199,9 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     for edit in _edits(repository):
         for name, *verb in edit.rows:
             rows[name] = call(*verb, times=runs * edit.runs, before=(edit.apply,))
+        if edit.is_watched:
+            name = f"{edit.rows[0][0]}, --watch"
+            rows[name] = watch(reconciler, edit.apply, cwd=repository, runs=runs * edit.runs, **environ)
         git(repository, "checkout", "--quiet", "--", ".")
     settle(repository)
     call("plan", times=1)
@@ -181,6 +225,7 @@ class Edit:
     apply: Callable[[], None]
     rows: tuple[tuple[str, ...], ...]
     runs: int = _SHORT_RUNS
+    is_watched: bool = False
 
 
 def _edits(repository: Path) -> tuple[Edit, ...]:
@@ -193,10 +238,12 @@ def _edits(repository: Path) -> tuple[Edit, ...]:
         Edit(
             apply=_editing(job, "maxRestarts: ", lambda: f"maxRestarts: {next(number)}"),
             rows=((one, "plan"), (f"{one}, -o json", "plan", "-o", "json")),
+            is_watched=True,
         ),
         Edit(
             apply=_editing(job, f"numGPUs: {_gpus(job)}", lambda: f"numGPUs: {next(sizes)}"),
             rows=(("one job moves GPUs, warm", "plan"),),
+            is_watched=True,
         ),
         Edit(
             apply=_editing(queue, "cpus: 96", lambda: f"cpus: {94 - next(number) % 40}"),

@@ -12,12 +12,17 @@ from reconciler.errors import INTERRUPTED, TERMINATED, Terminated
 FRAMES = 5_000
 """How deeply functions may call each other: enough for the expressions of policies, which nest 250 levels deep."""
 
+_RARELY = 10_000
+"""New objects between two garbage collections of a process that plans again; Python's default is 700."""
+
 
 def main() -> None:
     """Run the command line and exit with its documented code."""
     # A run is short and keeps nearly everything it allocates: garbage collection during the imports alone
     # takes a tenth of their time and frees nothing.
-    if sys.argv[1:2] != ["controller"]:  # which runs for long
+    if "--watch" in sys.argv:  # plans again and again
+        gc.set_threshold(_RARELY)
+    elif sys.argv[1:2] != ["controller"]:  # which runs for long
         gc.disable()
     sys.setrecursionlimit(FRAMES)  # children inherit it
     signal.signal(signal.SIGTERM, _terminate)

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.errors import ReconcilerError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -45,3 +47,24 @@ def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
                 held, length = [], 0
     if held:
         yield "".join(held)
+
+
+def report_error(error: Exception) -> int:
+    """Print an error with what it carries, and return its exit code."""
+    if isinstance(error, ReconcilerError):
+        from reconciler.core.secrets import mask_findings  # noqa: PLC0415 - only for an error
+
+        for problem in mask_findings(getattr(error, "problems", ())):
+            emit(str(problem), err=True)
+        emit(f"error: {masked(str(error))}", err=True)
+        return error.exit_code
+    emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
+    emit("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
+    return ReconcilerError.exit_code
+
+
+def masked(text: str) -> str:
+    """Return a text without known secrets."""
+    from reconciler.core.secrets import mask_text  # noqa: PLC0415 - only for an error
+
+    return mask_text(text)

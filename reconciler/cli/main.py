@@ -9,8 +9,8 @@ from typing import Any
 
 import click
 
-from reconciler.cli.console import emit
-from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated, is_lack_of_memory
+from reconciler.cli.console import emit, masked, report_error
+from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, Terminated, is_lack_of_memory
 from reconciler.version import __version__
 
 COMMANDS: dict[str, str] = {
@@ -134,11 +134,13 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
         return _PIPE_CLOSED
     except OSError as error:
         _discard_output()
-        return _report(OutsideError(str(error), hint="free some disk space" if error.errno == errno.ENOSPC else ""))
+        return report_error(
+            OutsideError(str(error), hint="free some disk space" if error.errno == errno.ENOSPC else "")
+        )
     except Exception as error:  # noqa: BLE001 - a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _print_traceback()
-        return _report(OutsideError("out of memory", hint="allow more") if is_lack_of_memory(error) else error)
+        return report_error(OutsideError("out of memory", hint="allow more") if is_lack_of_memory(error) else error)
     return result if isinstance(result, int) else 0
 
 
@@ -154,32 +156,13 @@ _PIPE_CLOSED = 128 + 13
 def _report_usage(error: click.ClickException) -> int:
     """Print an error of the command line in the form of all other errors."""
     message = error.format_message().rstrip(".")
-    emit(f"error: {_masked(message[:1].lower() + message[1:])}", err=True)
+    emit(f"error: {masked(message[:1].lower() + message[1:])}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
         emit(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
     return 2
 
 
-def _report(error: Exception) -> int:
-    if isinstance(error, ReconcilerError):
-        from reconciler.core.secrets import mask_findings  # noqa: PLC0415 - only for an error
-
-        for problem in mask_findings(getattr(error, "problems", ())):
-            emit(str(problem), err=True)
-        emit(f"error: {_masked(str(error))}", err=True)
-        return error.exit_code
-    emit(f"bug: {type(error).__name__}: {_masked(str(error))}", err=True)
-    emit("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
-    return ReconcilerError.exit_code
-
-
-def _masked(text: str) -> str:
-    from reconciler.core.secrets import mask_text  # noqa: PLC0415 - only for an error
-
-    return mask_text(text)
-
-
 def _print_traceback() -> None:
     import traceback  # noqa: PLC0415 - only for an error
 
-    emit(_masked(traceback.format_exc()), err=True, nl=False)
+    emit(masked(traceback.format_exc()), err=True, nl=False)

@@ -1,22 +1,21 @@
 """`reconciler plan`."""
 
-from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from reconciler.cli import options
-from reconciler.cli.console import emit_report
+from reconciler.cli.console import emit, emit_report, report_error
 from reconciler.outputs.registry import output_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
 
-    from reconciler.core.live.choices import LiveChoices
     from reconciler.core.plan import Plan
-    from reconciler.ports.cluster import LiveCluster
-    from reconciler.wiring import Run
+    from reconciler.settings import Settings
 
 
 @click.command(
@@ -30,6 +29,7 @@ Examples:
   reconciler plan --summary                     only GPUs, risks and counts
   reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
+  reconciler plan --watch                       plan again after every change, until Ctrl-C
   reconciler plan --live --context gpu-a        what an apply changes on a live cluster, and what drifted there
 """,
 )
@@ -46,6 +46,9 @@ Examples:
     "--merge-result",
     is_flag=True,
     help="Plan the result of merging the revision (--revision, else HEAD) into the tip of the base.",
+)
+@click.option(
+    "--watch", is_flag=True, help="Plan again after every change of a file or branch, in an instant, until Ctrl-C."
 )
 @click.option(
     "--live",
@@ -73,6 +76,7 @@ def command(
     filters: dict[str, tuple[str, ...]],
     out: Path | None,
     merge_result: bool,
+    watch: bool,
     live: bool,
     adopt: tuple[str, ...],
     exit_code: bool,
@@ -85,27 +89,43 @@ def command(
 
     With --live, what exists are the objects of live clusters. A single cluster is the one of --context, else of the
     current context; of several clusters, each is the context of its name. Nothing is stored there.
+
+    With --watch, the plan is printed again whenever a change of a file or branch changes it.
     """
+    options.check_access(flags | {"adopt": adopt}, live=live)
+    make = partial(_plan, repo, flags, adopt, merge=merge_result, live=live)
+    show = partial(_show, full=full, summary=summary, filters=filters)
+    if watch:
+        _check_watched({"--out": out, "--live": live, "--exit-code": exit_code})
+        _watch(repo, make, show)
+    plan, settings = make()
+    if out is not None:
+        from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+
+        wiring.save_plan(plan, out)
+    show(plan, settings)
+    return 1 if exit_code and plan.has_changes else 0
+
+
+def _plan(
+    repo: str, flags: dict[str, Any], adopt: tuple[str, ...], *, merge: bool, live: bool, imports: bool = True
+) -> "tuple[Plan, Settings]":
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
-    options.check_access(flags | {"adopt": adopt}, live=live)
-    named = ({"revision": "HEAD"} if merge_result else {}) | options.setting_flags(flags)
-    run = wiring.open_run(repo, named, options.environment(), merge=merge_result, compiles=True)
+    named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)
+    run = wiring.open_run(repo, named, options.environment(), merge=merge, compiles=imports)
     from reconciler.app.plan import plan  # noqa: PLC0415 - after git has begun to look for changes
-    from reconciler.cli.display import format_plan  # noqa: PLC0415
-    from reconciler.core.live.choices import NO_CHOICES  # noqa: PLC0415
-    from reconciler.planning.gate import refuse  # noqa: PLC0415
 
     settings = run.settings
-    with _clusters(run, flags) if live else nullcontext() as clusters:
-        choices = _choices(run, adopt) if live else NO_CHOICES
+    if not live:
+        return plan(run.workspace, base=settings.base, date=settings.date).plan, settings
+    from reconciler.wiring.cluster import access_flags, live_choices, open_clusters  # noqa: PLC0415 - few plans are live
+
+    choices = live_choices(settings, adopt=frozenset(adopt))
+    with open_clusters(access_flags(flags), options.environment(), run) as clusters:
         planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters, choices=choices)
     _check_adopted(planned.plan, adopt)
-    if out is not None:
-        wiring.save_plan(planned.plan, out)
-    emit_report(format_plan(planned.plan, settings, full=full, summary=summary, filters=filters), settings)
-    refuse(planned.plan)
-    return 1 if exit_code and planned.plan.has_changes else 0
+    return planned.plan, settings
 
 
 def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
@@ -119,13 +139,65 @@ def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
             raise ConfigError(f"--adopt: there is no object {name} to adopt", hint=hint)
 
 
-def _choices(run: "Run", adopt: tuple[str, ...]) -> "LiveChoices":
-    from reconciler.wiring.cluster import live_choices  # noqa: PLC0415 - few plans look at live clusters
+def _show(plan: "Plan", settings: "Settings", **shown: Any) -> None:
+    """Print a plan. Raises what forbids it."""
+    from reconciler.cli.display import format_plan  # noqa: PLC0415 - after git has begun to look for changes
+    from reconciler.planning.gate import refuse  # noqa: PLC0415 - as above
 
-    return live_choices(run.settings, adopt=frozenset(adopt))
+    emit_report(format_plan(plan, settings, **shown), settings)
+    refuse(plan)
 
 
-def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
-    from reconciler.wiring.cluster import access_flags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
+def _check_watched(flags: dict[str, object]) -> None:
+    for flag, value in flags.items():
+        if value:
+            raise click.UsageError(f"{flag} does not apply to --watch")
 
-    return open_clusters(access_flags(flags), options.environment(), run)
+
+def _watch(
+    repo: str, make: "Callable[..., tuple[Plan, Settings]]", show: "Callable[[Plan, Settings], None]"
+) -> "NoReturn":
+    """Plan now and after every change. In one process, what is imported and compiled once is not again."""
+    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
+
+    shown, changed = "", tuple[str, ...]()
+    again = partial(make, imports=False)
+    with wiring.watching(repo, options.environment()) as wait:
+        while True:
+            shown = _plan_again(make, show, shown, changed)
+            make, changed = again, wait()
+
+
+def _plan_again(
+    make: "Callable[[], tuple[Plan, Settings]]",
+    show: "Callable[[Plan, Settings], None]",
+    shown: str,
+    changed: "Sequence[str]",
+) -> str:
+    """Make a plan, show it or its error unless that was shown last, and return what identifies it."""
+    from reconciler.errors import ReconcilerError  # noqa: PLC0415 - as above
+
+    found = ""
+    try:
+        plan, settings = make()
+        found = plan.digest
+        if found != shown:
+            _announce(changed)
+            show(plan, settings)
+    except ReconcilerError as error:
+        if found:  # the plan was shown, and is refused
+            report_error(error)
+            return found
+        found = "\n".join(map(str, (*getattr(error, "problems", ()), error)))
+        if found != shown:
+            _announce(changed)
+            report_error(error)
+    return found
+
+
+def _announce(changed: "Sequence[str]") -> None:
+    from reconciler.core.values import plural  # noqa: PLC0415 - as above
+
+    if changed:
+        others = f" and {plural(len(changed) - 1, 'more file')}" if len(changed) > 1 else ""
+        emit(f"\n{changed[0]}{others} changed", err=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from functools import cached_property
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -26,9 +25,10 @@ from reconciler.index.records import (
     SEPARATOR,
     CompiledRecord,
     FileRecord,
+    RenderedPaths,
     decode_compiled,
     encode_compiled,
-    rendered_blobs,
+    rendered_paths,
     summarize_file,
 )
 from reconciler.index.shipped import Shipped
@@ -75,7 +75,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
 class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     """The index of one revision.
 
-    desired: blob ids by path below the rendered folder. Of two objects with one path the first counts.
+    rendered: the paths of its objects below the rendered folder.
     contents: bytes of rendered objects that were asked to be kept, by path.
     compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
     settled: objects of jobs that have ended, as they ran, by path: later changes of their sources do not matter.
@@ -85,9 +85,7 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     revision: LoadedRevision
     clusters: tuple[Cluster, ...]
     context: Context
-    records: Mapping[str, FileRecord]
-    desired: Mapping[str, str]
-    has_duplicates: bool
+    rendered: RenderedPaths
     inventory_digests: Mapping[str, str]
     saved: Store
     store: Store
@@ -96,10 +94,20 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     compiled: Mapping[str, CompiledFile] = {}
     settled: Mapping[str, RenderedObject] = {}
 
-    @cached_property
+    @property
+    def records(self) -> Mapping[str, FileRecord]:
+        """Records by source file."""
+        return self.rendered.records
+
+    @property
+    def desired(self) -> Mapping[str, str]:
+        """Blob ids by path below the rendered folder. Of two objects with one path the first counts."""
+        return self.rendered.desired
+
+    @property
     def sources(self) -> Mapping[str, str]:
         """Source files by rendered path. Of two objects with one path the first counts."""
-        return {path: source for source, record in reversed([*self.records.items()]) for path in record.paths}
+        return self.rendered.sources
 
     def summaries(self, paths: Iterable[str]) -> dict[str, ObjectSummary]:
         """Return the summaries of rendered paths, in order."""
@@ -188,15 +196,12 @@ def build_index(
     following = Store(records=records, digests=dependencies, parsed={**parser.used}, totals=store.totals)
     if not is_whole and any(map(runtime.kinds.looks_up, following.digests)):
         return replace(build_index(runtime, revision, following, keep=keep), saved=store)
-    desired, has_duplicates = rendered_blobs(records.values())
     index = CompiledRevision(
         revision=revision,
         clusters=clusters,
         context=context,
-        records=records,
+        rendered=rendered_paths(records),
         inventory_digests=digests.inventories,
-        desired=desired,
-        has_duplicates=has_duplicates,
         contents=compilation.contents,
         compiled=compilation.compiled,
         saved=store,
@@ -238,15 +243,11 @@ def compile_again(
     chosen = sorted({index.sources[path] for path in paths})
     definitions = {path: index.records[path].is_needed for path in chosen if index.records[path].is_definition}
     compilation = _compile(runtime, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
-    records = {**index.records, **compilation.records}
-    desired, has_duplicates = rendered_blobs(records.values())
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
     return replace(
         index,
         context=context,
-        records=records,
-        desired=desired,
-        has_duplicates=has_duplicates,
+        rendered=index.rendered.after(compilation.records),
         contents={**contents, **compilation.contents},
         compiled={
             **{path: file for path, file in index.compiled.items() if path not in chosen},

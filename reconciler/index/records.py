@@ -1,7 +1,7 @@
 """`FileRecord`: what the index keeps of one compiled source file. Workers send it back, and the store keeps it."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from hashlib import blake2b
 from operator import attrgetter
 
@@ -89,16 +89,51 @@ short_digest = partial(blake2b, digest_size=16)
 """There is one for each file, so it is short."""
 
 
-def rendered_blobs(records: Iterable[FileRecord]) -> tuple[dict[str, str], bool]:
-    """Return blob ids by rendered path, and whether two objects have one path. Then the first counts."""
-    objects = SEPARATOR.join([record.objects for record in records if record.objects])
+class RenderedPaths(Struct, frozen=True, dict=True):
+    """Where the objects of all files are rendered to. Of two objects with one path the first counts.
+
+    desired: blob ids by path. has_duplicates: two objects have one path.
+    """
+
+    records: Mapping[str, FileRecord]
+    desired: Mapping[str, str]
+    has_duplicates: bool = False
+    known_sources: Mapping[str, str] | None = None
+
+    @cached_property
+    def sources(self) -> Mapping[str, str]:
+        """Source files by path."""
+        if self.known_sources is not None:
+            return self.known_sources
+        return {path: source for source, record in reversed([*self.records.items()]) for path in record.paths}
+
+    def after(self, new: Mapping[str, FileRecord]) -> "RenderedPaths":
+        """Return the paths with other records of a few files: only theirs change, unless two objects share one."""
+        records, desired, sources = {**self.records, **new}, {**self.desired}, {**self.sources}
+        if self.has_duplicates:
+            return rendered_paths(records)
+        for path in [path for source in new for path in self.records[source].paths]:
+            del desired[path], sources[path]
+        count = len(desired)
+        for source, record in new.items():
+            desired.update(zip(record.paths, record.blobs, strict=True))
+            sources.update(dict.fromkeys(record.paths, source))
+            count += len(record.paths)
+        return (
+            RenderedPaths(records, desired, known_sources=sources) if len(desired) == count else rendered_paths(records)
+        )
+
+
+def rendered_paths(records: Mapping[str, FileRecord]) -> RenderedPaths:
+    """Return where the objects of all files are rendered to."""
+    objects = SEPARATOR.join([record.objects for record in records.values() if record.objects])
     parts = objects.split(SEPARATOR) if objects else []
     paths, blobs = parts[::2], parts[1::2]
     desired = dict(zip(paths, blobs, strict=True))
     has_duplicates = len(desired) != len(paths)
     if has_duplicates:
         desired |= zip(reversed(paths), reversed(blobs), strict=True)
-    return desired, has_duplicates
+    return RenderedPaths(records, desired, has_duplicates)
 
 
 def summarize_file(

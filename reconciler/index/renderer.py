@@ -66,9 +66,8 @@ class Renderer:
     def contents(self, paths: list[str]) -> dict[str, bytes]:
         """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
         index, repository = self._index, self._runtime.repository
-        contents = (
-            {} if index.has_duplicates else {path: index.contents[path] for path in paths if path in index.contents}
-        )
+        is_plain = not index.rendered.has_duplicates
+        contents = {path: index.contents[path] for path in paths if path in index.contents} if is_plain else {}
         rendered = index.revision.files.rendered
         there = [path for path in paths if path not in contents and rendered.get(path) == index.desired[path]]
         contents.update(read_files(repository, index.desired, there))

@@ -34,7 +34,7 @@ def evaluate_totals(index: CompiledRevision) -> ObjectTotals:
 
     Where two objects have one path, rules compare bytes, so that all of them are evaluated.
     """
-    saved = None if index.has_duplicates else index.saved.totals
+    saved = None if index.rendered.has_duplicates else index.saved.totals
     digests = _digests(index, index.records)
     if saved is None:
         return _evaluate(index, digests)
@@ -63,7 +63,7 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
     amounts: list[Verdict] = []
     for cluster in index.clusters:
         inventory = index.context.evidence.inventories.get(cluster.name)
-        own = None if index.has_duplicates else usage.get(cluster.name)
+        own = None if index.rendered.has_duplicates else usage.get(cluster.name)
         amounts += evaluate_amounts(kinds, rows[cluster.name], cluster, inventory, rules, own)
     links = saved.links if saved is not None and saved.links_digest == digests[0] else None
     if links is None:

@@ -103,7 +103,7 @@ def verdicts_of_base(
     if any(before.get(rule) != after.get(rule) for rule in RULES):
         evaluations.append(PolicyFindings(tuple(evaluate_under(index, rules.settings))))
     if rules.policies.digest != index.context.policies.digest:
-        changed = [path for path, blob in index.desired.items() if existing.versions.get(path) != blob]
+        changed = sorted(path for path, blob in index.desired.items() if existing.versions.get(path) != blob)
         evaluations += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
     return join(evaluations)
 

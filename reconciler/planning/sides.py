@@ -31,6 +31,7 @@ from reconciler.revision.files import below
 from reconciler.revision.revision import (
     LoadedRevision,
     TreeReference,
+    comparing,
     read_base,
     read_revision,
     resolve_base,
@@ -48,8 +49,9 @@ def compile_tree(
 ) -> CompiledRevision:
     """Return the index of a tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
     key = store_key(runtime)
+    with comparing(runtime.repository, tree, config):
+        store = load_store(runtime.cache, key)
     revision = read_revision(runtime.repository, tree, config, runtime.cache)
-    store = load_store(runtime.cache, key)
     index = build_index(runtime, revision, store, keep=revision.files.rendered if keep_contents else None)
     save_store(runtime.cache, key, store, index.store)
     return index
@@ -160,7 +162,7 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     foreign = _foreign(index, sides.own, baseline, differing)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
-    changed = [path for path, blob in index.desired.items() if owned.get(path) != blob]
+    changed = sorted(path for path, blob in index.desired.items() if owned.get(path) != blob)
     causes = find_causes(runtime, index, renderer, sides.before) if changed or differing else NO_CAUSES
     replacements = find_replacements(
         sorted(path for path in changed if path not in owned),

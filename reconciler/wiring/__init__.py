@@ -4,8 +4,8 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,6 +58,13 @@ def open_run(
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(Path(repo), environ=environ)
     return open_repository(repository, flags, environ, merge=merge, compiles=compiles)
+
+
+def watching(repo: str, environ: Mapping[str, str]) -> AbstractContextManager[Callable[[], tuple[str, ...]]]:
+    """Watch the config repository around a folder: a function that waits for the next change of paths."""
+    from reconciler.adapters.git import GitRepository
+
+    return GitRepository.open(Path(repo), environ=environ).watching()
 
 
 def open_repository(

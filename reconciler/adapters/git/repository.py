@@ -3,7 +3,7 @@
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -225,6 +225,9 @@ class GitRepository:
     @contextmanager
     def comparing(self, commit: str | None, paths: Sequence[str] = ()) -> Iterator[None]:
         """Let git compare the working tree with a commit while the block runs: `changed_since` then has the answer."""
+        if (commit, *paths) in self._compared:
+            yield
+            return
         base = self._empty_tree() if commit is None else _id(commit)
         folders = self._location.to_top(tuple(paths))
         differing = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty", base, "--", *folders)
@@ -286,6 +289,14 @@ class GitRepository:
 
     def _empty_tree(self) -> str:
         return decode_path(self._git.run("hash-object", "-t", "tree", "--stdin")).strip()
+
+    @contextmanager
+    def watching(self) -> Iterator[Callable[[], tuple[str, ...]]]:
+        """Watch the working tree and the branches; yield a function that waits for the next change of paths."""
+        from reconciler.adapters.git.changes import watching  # noqa: PLC0415 - few commands watch
+
+        with watching(self._location) as wait:
+            yield wait
 
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield contents by id, in order, from one process."""

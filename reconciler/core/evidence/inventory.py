@@ -48,7 +48,7 @@ class Node(Struct, frozen=True, kw_only=True):
         return not self.unschedulable and not self.quarantined
 
 
-class Inventory(Struct, frozen=True, kw_only=True, dict=True):
+class Inventory(Struct, frozen=True, kw_only=True, dict=True, weakref=True):
     """The nodes of one cluster and when they were read. `document` is the evidence file."""
 
     cluster: str

@@ -32,9 +32,10 @@ def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) ->
         return index
     renderer = Renderer(runtime, index)
     settled = {path: _settle(index, renderer.object(path), own, path, ended[path]) for path in paths}
+    digests = {path: one.summary.digest for path, one in settled.items()}
     return replace(
         index,
-        desired={**index.desired, **{path: one.summary.digest for path, one in settled.items()}},
+        rendered=replace(index.rendered, desired={**index.desired, **digests}),
         contents={**index.contents, **{path: one.content for path, one in settled.items()}},
         settled=settled,
     )

@@ -1,6 +1,8 @@
 """TorchrunQueue and TorchrunJob: what is understood, what is rendered, what is refused, and why."""
 
+import gc
 import json
+import weakref
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.config import Backend, Vendor
 from reconciler.core.documents import read
+from reconciler.core.evidence.inventory import Inventory
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.kinds.torchrun.intent import job_intent, queue_intent
 from reconciler.core.kinds.torchrun.render import render_job, render_queue
@@ -830,3 +833,16 @@ def test_nothing_written_raises(queue_spec: Any, job_spec: Any, backend: Backend
         wanted, known = job_intent(document).intent, queue_intent(good_queue).intent
         if wanted and known:
             render_job(wanted, known, cluster, None)
+
+
+def test_what_is_remembered_of_a_queue_keeps_no_evidence() -> None:
+    """A process that plans again and again must not keep the nodes of each plan."""
+    (good,) = documents(QUEUE)
+    found = queue_intent(good).intent
+    assert found is not None
+    inventory = Inventory(cluster="main", taken_at="2026-11-02T00:00:00Z")
+    alive = weakref.ref(inventory)
+    render_queue(found, cluster_of(Backend.KAI), inventory)
+    del inventory
+    gc.collect()
+    assert alive() is None

@@ -5,8 +5,7 @@ What all jobs of a queue share is worked out once per queue, cluster and evidenc
 
 from collections.abc import Callable
 from functools import lru_cache
-
-from msgspec import Struct
+from weakref import ref
 
 from reconciler.core.config import Cluster
 from reconciler.core.evidence.inventory import Inventory
@@ -51,18 +50,20 @@ def render_job(
     return Rendered(manifests=rendered.manifests, problems=(*rendered.problems, *warnings))
 
 
-class _Same(Struct, frozen=True, eq=False):
-    """Evidence by identity: comparing it by value would cost more than the cache saves."""
+class _Same:
+    """Evidence by identity: comparing it by value would cost more than the cache saves. The cache keeps none alive."""
 
-    inventory: Inventory | None
+    def __init__(self, inventory: Inventory | None) -> None:
+        self._hash = id(inventory)
+        self.find = (lambda: None) if inventory is None else ref(inventory)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.inventory is other.inventory
+        return isinstance(other, _Same) and self._hash == other._hash and self.find() is other.find()
 
     def __hash__(self) -> int:
-        return id(self.inventory)
+        return self._hash
 
 
 @lru_cache(maxsize=1024)
 def _template(queue: TorchrunQueue, cluster: Cluster, evidence: _Same) -> Template:
-    return resolve_template(queue, cluster, evidence.inventory)
+    return resolve_template(queue, cluster, evidence.find())
