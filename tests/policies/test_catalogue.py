@@ -2,6 +2,7 @@
 
 import os
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -225,6 +226,7 @@ def test_the_readme_lists_every_rule_with_its_title() -> None:
     assert [(rule, title.partition(" (`")[0], word) for rule, title, word in listed] == expected
 
 
+@cache
 def _matched(rule: str) -> set[tuple[str, str]]:
     spec = _policy(rule)["spec"]
     assert isinstance(spec, dict)
@@ -260,6 +262,7 @@ _JOBS = {"batch", "jobset.x-k8s.io", "kubeflow.org", "ray.io", "batch.volcano.sh
          "trainer.kubeflow.org"}  # fmt: skip
 
 
+@cache
 def _plural(group: str, kind: str) -> str:
     served = SERVER.served(group, kind)
     return served.plural if served else ""
