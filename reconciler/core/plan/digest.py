@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from reconciler.core.plan.plan import Change, Plan
-    from reconciler.core.reasons import Why
 
 
 def digest(plan: "Plan") -> str:
@@ -45,13 +44,15 @@ def _digested(plan: "Plan") -> Iterator[tuple[str, Any]]:
 
 
 def _without_edits(change: "Change") -> "Change":
-    because = tuple(_timeless(why) for why in change.because)
-    fields = tuple(field if field.why is None else replace(field, why=_timeless(field.why)) for field in change.fields)
+    reasons = (*change.because, *(field.why for field in change.fields))
+    if not any(why is not None and (why.edited or why.removed) for why in reasons):
+        return change
+    because = tuple(replace(why, edited=(), removed=()) for why in change.because)
+    fields = tuple(
+        field if field.why is None else replace(field, why=replace(field.why, edited=(), removed=()))
+        for field in change.fields
+    )
     return replace(change, because=because, fields=fields)
-
-
-def _timeless(why: "Why") -> "Why":
-    return replace(why, edited=(), removed=()) if why.edited or why.removed else why
 
 
 def approval_digest(plan: "Plan", judged_by: str, lost: Iterable[str] = ()) -> str:
