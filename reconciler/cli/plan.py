@@ -47,9 +47,7 @@ Examples:
     is_flag=True,
     help="Plan the result of merging the revision (--revision, else HEAD) into the tip of the base.",
 )
-@click.option(
-    "--watch", is_flag=True, help="Plan again after every change of a file or branch, in an instant, until Ctrl-C."
-)
+@click.option("--watch", is_flag=True, help="Plan again after every change of a file or branch, until Ctrl-C.")
 @click.option(
     "--live",
     is_flag=True,
@@ -110,6 +108,7 @@ def command(
 def _plan(
     repo: str, flags: dict[str, Any], adopt: tuple[str, ...], *, merge: bool, live: bool, imports: bool = True
 ) -> "tuple[Plan, Settings]":
+    """Make a plan. imports: modules are still to be imported, which takes the time that git needs to compare files."""
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
 
     named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)

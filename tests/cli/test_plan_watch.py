@@ -1,5 +1,6 @@
 """`plan --watch` plans again in the same process whenever files or branches change, until it is told to end."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from queue import Queue
 from threading import Thread
 
 import pytest
+from watchdog.observers.api import BaseObserver
 
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY, Fleet
@@ -144,3 +146,13 @@ def test_flags_that_need_one_plan_are_refused(fleet: Fleet, flag: tuple[str, ...
 def test_a_folder_without_a_repository_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["plan", "--watch", "--repo", str(tmp_path)]) == 6
     assert "is not in a Git repository" in capsys.readouterr().err
+
+
+def test_a_limit_of_the_system_is_named(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    monkeypatch.setattr(BaseObserver, "start", refuse)
+    ran = fleet.run("plan", "--watch")
+    assert ran.code == 6
+    assert f"error: cannot watch {fleet.root}: inotify watch limit reached; raise the limits fs.inotify." in ran.err
