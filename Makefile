@@ -24,7 +24,7 @@ demo: $(READY) ## create a temporary config repository, change it, plan it, comm
 
 test: $(READY) ## run all tests; builds a real Kubernetes with its operators once (half an hour or more)
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q -n 4 --dist worksteal $(PYTEST)
+	@$(BIN)/python -m pytest -q -n 3 --dist worksteal $(PYTEST)
 
 lint: $(READY) ## run ruff and the import contracts
 	@$(BIN)/ruff check --quiet $(PATHS)

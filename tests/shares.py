@@ -16,31 +16,27 @@ _QUICK = ("tests/architecture/", "tests/core/")
 def in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
     """Return the tests in their order for this number of workers."""
     heads: list[list[pytest.Item]] = [[] for _ in range(workers)]
-    waiting: list[pytest.Item] = []
     slow: list[pytest.Item] = []
     quick: list[pytest.Item] = []
     for item in items:
-        fixtures: list[str] = getattr(item, "fixturenames", [])
-        if _OWN_SERVER in fixtures:
-            heads[0].append(item)
-        elif _BED in fixtures:
-            heads[1 % workers].append(item)
-        elif item.nodeid.startswith(_WAITING):
-            waiting.append(item)
-        else:
-            (quick if item.nodeid.startswith(_QUICK) else slow).append(item)
-    waiters = range(min(2, workers - 1), workers)
-    for number, worker in enumerate(waiters):
-        heads[worker] += _part(waiting, number, len(waiters))
+        head = _head(item)
+        kind = quick if item.nodeid.startswith(_QUICK) else slow
+        (kind if head is None else heads[head % workers]).append(item)
     ordered: list[pytest.Item] = []
-    for number, head in enumerate(heads):
+    for number, head_of_share in enumerate(heads):
         size = (len(items) - len(ordered)) // (workers - number)  # as WorkStealingScheduling divides them
-        share = head + _part(slow, number, workers)
+        share = head_of_share + slow[len(slow) * number // workers : len(slow) * (number + 1) // workers]
         quick_ones = max(0, size - len(share))
         ordered += share + quick[:quick_ones]
         del quick[:quick_ones]
     return ordered + quick
 
 
-def _part(items: list[pytest.Item], number: int, count: int) -> list[pytest.Item]:
-    return items[len(items) * number // count : len(items) * (number + 1) // count]
+def _head(item: pytest.Item) -> int | None:
+    """Return the share that begins with this test, if one should."""
+    fixtures: list[str] = getattr(item, "fixturenames", [])
+    if _OWN_SERVER in fixtures:
+        return 0
+    if _BED in fixtures:
+        return 1
+    return 2 if item.nodeid.startswith(_WAITING) else None

@@ -1,6 +1,7 @@
 """Commit mode with evidence: what the real API server says about nodes becomes a commit, or says why not."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.source import ConfigSource, Mode
+from reconciler.core.objects import ObjectKey
 from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
@@ -17,7 +19,10 @@ from tests.live.controller.test_pass import job, push
 
 
 @pytest.fixture
-def gpu_node(live: KubernetesCluster) -> str:
+def gpu_node(private_cluster: KubernetesCluster) -> Iterator[None]:
+    """Make the only node of a cluster, which no other test changes meanwhile."""
+    live = private_cluster
+    _delete_nodes(live)
     name = f"evidence-{os.getpid()}"
     product = "NVIDIA-H100-80GB-HBM3"
     labels = {"nvidia.com/gpu.product": product, "nvidia.com/gpu.count": "8", "nvidia.com/gpu.memory": "81559"}
@@ -32,7 +37,14 @@ def gpu_node(live: KubernetesCluster) -> str:
         },
         subresource="status",
     )
-    return name
+    yield
+    _delete_nodes(live)
+
+
+def _delete_nodes(live: KubernetesCluster) -> None:
+    for body in live.list(live.resource("", "Node")).objects:
+        key = ObjectKey(group="", kind="Node", namespace="", name=body["metadata"]["name"])
+        live.delete(key, uid=body["metadata"]["uid"], propagation="Background")
 
 
 def make(server: GitServer, folder: Path, kubeconfig: Path) -> PassOutcome:
@@ -43,11 +55,12 @@ def make(server: GitServer, folder: Path, kubeconfig: Path) -> PassOutcome:
     return reconcile(Request(source=source, folder=str(folder / "state"), access=access), dict(os.environ))
 
 
+@pytest.mark.usefixtures("gpu_node")
 def test_what_changed_becomes_one_commit_and_a_shrinking_fleet_does_not(
-    server: GitServer, person: Sandbox, gpu_node: str, api_server: ApiServer, tmp_path: Path
+    server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path
 ) -> None:
     tip = push(person, job("blue"))
-    made = make(server, tmp_path, api_server.kubeconfig)
+    made = make(server, tmp_path, private_server.kubeconfig)
     assert made.failure is not None
     assert (made.failure.reason, made.failure.stalled) == ("EvidenceRefused", True)
     assert "nodes are gone" in made.failure.message
@@ -58,7 +71,7 @@ def test_what_changed_becomes_one_commit_and_a_shrinking_fleet_does_not(
     files = server.git("show", "--format=", "--name-only", "main^").split()
     files = [file for file in files if not file.endswith("/health.yaml")]  # there if agents have reported by now
     assert files == ["evidence/main/queues.yaml", "evidence/main/runs.yaml"], "the nodes stay as they were"
-    again = make(server, tmp_path, api_server.kubeconfig)
+    again = make(server, tmp_path, private_server.kubeconfig)
     assert (again.push_result, again.pushed) == ("unchanged", ""), "nothing changed, so nothing is committed"
 
 
@@ -80,8 +93,9 @@ def test_a_cluster_that_cannot_be_reached_keeps_its_evidence(
     assert server.git("log", "--format=%P", "-1", "main") == tip, "what needs no evidence is rendered and pushed"
 
 
+@pytest.mark.usefixtures("gpu_node")
 def test_an_edit_of_evidence_while_the_controller_pushes_survives(
-    server: GitServer, person: Sandbox, gpu_node: str, api_server: ApiServer, tmp_path: Path
+    server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path
 ) -> None:
     """A person comments an evidence file before the push arrives: both are on the branch, and no push is forced."""
     tip = push(person, job("blue"))
@@ -94,7 +108,7 @@ def test_an_edit_of_evidence_while_the_controller_pushes_survives(
             theirs[0] = push(person, {"evidence/main/nodes.yaml": b"# ticket 4711\n" + nodes.read_bytes()}, "ticket")
 
     server.before = edit
-    made = make(server, tmp_path, api_server.kubeconfig)
+    made = make(server, tmp_path, private_server.kubeconfig)
     server.before = lambda _: None
     assert theirs, "the controller tried to push"
     assert made.pushed == server.tip()
