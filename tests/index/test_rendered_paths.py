@@ -26,7 +26,7 @@ def test_changed_files_are_as_if_all_were_listed(
     paths = rendered_paths(records)
     for edit in edits:
         new = {name: _record(objects) for name, objects in edit.items()}
-        records |= new
+        records = {**records, **new}
         paths, whole = paths.after(new), rendered_paths(records)
         assert (paths.records, paths.desired, paths.sources) == (records, whole.desired, whole.sources)
         assert paths.has_duplicates == whole.has_duplicates

@@ -23,7 +23,7 @@ def start_kai(bed: Bed, programs: Path) -> None:
         installed(bed, list(_INSTALLATION))
         kubeconfig = f"--kubeconfig={bed.kubeconfig}"
         # The scheduler's port for plugins would listen on every interface; this one is refused, and not missed.
-        scheduler = (f"--listen-address=127.0.0.1:{port}", "--plugin-server-port=-1", "--schedule-period=500ms")
+        scheduler = (f"--listen-address=127.0.0.1:{port}", "--plugin-server-port=-1", "--schedule-period=1s")
         queues = (kubeconfig, "--enable-webhook=false", f"--metrics-listen-address={loopback()}")
         flags = {
             "kai-podgrouper": _controller(kubeconfig),
