@@ -184,13 +184,12 @@ def _plan_again(
             _announce(changed)
             show(plan, settings)
     except ReconcilerError as error:
-        if found:  # the plan was shown, and is refused
-            report_error(error)
-            return found
-        found = "\n".join(map(str, (*getattr(error, "problems", ()), error)))
-        if found != shown:
+        if not found:  # else the plan was shown, and is refused
+            found = "\n".join(map(str, (*getattr(error, "problems", ()), error)))
+            if found == shown:
+                return shown
             _announce(changed)
-            report_error(error)
+        report_error(error)
     return found
 
 

@@ -109,9 +109,10 @@ class RenderedPaths(Struct, frozen=True, dict=True):
 
     def after(self, new: Mapping[str, FileRecord]) -> "RenderedPaths":
         """Return the paths with other records of a few files: only theirs change, unless two objects share one."""
-        records, desired, sources = {**self.records, **new}, {**self.desired}, {**self.sources}
+        records = {**self.records, **new}
         if self.has_duplicates:
             return rendered_paths(records)
+        desired, sources = {**self.desired}, {**self.sources}
         for path in [path for source in new for path in self.records[source].paths]:
             del desired[path], sources[path]
         count = len(desired)

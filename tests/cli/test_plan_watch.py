@@ -62,8 +62,8 @@ class Watch:
 def watch(fleet: Fleet) -> Iterator[Callable[..., Watch]]:
     started: list[Watch] = []
 
-    def start(*arguments: str) -> Watch:
-        started.append(Watch(str(fleet.root), *arguments))
+    def start(*arguments: str, root: Path = fleet.root) -> Watch:
+        started.append(Watch(str(root), *arguments))
         return started[-1]
 
     yield start
@@ -114,26 +114,23 @@ def test_what_changes_no_plan_prints_nothing(fleet: Fleet, watch: Callable[..., 
 
 
 @pytest.mark.parametrize("is_linked", [False, True])
-def test_a_commit_is_planned(fleet: Fleet, is_linked: bool) -> None:
+def test_a_commit_is_planned(fleet: Fleet, watch: Callable[..., Watch], is_linked: bool) -> None:
     """Branches are watched too, of a linked working tree in the folder that all of them share."""
     fleet.run("commit")
     root = fleet.root
     if is_linked:
         root = fleet.root.parent / "linked"
         fleet.git("worktree", "add", "--quiet", "-b", "edit", str(root))
-    process = Watch(str(root), "--base", "HEAD")
-    try:
-        process.until("plan sha256:")
-        job = root / JOB
-        job.write_text(job.read_text().replace("numGPUs: 16", "numGPUs: 8"))
-        process.until("plan sha256:")
-        subprocess.run(["git", "-C", str(root), "commit", "-qam", "edit"], check=True, env={**os.environ, **IDENTITY})
-        command = [sys.executable, "-m", "reconciler", "commit", "--repo", str(root)]
-        subprocess.run(command, check=True, capture_output=True, env={**os.environ, **IDENTITY})
-        while "No changes" not in "\n".join(process.until("plan sha256:")):
-            pass  # the plan of the moment between the files of the commit and its branch
-    finally:
-        process.kill()
+    process = watch("--base", "HEAD", root=root)
+    process.until("plan sha256:")
+    job = root / JOB
+    job.write_text(job.read_text().replace("numGPUs: 16", "numGPUs: 8"))
+    process.until("plan sha256:")
+    subprocess.run(["git", "-C", str(root), "commit", "-qam", "edit"], check=True, env={**os.environ, **IDENTITY})
+    command = [sys.executable, "-m", "reconciler", "commit", "--repo", str(root)]
+    subprocess.run(command, check=True, capture_output=True, env={**os.environ, **IDENTITY})
+    while "No changes" not in "\n".join(process.until("plan sha256:")):
+        pass  # the plan of the moment between the files of the commit and its branch
 
 
 @pytest.mark.parametrize("flag", [("--out", "plan.json"), ("--live",), ("--exit-code",)])

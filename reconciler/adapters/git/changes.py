@@ -45,11 +45,12 @@ def watching(location: RepositoryLocation) -> Iterator[Callable[[], tuple[str, .
     Paths are those of files below the root, and of branches: `.git/HEAD`. Raises `OutsideError` if the system refuses.
     """
     changed: SimpleQueue[str] = SimpleQueue()
-    folders = {location.root.resolve(), *_git_folders(location)}
+    root, git_folders = location.root.resolve(), _git_folders(location)
+    folders = {root, *git_folders}
     observer = Observer()
     for folder in folders:
         if not any(folder.is_relative_to(other) for other in folders - {folder}):
-            observer.schedule(_Handler(location, changed), str(folder), recursive=True, event_filter=_EVENTS)
+            observer.schedule(_Handler(root, git_folders, changed), str(folder), recursive=True, event_filter=_EVENTS)
     try:
         observer.start()
     except OSError as error:
@@ -82,8 +83,8 @@ def _next(changed: SimpleQueue[str]) -> tuple[str, ...]:
 class _Handler(FileSystemEventHandler):
     """Puts the paths that a plan may depend on into a queue."""
 
-    def __init__(self, location: RepositoryLocation, changed: SimpleQueue[str]) -> None:
-        self._root, self._git, self._changed = location.root.resolve(), _git_folders(location), changed
+    def __init__(self, root: Path, git_folders: tuple[Path, ...], changed: SimpleQueue[str]) -> None:
+        self._root, self._git, self._changed = root, git_folders, changed
 
     def dispatch(self, event: FileSystemEvent) -> None:
         """Name both ends of a move."""

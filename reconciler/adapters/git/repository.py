@@ -4,7 +4,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 
@@ -290,13 +290,11 @@ class GitRepository:
     def _empty_tree(self) -> str:
         return decode_path(self._git.run("hash-object", "-t", "tree", "--stdin")).strip()
 
-    @contextmanager
-    def watching(self) -> Iterator[Callable[[], tuple[str, ...]]]:
+    def watching(self) -> AbstractContextManager[Callable[[], tuple[str, ...]]]:
         """Watch the working tree and the branches; yield a function that waits for the next change of paths."""
         from reconciler.adapters.git.changes import watching  # noqa: PLC0415 - few commands watch
 
-        with watching(self._location) as wait:
-            yield wait
+        return watching(self._location)
 
     def read(self, oids: Iterable[str]) -> Iterator[bytes]:
         """Yield contents by id, in order, from one process."""
