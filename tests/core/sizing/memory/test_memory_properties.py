@@ -91,10 +91,11 @@ def test_what_cannot_be_avoided_is_never_said_to_fit(training: Training, layout:
 def test_more_gpus_never_hurt(training: Training, layout: Layout, gpu: Gpu, times: int) -> None:
     """With the same batch of each GPU, with the same batch of all, or with less accumulation instead.
 
-    From two GPUs on with DDP, which one GPU does not need buckets for, and with adapters under FSDP, which keeps the
-    inputs of layers twice.
+    From two GPUs on with DDP, which one GPU does not need buckets for, with adapters under FSDP, which keeps the inputs
+    of layers twice, and with states in host memory under FSDP, which gathers layers and has little left to shard.
     """
-    begins = training.strategy is Strategy.DDP or (training.strategy in FSDP and training.method.has_adapters)
+    is_light = training.method.has_adapters or training.offload is not Offload.NONE
+    begins = training.strategy is Strategy.DDP or (training.strategy in FSDP and is_light)
     assume(not begins or layout.gpus_per_worker > training.ways)
     few = estimate(training, layout, gpu)
     single = replace(layout, workers=1, gpus=layout.gpus_per_worker)
