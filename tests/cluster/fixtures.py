@@ -58,6 +58,8 @@ from tests.cluster.server import ApiServer
 from tests.cluster.store import PartsUnavailableError
 
 USER_CLUSTER = "RECONCILER_TEST_KUBECONFIG"
+_ENDED_EARLY = ("bed", "worker", "private_server", "_fragile")
+"""Servers of few tests, which are consecutive (`tests.shares`). An idle bed takes a quarter of a processor."""
 
 
 def left_out(what: str) -> NoReturn:
@@ -283,6 +285,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("scheduler")
         if names & {"api_server", "bed", "kubectl", "control_plane_programs", "crd_folder", "gitea"}:
             item.add_marker("cluster")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Stop servers that the next test does not use."""
+    following: set[str] = set(getattr(nextitem, "fixturenames", ()))
+    for name in _ENDED_EARLY:
+        if name not in following:
+            for fixture in item.session._fixturemanager.getfixturedefs(name, item) or ():
+                fixture.finish(item._request)  # type: ignore[attr-defined]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -6,13 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from benchmarks import corpus
 from tests.cli.fleet import IDENTITY, Fleet
+from tests.processes import living
 from tests.system.child import ROOT
 
 _PATIENCE = 60  # seconds
@@ -48,20 +48,6 @@ def _start(root: Path, folder: Path, *arguments: str, **streams: int) -> subproc
     return subprocess.Popen(call, cwd=folder, env=_environ(folder), start_new_session=True, **given)  # type: ignore[call-overload,no-any-return]
 
 
-def _group(group: int) -> Sequence[int]:
-    """Living processes of a session, without those that only wait to be collected."""
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[3]) == group and fields[0] != "Z":
-                found.append(int(folder.name))
-    return found
-
-
 def _processor_time(process: int) -> float:
     """Seconds of processor time that a process has used."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -69,7 +55,7 @@ def _processor_time(process: int) -> float:
 
 
 def _compiles(running: "subprocess.Popen[bytes]", processes: str) -> bool:
-    return len(_group(running.pid)) >= 3 if processes == "2" else _processor_time(running.pid) > _STARTED
+    return len(living(running.pid)) >= 3 if processes == "2" else _processor_time(running.pid) > _STARTED
 
 
 def _files(folder: Path) -> set[str]:
@@ -101,9 +87,9 @@ def test_a_signal_leaves_nothing_behind(
     assert b"Traceback" not in err
     assert err.split() == [{signal.SIGINT: b"interrupted", signal.SIGTERM: b"terminated"}[sent]]
     deadline = time.monotonic() + 5
-    while _group(running.pid) and time.monotonic() < deadline:
+    while living(running.pid) and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert _group(running.pid) == []
+    assert living(running.pid) == []
     assert _files(root) == before
     assert not list((root / ".git").rglob("*.lock"))
     assert not list((tmp_path / "cache").rglob("new-*"))
