@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count, cycle
 from pathlib import Path
 
@@ -206,6 +207,13 @@ def bench(reconciler: str, size: int, mix: str, scratch: Path, runs: int) -> Non
     settle(repository)
     call("plan", times=1)
     rows["nothing changed, warm"] = call("plan", times=runs * _SHORT_RUNS)
+    with pull_request(repository) as base:
+        plan = ("plan", "--revision", "HEAD", "--base", base)
+        rows["pull request of one file, cold"] = call(*plan, before=(forget,))
+        call("plan", "--revision", base, times=1, before=(forget,))
+        shutil.copytree(cache, kept := scratch / f"kept-{mix}-{size}")
+        restore = partial(shutil.copytree, kept, cache)
+        rows["the same, with the cache of its base"] = call(*plan, times=runs * _SHORT_RUNS, before=(forget, restore))
     _change_queues(repository)
     rows["all queues changed, cold"] = call("plan", times=1, before=(forget,))
     rows["all queues changed, cold, -o json"] = call("plan", "-o", "json", times=1, before=(forget,))
@@ -262,6 +270,18 @@ def _editing(path: Path, old: str, new: Callable[[], str]) -> Callable[[], None]
         path.write_text(text.replace(old, new()))
 
     return edit
+
+
+@contextmanager
+def pull_request(repository: Path) -> Iterator[str]:
+    """Commit a change of one file while the block runs; yield the commit before it."""
+    base = git(repository, "rev-parse", "HEAD").strip()
+    _edits(repository)[0].apply()
+    git(repository, "commit", "--quiet", "--all", "--message", "one file")
+    try:
+        yield base
+    finally:
+        git(repository, "reset", "--quiet", "--hard", base)
 
 
 def _gpus(job: Path) -> int:

@@ -5,16 +5,21 @@ beside the package.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import msgspec
 
+from reconciler.adapters.packages import installed_metadata, registers_kinds
 from reconciler.errors import OutsideError
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _ROOT = _PACKAGE / "bundle" if (_PACKAGE / "bundle").is_dir() else _PACKAGE.parent
+_DISTRIBUTION = "gpu_reconciler-"
+_UNSTABLE = (b"../", b".pyc", b"-info/")
 _SHIPPED = ("schemas", "policies", "gitops-repo-template")
 
 
@@ -40,14 +45,39 @@ def walk(folder: str) -> Iterator[str]:
 def stamp() -> str:
     """Return a text that changes with the installation, so that caches of another one are not used.
 
-    It consists of the time of the last installation into the environment and, in a checkout, the number of modules and
-    schemas and the time of their last change. A process keeps the stamp of the installation that it was started from.
+    Of an installed package it tells the content of its files, the versions of all packages beside it, and that of
+    Python: the same installation on another machine may use the same cache. In a checkout it consists of the time of
+    the last installation into the environment, the number of modules and schemas, and the time of their last change.
+    A process keeps the stamp of the installation that it was started from.
     """
-    installed = Path(msgspec.__file__).parent.parent.stat().st_mtime_ns
+    environment = Path(msgspec.__file__).parent.parent
+    if _PACKAGE.parent != _ROOT and (content := _installed_content({str(environment), str(_PACKAGE.parent)})):
+        return f"{sys.implementation.cache_tag} {content}"
+    installed = str(environment.stat().st_mtime_ns)
     if _PACKAGE.parent != _ROOT:
-        return str(installed)
+        return installed
     times = [*_change_times(str(_PACKAGE)), *_change_times(str(_ROOT / "schemas"))]
     return f"{installed} {len(times)} {max(times)}"
+
+
+def _installed_content(folders: set[str]) -> str:
+    """Return a digest of the names and versions of all installed packages, and of the files of this one and of plugins.
+
+    pip writes a digest of each file to RECORD. Empty if this package has none, as other installers may leave it out.
+    """
+    digest, is_known = sha256(), False
+    for path in (Path(path) for folder in sorted(folders) for path in installed_metadata(folder)):
+        digest.update(path.name.encode())
+        is_own = path.name.startswith(_DISTRIBUTION)
+        if is_own or registers_kinds(path):
+            try:
+                files = (path / "RECORD").read_bytes().splitlines()
+            except OSError:
+                return ""
+            # The rest differs between two installations of the same files: scripts, byte code, the installer.
+            digest.update(b"\n".join(sorted(row for row in files if not any(part in row for part in _UNSTABLE))))
+            is_known |= is_own
+    return digest.hexdigest() if is_known else ""
 
 
 def direct_url(package: str) -> object:

@@ -97,3 +97,7 @@ def test_the_installed_command_works_alone(wheel: Path, tmp_path: Path) -> None:
     reconciler("commit", folder=fleet)
     assert "verified" in reconciler("verify", folder=fleet)
     assert reconciler("explain", "PyTorchJob/vit", folder=fleet)
+    stamp = (home / "bin/python", "-c", "from reconciler.adapters import bundle; print(bundle.stamp())")
+    before = _run(*stamp, folder=tmp_path, environ=environ)
+    _run(*install, "--no-deps", "--force-reinstall", folder=tmp_path)
+    assert _run(*stamp, folder=tmp_path, environ=environ) == before, "caches last: the same files, installed again"
