@@ -1,12 +1,15 @@
 """A `LiveCluster` on the real API server, and a namespace of its own for every test."""
 
+import base64
 import itertools
+import json
 import os
 from collections.abc import Iterator
 from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+import urllib3
 
 from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.core.apply.inventory import LABEL as INVENTORY
@@ -71,16 +74,44 @@ def private_cluster(private_server: ApiServer) -> Iterator[KubernetesCluster]:
 
 
 @pytest.fixture
-def empty_cluster(private_cluster: KubernetesCluster) -> KubernetesCluster:
+def empty_cluster(private_server: ApiServer, private_cluster: KubernetesCluster) -> KubernetesCluster:
     """Return a cluster on which we own nothing, and without inventories: names of sources and clusters come again."""
-    resources = {(row.group, row.kind): row for row in reversed(private_cluster.discover(again=True).resources)}
-    for row in resources.values():
-        if {"list", "delete"} <= row.verbs:
-            for body in _listed(private_cluster, row):
-                _remove(private_cluster, body)
-    for body in private_cluster.list(private_cluster.resource("", "ConfigMap"), labels=INVENTORY).objects:
-        _remove(private_cluster, body)
+    remove_own(private_server, private_cluster)
     return private_cluster
+
+
+def remove_own(running: ApiServer, cluster: KubernetesCluster) -> None:
+    """Remove all objects and inventories of ours."""
+    stored = _stored_resources(running)
+    resources = {(row.group, row.kind): row for row in reversed(cluster.discover(again=True).resources)}
+    for row in resources.values():
+        names = {row.plural, f"{row.group}/{row.plural}", _STORED_AS.get(row.plural, row.plural)}
+        if {"list", "delete"} <= row.verbs and not names.isdisjoint(stored):
+            for body in _listed(cluster, row):
+                _remove(cluster, body)
+    for body in cluster.list(cluster.resource("", "ConfigMap"), labels=INVENTORY).objects:
+        _remove(cluster, body)
+
+
+_STORED_AS = {
+    "nodes": "minions",
+    "replicationcontrollers": "controllers",
+    "endpoints": "services",
+    "ingresses": "ingress",
+}
+"""Resources whose keys in etcd have another name (k8s.io/kubernetes/pkg/kubeapiserver, SpecialDefaultResourcePrefixes)."""
+
+
+def _stored_resources(running: ApiServer) -> set[str]:
+    """Return what has objects at all, by the keys in etcd: most of the ninety resources need not be listed."""
+    programs = json.loads((running.logs / "programs.json").read_text())
+    flag = "--advertise-client-urls="
+    url = next(word.removeprefix(flag) for word in programs[0]["argv"] if word.startswith(flag))
+    first, last = (base64.b64encode(key).decode() for key in (b"/registry/", b"/registry0"))
+    body = {"key": first, "range_end": last, "keys_only": True}
+    answer = urllib3.request("POST", f"{url}/v3/kv/range", json=body).json()
+    keys = [base64.b64decode(row["key"]).decode().split("/")[2:4] for row in answer["kvs"]]
+    return {key[0] for key in keys} | {"/".join(key) for key in keys}
 
 
 def _listed(cluster: KubernetesCluster, row: ApiResource) -> list[Body]:

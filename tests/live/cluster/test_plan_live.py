@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey
+from tests.cluster.server import ApiServer
 from tests.live.cluster.conftest import LiveFleet
-from tests.live.cluster.fixtures import key_of
+from tests.live.cluster.fixtures import key_of, remove_own
 
 QUEUE = ObjectKey(group="scheduling.run.ai", kind="Queue", namespace="", name="h100")
 
@@ -190,3 +192,27 @@ def test_objects_in_a_new_namespace_are_checked_by_the_apply(live_fleet: LiveFle
     _, plan = live_fleet.plan_json()
     refused = [problem for problem in plan["problems"] if problem["rule"] == "live.refused"]
     assert ["fresh" in problem["message"] for problem in refused] == [True]
+
+
+def test_an_empty_cluster_has_nothing_of_ours(private_server: ApiServer, empty_cluster: KubernetesCluster) -> None:
+    """The fixture finds objects of every kind, also of those that etcd keeps under another name."""
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "a:1"}]}}
+    backend = {"service": {"name": "a", "port": {"number": 80}}}
+    made: dict[tuple[str, str], dict[str, Any]] = {
+        ("v1", "Node"): {},
+        ("v1", "Service"): {"spec": {"ports": [{"port": 80}]}},
+        ("v1", "Endpoints"): {},
+        ("v1", "ReplicationController"): {"spec": {"selector": {"a": "b"}, "template": template}},
+        ("networking.k8s.io/v1", "Ingress"): {"spec": {"defaultBackend": backend}},
+        ("kueue.x-k8s.io/v1beta1", "ResourceFlavor"): {},
+        ("rbac.authorization.k8s.io/v1", "ClusterRole"): {"rules": []},
+    }
+    private_server.client.ensure_namespaces(["empty"])
+    keys = []
+    for (version, kind), fields in made.items():
+        metadata = {"name": "ours", "namespace": "empty", "labels": {LABEL: OWNER}}
+        written = empty_cluster.create({"apiVersion": version, "kind": kind, "metadata": metadata, **fields})
+        keys.append(key_of(written.body))
+    assert all(empty_cluster.get(key) is not None for key in keys)
+    remove_own(private_server, empty_cluster)
+    assert [key for key in keys if empty_cluster.get(key) is not None] == []
