@@ -19,7 +19,6 @@ from reconciler.errors import OutsideError
 _PACKAGE = Path(__file__).resolve().parent.parent
 _ROOT = _PACKAGE / "bundle" if (_PACKAGE / "bundle").is_dir() else _PACKAGE.parent
 _DISTRIBUTION = "gpu_reconciler-"
-_UNSTABLE = (b"../", b".pyc", b"-info/")
 _SHIPPED = ("schemas", "policies", "gitops-repo-template")
 
 
@@ -74,8 +73,9 @@ def _installed_content(folders: set[str]) -> str:
                 files = (path / "RECORD").read_bytes().splitlines()
             except OSError:
                 return ""
-            # The rest differs between two installations of the same files: scripts, byte code, the installer.
-            digest.update(b"\n".join(sorted(row for row in files if not any(part in row for part in _UNSTABLE))))
+            # The rest differs between two installations of the same files: byte code (no digest), scripts, the installer.
+            stable = [row for row in files if not row.endswith(b",,") and b"../" not in row and b"-info/" not in row]
+            digest.update(b"\n".join(sorted(stable)))
             is_known |= is_own
     return digest.hexdigest() if is_known else ""
 
