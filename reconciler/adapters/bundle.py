@@ -73,7 +73,7 @@ def _installed_content(folders: set[str]) -> str:
                 files = (path / "RECORD").read_bytes().splitlines()
             except OSError:
                 return ""
-            # The rest differs between two installations of the same files: byte code (no digest), scripts, the installer.
+            # The rest differs from one installation to the next: byte code (no digest), scripts, the installer.
             stable = [row for row in files if not row.endswith(b",,") and b"../" not in row and b"-info/" not in row]
             digest.update(b"\n".join(sorted(stable)))
             is_known |= is_own
