@@ -34,13 +34,20 @@ class ConfigError(ReconcilerError):
 
 
 class InvalidInput(ReconcilerError):
-    """Files in the repository are invalid. Carries all problems of all files."""
+    """Files are invalid, or a launch line. Carries all problems of all files; `where` says what they are in."""
 
     exit_code = 3
 
-    def __init__(self, problems: "Sequence[Problem]", *, hint: str = "", already_shown: bool = False) -> None:
+    def __init__(
+        self,
+        problems: "Sequence[Problem]",
+        *,
+        hint: str = "",
+        already_shown: bool = False,
+        where: str = "in the repository",
+    ) -> None:
         count = "1 error" if len(problems) == 1 else f"{len(problems)} errors"
-        super().__init__(f"{count} in the repository{', shown above' if already_shown else ''}", hint=hint)
+        super().__init__(f"{count} {where}{', shown above' if already_shown else ''}", hint=hint)
         self.problems = () if already_shown else tuple(problems)
 
 

@@ -85,6 +85,13 @@ def test_my_own_number_is_judged(size: Any, folder: Path, gpus: str, fits: bool)
     assert text.partition("Requested: ")[2].partition(",")[0].endswith(" fit" if fits else ")")
 
 
+def test_errors_of_a_line_are_not_said_to_be_in_a_repository(size: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"torchrun a.py\naccelerate launch b.py\n")))
+    ran = size("line", "--gpu", "NVIDIA-L40S", "-")
+    assert ran.code == 3
+    assert ran.err.endswith("error: 1 error in the launch line\n")
+
+
 def test_flags_ask_without_a_file(size: Any, folder: Path) -> None:
     assert folder.is_dir()
     lora = answer(size(*EIGHT_B, "--method", "lora", "--batch", "4", "-o", "json"))

@@ -31,7 +31,7 @@ def read_policies(files: Mapping[str, bytes], catalogue: Catalogue) -> PolicyBoo
                 documents.append(document)
     wrong = [problem for problem in problems if problem.severity is Severity.ERROR]
     if wrong:
-        raise InvalidInput(wrong)
+        raise InvalidInput(wrong, where="in these files")
     if not documents:
         raise ConfigError(f"{', '.join(files)}: no {POLICY[1]} in it")
     return PolicyBook(map(policy_of, documents))

@@ -110,7 +110,7 @@ def run_tests(
 def _raise_errors(problems: Iterable[Problem]) -> None:
     errors = [problem for problem in dict.fromkeys(problems) if problem.severity is Severity.ERROR]
     if errors:
-        raise InvalidInput(sorted(errors, key=lambda problem: problem.sort_key))
+        raise InvalidInput(sorted(errors, key=lambda problem: problem.sort_key), where="in these files")
 
 
 def _run_test(run: _TestInputs, test: PolicyTest) -> Iterator[TestedExample]:

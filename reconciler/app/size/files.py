@@ -156,7 +156,7 @@ def require_jobs(kinds: Kinds, files: Sequence[SizedFile]) -> None:
     """Raise `InvalidInput` with the errors of all files, and `ConfigError` if there is no training job in them."""
     errors = [problem for file in files for problem in file.errors]
     if errors:
-        raise InvalidInput(errors)
+        raise InvalidInput(errors, where="in these files")
     if not any(file.jobs for file in files):
         paths = ", ".join(file.path for file in files)
         raise ConfigError(

@@ -48,7 +48,7 @@ def size_line(
     built = line.questions(launch, review) if launch is not None and not problems else JobQuestions()
     problems += tuple(_problems(text, built.diagnostics))
     if launch is None or problems:
-        raise InvalidInput(problems)
+        raise InvalidInput(problems, where="in the launch line")
     decision = decide_cheapest(built.questions)
     product = decision.chosen.gpu if decision.chosen else built.questions[0].gpu
     question = next(question for question in built.questions if question.gpu == product)

@@ -35,7 +35,7 @@ def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str 
                 if found.parsed.server is not None:
                     answers.append(_answer(document, found, _gpu(tables, found.product or gpu)))
     if problems:
-        raise InvalidInput(problems)
+        raise InvalidInput(problems, where="in these files")
     if not answers:
         paths = ", ".join(file.path for file in files)
         raise ConfigError(f"{paths}: no container starts vLLM or SGLang", hint="name a manifest of a server")

@@ -80,7 +80,7 @@ class FileStore:
                     problems.append(Problem(rule="source.duplicate", place=place, message=message, hint="rename one"))
                 sources[source.key] = source
         if problems:
-            raise InvalidInput(problems)
+            raise InvalidInput(problems, where="in these files")
         self._seen = raw
         return tuple(sources.values())
 
