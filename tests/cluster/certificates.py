@@ -3,6 +3,7 @@
 import datetime as dt
 import ipaddress
 import os
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,19 +34,15 @@ class Authority:
 
     def server(self, folder: Path, *names: str) -> tuple[Path, Path]:
         """Write `server.crt` and `server.key` for host names and addresses."""
-        alternatives: list[x509.GeneralName] = []
-        for name in names:
-            is_address = name.replace(".", "").isdigit()
-            alternatives.append(x509.IPAddress(ipaddress.ip_address(name)) if is_address else x509.DNSName(name))
         subject = [(NameOID.COMMON_NAME, names[0])]
-        return self._issue(folder / "server", subject, ExtendedKeyUsageOID.SERVER_AUTH, alternatives)
+        return self._issue(folder / "server", subject, ExtendedKeyUsageOID.SERVER_AUTH, _alternatives(names))
 
     def _issue(
         self,
         path: Path,
         name: list[tuple[x509.ObjectIdentifier, str]],
         usage: x509.ObjectIdentifier,
-        alternatives: list[x509.GeneralName],
+        alternatives: Sequence[x509.GeneralName],
     ) -> tuple[Path, Path]:
         key = ec.generate_private_key(ec.SECP256R1())
         builder = _builder(_name(name), self.certificate.subject, key).add_extension(
@@ -53,10 +50,7 @@ class Authority:
         )
         if alternatives:
             builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-        certificate = builder.sign(self.key, hashes.SHA256())
-        _private(path.with_suffix(".key"), key)
-        path.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        return path.with_suffix(".crt"), path.with_suffix(".key")
+        return _written(path, key, builder.sign(self.key, hashes.SHA256()))
 
 
 def authority(name: str = "tests") -> Authority:
@@ -66,6 +60,34 @@ def authority(name: str = "tests") -> Authority:
     constraints = x509.BasicConstraints(ca=True, path_length=0)
     builder = _builder(subject, subject, key).add_extension(constraints, critical=True)
     return Authority(key=key, certificate=builder.sign(key, hashes.SHA256()))
+
+
+def self_signed(path: Path, *names: str) -> tuple[Path, Path]:
+    """Write the certificate of a server that trusts itself, as PATH.crt and PATH.key.
+
+    kube-apiserver would make one with an RSA key, which takes a twentieth of its time: each client connects anew.
+    """
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = _name([(NameOID.COMMON_NAME, names[0])])
+    builder = _builder(subject, subject, key).add_extension(
+        x509.BasicConstraints(ca=True, path_length=0), critical=True
+    )
+    builder = builder.add_extension(x509.SubjectAlternativeName(_alternatives(names)), critical=False)
+    return _written(path, key, builder.sign(key, hashes.SHA256()))
+
+
+def _alternatives(names: Iterable[str]) -> list[x509.GeneralName]:
+    found: list[x509.GeneralName] = []
+    for name in names:
+        is_address = name.replace(".", "").isdigit()
+        found.append(x509.IPAddress(ipaddress.ip_address(name)) if is_address else x509.DNSName(name))
+    return found
+
+
+def _written(path: Path, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> tuple[Path, Path]:
+    _private(path.with_suffix(".key"), key)
+    path.with_suffix(".crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    return path.with_suffix(".crt"), path.with_suffix(".key")
 
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

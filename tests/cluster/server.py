@@ -32,6 +32,7 @@ CERTIFIED_USER = "certified"
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 120.0
 _FIRST_POLL_SECONDS, _POLL_SECONDS = 0.01, 0.1
+_NAMES = ("127.0.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _BUSY = HTTPStatus.TOO_MANY_REQUESTS
 # RFC 5915 without the optional public key, on the curve prime256v1: what stands before and after 32 random bytes.
 _EC_KEY_HEAD, _EC_KEY_TAIL = bytes.fromhex("30310201010420"), bytes.fromhex("a00a06082a8648ce3d030107")
@@ -198,6 +199,8 @@ class _Launch:
         self._port, self._token = free_port(), secrets.token_hex(24)
         tokens, key = self._folder / "tokens.csv", self._folder / "service-account.key"
         _private(tokens, f'{self._token},admin,admin,"system:masters"\n')
+        self._certificates.mkdir(exist_ok=True)
+        certificates.self_signed(self._certificates / "apiserver", *_NAMES)
         signer = certificates.authority()
         (self._folder / "client-ca.crt").write_bytes(signer.pem)
         signer.client(self._folder, CERTIFIED_USER, "system:masters")
@@ -245,7 +248,6 @@ class _Launch:
 
     def ready(self, check: Callable[[], None]) -> None:
         certificate = self._certificates / "apiserver.crt"
-        wait_until(certificate.exists, "the API server's certificate", check=check)
         wait_until(lambda: listens(self._port), "the API server's port", check=check)
         server = f"https://127.0.0.1:{self._port}"
         _private(self._folder / "kubeconfig", kubeconfig.text(server, certificate.read_bytes(), self._token))
