@@ -98,6 +98,34 @@ def test_grafted_objects_have_the_verdict_of_the_server(api_server: ApiServer) -
     assert_agreement(changed, answers, "grafted objects")
 
 
+FIELDS = (
+    *("properties", "allOf", "required", "enum", "x-kubernetes-list-map-keys", "x-kubernetes-validations", "type"),
+    *("format", "title", "pattern", "x-kubernetes-map-type", "nullable", "exclusiveMinimum", "uniqueItems"),
+    *("x-kubernetes-preserve-unknown-fields", "maxLength", "minProperties", "maximum", "multipleOf", "not"),
+)
+RULE_FIELDS = ("rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf")
+
+
+def test_schemas_below_items_are_decoded_as_by_the_server(api_server: ApiServer) -> None:
+    """The server's own schema of definitions does not describe them; every field in turn has every type of value."""
+    named: dict[str, dict[str, Any]] = {}
+    values: tuple[Any, ...] = (None, 5, 1.5, "x", True, [], [{}], ["x"], [None], {}, {"a": 5}, {"a": {}})
+    values += tuple([{"rule": "true", name: wrong}] for name in RULE_FIELDS for wrong in ("x", 5, None, True, []))
+    for field in FIELDS:
+        for value in values:
+            items = {"type": "object", "properties": {"n": {"type": "string"}}, field: value}
+            schema = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+            version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            names = {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"}
+            spec = {"group": "x.io", "scope": "Cluster", "names": names, "versions": [version]}
+            head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+            named[f"{field}: {value}"] = {**head, "metadata": {"name": "as.x.io"}, "spec": spec}
+    answers = api_server.apply_dry_run([*named.values()])
+    pairs = zip(named.items(), answers, strict=True)
+    found = [(name, answer.message) for (name, body), answer in pairs if is_refused(body) is answer.ok]
+    assert not found, "\n".join(map(str, found))
+
+
 @pytest.mark.skipif(COUNT < LARGE, reason="a server needs a minute for these definitions: make differential")
 def test_mutated_objects_of_serving_and_workflows_have_the_verdict_of_the_server(
     control_plane_programs: ControlPlane, tmp_path: Path

@@ -150,7 +150,7 @@ def parse_block(text: str) -> Network | None:
 
 def namespace_violations(data: Data) -> Iterator[Violation]:
     """Validate a Namespace: its finalizers."""
-    for index, name in enumerate((data.get("spec") or {}).get("finalizers") or ()):
+    for index, name in enumerate([name or "" for name in (data.get("spec") or {}).get("finalizers") or ()]):
         if not is_qualified_name(name) or ("/" not in name and name not in _STANDARD_FINALIZERS):
             yield bad_value(
                 ("spec", "finalizers", index), f"{name[:80]!r} is not the name of a finalizer", "write domain/name"

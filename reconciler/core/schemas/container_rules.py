@@ -164,7 +164,7 @@ def _resources(container: Data, path: FieldPath, spec: Data) -> Iterator[Violati
             yield bad_value((*place, *pages), "requires cpu or memory", "request cpu or memory, too")
     for field, name, amount in amounts:
         size = parse_quantity(name.removeprefix("hugepages-")) if name.startswith("hugepages-") else None
-        value = parse_quantity(amount) if size else None
+        value = parse_quantity(amount) if size and amount is not None else None
         if size and value is not None and value % size:
             yield bad_value((*place, field, name), f"{amount} is not a multiple of the page size", "round it up")
 

@@ -4,7 +4,7 @@ Sources: pkg/apis/admissionregistration/validation, k8s.io/kube-aggregator/pkg/a
 pkg/apis/apiextensions/validation and pkg/apiserver/schema of k8s.io/apiextensions-apiserver 0.36.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
@@ -25,6 +25,35 @@ _UNSUPPORTED = ("$schema", "definitions", "id", "patternProperties")
 _UNSUPPORTED_EVEN_EMPTY = ("$ref", "additionalItems", "dependencies")
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _LIST_TYPES, _MAP_TYPES = ["atomic", "map", "set"], ["atomic", "granular"]
+_RULES = "x-kubernetes-validations"
+_FORMS: Mapping[str, tuple[type, ...]] = {
+    "a map": (dict,), "a list": (list,), "a string": (str,), "true or false": (bool,), "an integer": (int,),
+    "a number": (int, float),
+}  # fmt: skip
+_OF_SCHEMA = {
+    "a map": ("properties",),
+    "a list": (*_JUNCTORS, "required", "enum", "x-kubernetes-list-map-keys", _RULES),
+    "a string": (
+        *("type", "format", "title", "description", "pattern"),
+        *("x-kubernetes-list-type", "x-kubernetes-map-type"),
+    ),
+    "true or false": (
+        *("nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "x-kubernetes-int-or-string"),
+        *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"),
+    ),
+    "an integer": ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+    "a number": ("minimum", "maximum", "multipleOf"),
+}
+"""The types of the fields of a schema (k8s.io/apiextensions-apiserver, JSONSchemaProps)."""
+_OF_ITEMS = {"required": "a string", "x-kubernetes-list-map-keys": "a string", _RULES: "a map"}
+_OF_RULE = {
+    "a string": ("rule", "message", "messageExpression", "reason", "fieldPath"),
+    "true or false": ("optionalOldSelf",),
+}
+_CHOICES = {
+    "type": ["array", "boolean", "integer", "number", "object", "string"],
+    "reason": ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"],
+}
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 _OF_STRUCTURE = (
     *("type", "title", "description", "nullable", "default", "additionalProperties"),
@@ -152,7 +181,7 @@ def definition_violations(data: Data) -> Iterator[Violation]:
         if warning is not None and not (version.get("deprecated") is True and warning):
             yield bad_value((*path, "deprecationWarning"), "is for deprecated versions", "set deprecated: true")
         source, place = version["schema"]["openAPIV3Schema"], (*path, "schema", "openAPIV3Schema")
-        found = [*_structural(source, place, root=True)]
+        found = [*_malformed(source, place)] or [*_structural(source, place, root=True)]
         yield from found or _rules(source, place)
 
 
@@ -162,6 +191,50 @@ def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
     from reconciler.core.schemas.rules.definitions import rule_violations  # noqa: PLC0415 - few repositories need the engine for it
 
     yield from rule_violations(source, path)
+
+
+def _malformed(schema: Any, path: FieldPath) -> Iterator[Violation]:
+    """Check the types of all fields: the schema of definitions leaves open what is below `items`."""
+    if schema is None:
+        return
+    if not isinstance(schema, dict):
+        yield bad_value(path, "is not a schema", "write a map")
+        return
+    yield from _mistyped(schema, _OF_SCHEMA, path)
+    for field, form in _OF_ITEMS.items():
+        for index, item in enumerate(_list(schema.get(field))):
+            yield from _is(form, item, (*path, field, index))
+            if isinstance(item, dict):
+                yield from _mistyped(item, _OF_RULE, (*path, field, index))
+    for field in ("properties", *_JUNCTORS):
+        children = schema.get(field)
+        for key, child in children.items() if isinstance(children, dict) else enumerate(_list(children)):
+            yield from _malformed(child, (*path, field, key))
+    yield from _malformed(schema.get("not"), (*path, "not"))
+    for field in ("items", "additionalProperties"):  # other types are ignored, or refused by `_supported`
+        if isinstance(schema.get(field), dict):
+            yield from _malformed(schema[field], (*path, field))
+
+
+def _mistyped(value: Data, fields: Mapping[str, tuple[str, ...]], path: FieldPath) -> Iterator[Violation]:
+    """Check the types of the fields of a schema or a rule, and the choice of those that have few values."""
+    for form, names in fields.items():
+        for name in names:
+            yield from _is(form, value.get(name), (*path, name))
+            choices = _CHOICES.get(name)
+            if choices and value.get(name) and value[name] not in choices:
+                yield bad_value(
+                    (*path, name), f"{str(value[name])[:80]!r} is not allowed", f"use {format_choices(choices)}"
+                )
+
+
+def _is(form: str, value: Any, path: FieldPath) -> Iterator[Violation]:
+    if value is not None and type(value) not in _FORMS[form]:
+        yield bad_value(path, f"is not {form}", f"write {form}")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterator[Violation]:

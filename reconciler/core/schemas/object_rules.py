@@ -249,7 +249,7 @@ def _devices(devices: Data, path: FieldPath) -> Iterator[Violation]:
 
 def _about_requests(devices: Data, path: FieldPath, names: set[str]) -> Iterator[Violation]:
     for field in ("constraints", "config"):
-        for index, one in enumerate(devices.get(field) or ()):
+        for index, one in enumerate([one or {} for one in devices.get(field) or ()]):
             place: FieldPath = (*path, field, index)
             for position, name in enumerate(one.get("requests") or ()):
                 if name not in names:

@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from reconciler.adapters import bundle
 from reconciler.core.documents import Document, read
-from reconciler.core.objects import SourceRef
+from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
+from tests import sizes
+from tests.cluster.corpus import cases, specimens
 from tests.cluster.mutations import mutations
 
 CATALOGUE = Catalogue(bundle)
@@ -507,6 +509,39 @@ def test_anything_anywhere_gives_problems_not_exceptions(name: str, data: st.Dat
             node[key] = data.draw(JSON)
             break
     assert isinstance(body_problems(CATALOGUE, body), tuple)
+
+
+REMOVED = object()
+WRONG: tuple[Any, ...] = (
+    *(REMOVED, None, {}, [], "", "x", 0, -1, 2**63, 1.5, True),
+    *([None], [{}], [[]], [""], {"a": None}, {"": ""}),
+)
+
+
+def places(node: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths of all values below the kind and the name."""
+    if path and path not in (("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")):
+        yield path
+    for key, child in node.items() if isinstance(node, dict) else enumerate(node if isinstance(node, list) else ()):
+        yield from places(child, (*path, key))
+
+
+def test_no_value_at_any_place_raises() -> None:
+    """Each value of each object of the corpus, which are accepted and refused ones, in turn replaced and removed."""
+    bodies = [case.body for case in (*cases(), *specimens())]
+    changes = [(body, path) for body in bodies for path in places(body)]
+    for number, (body, path) in enumerate(changes):
+        for wrong in WRONG if sizes.LARGE else WRONG[number % 5 :: 5]:
+            changed = copy.deepcopy(body)
+            parent: Any = changed
+            for part in path[:-1]:
+                parent = parent[part]
+            if wrong is REMOVED:
+                del parent[path[-1]]
+            else:
+                parent[path[-1]] = wrong
+            assert all(finding.hint for finding in CATALOGUE.violations(changed)), (path, wrong)
+    assert len(changes) > 5_000
 
 
 POD = "{spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}"

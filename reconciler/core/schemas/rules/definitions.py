@@ -53,7 +53,7 @@ def _walk(root: Schema, strict: Schema, source: Schema, path: FieldPath, around:
     rules = source.get(RULES) or ()
     if rules:
         shape = Shape(root, strict, "selfType")
-        for index, rule in enumerate(rules):
+        for index, rule in enumerate(one or {} for one in rules):
             yield from _rule(DefinitionRule(rule, shape), rule, (*path, RULES, index), around)
     if source.get("default") is not None:
         for broken in KindRules(root, strict).violations(source["default"]):
@@ -92,7 +92,7 @@ def _rule(rule: DefinitionRule, source: Schema, path: FieldPath, around: _Surrou
     if rule.compares and not around.correlates:
         message = "oldSelf is not known here: items of lists without keys have no earlier value"
         yield _wrong((*path, "rule"), message, "move the rule to the list or map as a whole")
-    if "optionalOldSelf" in source and not rule.compares:
+    if source.get("optionalOldSelf") is not None and not rule.compares:
         yield _wrong((*path, "optionalOldSelf"), "must not be set, because the rule has no oldSelf", "remove it")
 
 

@@ -46,12 +46,12 @@ class DefinitionRule:
     """A rule about the values of a shape."""
 
     def __init__(self, source: Mapping[str, Any], shape: Shape) -> None:
-        self.text = str(source.get("rule", ""))
-        self.message = str(source.get("message", "")).strip()
-        self.message_text = str(source.get("messageExpression", "")).strip()
-        self.field = read_path(str(source.get("fieldPath", ""))) or ()
+        self.text = str(source.get("rule") or "")
+        self.message = str(source.get("message") or "").strip()
+        self.message_text = str(source.get("messageExpression") or "").strip()
+        self.field = read_path(str(source.get("fieldPath") or "")) or ()
         self.takes_absence = source.get("optionalOldSelf") is True
-        self._reason = _REASONS.get(str(source.get("reason", "")), "")
+        self._reason = _REASONS.get(str(source.get("reason") or ""), "")
         self.shape = shape
 
     @property
