@@ -110,7 +110,8 @@ def test_schemas_below_items_are_decoded_as_by_the_server(api_server: ApiServer)
     """The server's own schema of definitions does not describe them; every field in turn has every type of value."""
     named: dict[str, dict[str, Any]] = {}
     values: tuple[Any, ...] = (None, 5, 1.5, "x", True, [], [{}], ["x"], [None], {}, {"a": 5}, {"a": {}})
-    values += tuple([{"rule": "true", name: wrong}] for name in RULE_FIELDS for wrong in ("x", 5, None, True, []))
+    wrong: tuple[Any, ...] = ("x", 5, None, True, [])
+    values += tuple([{"rule": "true", name: one}] for name in RULE_FIELDS for one in wrong)
     for field in FIELDS:
         for value in values:
             items = {"type": "object", "properties": {"n": {"type": "string"}}, field: value}
