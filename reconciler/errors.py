@@ -34,7 +34,7 @@ class ConfigError(ReconcilerError):
 
 
 class InvalidInput(ReconcilerError):
-    """Files are invalid, or a launch line. Carries all problems of all files; `where` says what they are in."""
+    """Files or a launch line are invalid. Carries all problems; `where` says what they are in."""
 
     exit_code = 3
 
