@@ -71,6 +71,8 @@ def _changes(value: Any) -> Iterator[tuple[str, Change]]:
         replacements = [("map for list", {}), ("text for list", "text"), ("empty", []), ("null item", [None])]
     elif isinstance(value, bool):
         replacements = [("text for flag", "true"), ("number for flag", 1)]
+    elif value is None:
+        replacements = [("text for null", "text"), ("number for null", 7), ("list for null", []), ("map for null", {})]
     elif isinstance(value, int):
         replacements = [("text for number", "many"), ("digits", str(value)), ("negative", -7), ("zero", 0)]
         replacements += [("huge", 2**40), ("fraction", 1.5), ("flag for number", True), ("port", 70000)]

@@ -159,7 +159,8 @@ def namespace_violations(data: Data) -> Iterator[Violation]:
 
 def storage_class_violations(data: Data) -> Iterator[Violation]:
     """Validate a StorageClass: what happens to its volumes."""
-    yield from _one_of(data, "reclaimPolicy", _RECLAIM_POLICIES, ())
+    if data.get("reclaimPolicy"):  # a server takes an empty one
+        yield from _one_of(data, "reclaimPolicy", _RECLAIM_POLICIES, ())
     if "" in (data.get("parameters") or {}):
         yield bad_value(("parameters",), "has a parameter without a name", "remove it")
 
