@@ -303,6 +303,13 @@ def _lists(schema: Data, path: FieldPath) -> Iterator[Violation]:
     if keys and (len({*keys}) < len(keys) or not {*keys} <= known.keys()):
         message = "must name different properties of the items"
         yield bad_value((*path, "x-kubernetes-list-map-keys"), message, "correct it")
+    required = (items.get("required") or ()) if isinstance(items, dict) else ()
+    for key in keys:
+        if key in known and key not in required and (known[key] or {}).get("default") is None:
+            message = "is required, because the property is a key of the list and not required itself"
+            place = (*path, "items", "properties", key, "default")
+            hint = "set it, or list the property in required"
+            yield Violation(rule="schema.missing-field", path=place, message=message, hint=hint)
 
 
 def _nested(schema: Data, structure: Data | None, path: FieldPath, *, is_free: bool) -> Iterator[Violation]:

@@ -13,6 +13,7 @@ from reconciler.core.patterns import is_dns_label, is_dns_name, is_qualified_nam
 from reconciler.core.problems import Violation
 from reconciler.core.schemas.cluster_rules import Network, address_violations, parse_block, protocol_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
+from reconciler.core.schemas.metadata import label_violations
 from reconciler.core.schemas.pods import duplicate
 
 Data = dict[str, Any]
@@ -172,6 +173,9 @@ def _of_type(spec: Data, kind: str) -> Iterator[Violation]:
     for field in _OF_BALANCERS if kind != "LoadBalancer" else ():
         if spec.get(field) not in (None, []):
             yield bad_value(("spec", field), "is for the type LoadBalancer", "remove it")
+    balancer = spec.get("loadBalancerClass")
+    if kind == "LoadBalancer" and balancer is not None and not is_qualified_name(balancer):
+        yield bad_value(("spec", "loadBalancerClass"), "is not a qualified name", "write it as example.com/name")
     is_checked = kind == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
     if spec.get("healthCheckNodePort") and not is_checked:
         message = "is for the type LoadBalancer with externalTrafficPolicy: Local"
@@ -195,6 +199,8 @@ def _traffic(spec: Data) -> Iterator[Violation]:
     addresses = spec.get("clusterIPs") or ()
     if addresses and addresses[0] != (spec.get("clusterIP") or ""):
         yield bad_value(("spec", "clusterIPs"), "must begin with clusterIP", "set clusterIP to the first address")
+    if len(addresses) > 1 and "None" in addresses:
+        yield bad_value(("spec", "clusterIPs"), "must list nothing besides None", "remove the others")
     if distribution is not None and distribution not in _DISTRIBUTIONS:
         hint = f"use {format_choices(_DISTRIBUTIONS)}"
         yield bad_value(("spec", "trafficDistribution"), f"{distribution[:80]!r} is not allowed", hint)
@@ -207,7 +213,9 @@ def claim_violations(data: Data) -> Iterator[Violation]:
 
 def claim_template_violations(data: Data) -> Iterator[Violation]:
     """Validate a ResourceClaimTemplate."""
-    for field, value in ((data.get("spec") or {}).get("metadata") or {}).items():
+    metadata = (data.get("spec") or {}).get("metadata") or {}
+    yield from label_violations(metadata, ("spec", "metadata"))
+    for field, value in metadata.items():
         if value not in (None, "", 0) and field not in ("annotations", "labels"):
             hint = "keep labels and annotations only"
             yield bad_value(("spec", "metadata", field), "is not allowed in a template", hint)
