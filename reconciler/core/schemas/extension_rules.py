@@ -12,7 +12,7 @@ from reconciler.core.patterns import SUBDOMAIN_PATTERN, is_dns_label, is_dns_nam
 from reconciler.core.problems import Violation
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.object_rules import base64_violations
-from reconciler.core.schemas.schema import Schema, has_rules
+from reconciler.core.schemas.schema import RULES, Schema, has_rules
 
 Data = dict[str, Any]
 
@@ -25,14 +25,13 @@ _UNSUPPORTED = ("$schema", "definitions", "id", "patternProperties")
 _UNSUPPORTED_EVEN_EMPTY = ("$ref", "additionalItems", "dependencies")
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
 _LIST_TYPES, _MAP_TYPES = ["atomic", "map", "set"], ["atomic", "granular"]
-_RULES = "x-kubernetes-validations"
 _FORMS: Mapping[str, tuple[type, ...]] = {
     "a map": (dict,), "a list": (list,), "a string": (str,), "true or false": (bool,), "an integer": (int,),
     "a number": (int, float),
 }  # fmt: skip
 _OF_SCHEMA = {
     "a map": ("properties",),
-    "a list": (*_JUNCTORS, "required", "enum", "x-kubernetes-list-map-keys", _RULES),
+    "a list": (*_JUNCTORS, "required", "enum", "x-kubernetes-list-map-keys", RULES),
     "a string": (
         *("type", "format", "title", "description", "pattern"),
         *("x-kubernetes-list-type", "x-kubernetes-map-type"),
@@ -45,7 +44,7 @@ _OF_SCHEMA = {
     "a number": ("minimum", "maximum", "multipleOf"),
 }
 """The types of the fields of a schema (k8s.io/apiextensions-apiserver, JSONSchemaProps)."""
-_OF_ITEMS = {"required": "a string", "x-kubernetes-list-map-keys": "a string", _RULES: "a map"}
+_OF_ITEMS = {"required": "a string", "x-kubernetes-list-map-keys": "a string", RULES: "a map"}
 _OF_RULE = {
     "a string": ("rule", "message", "messageExpression", "reason", "fieldPath"),
     "true or false": ("optionalOldSelf",),
