@@ -16,8 +16,7 @@ class Root:
     def __init__(self, server: ApiServer, body: Body) -> None:
         group, version = split_api_version(body["apiVersion"])
         where = f"apis/{group}/{version}" if group else f"api/{version}"
-        entry = server.client.get("/openapi/v3")["paths"][where]
-        self.schemas: Mapping[str, Schema] = server.client.get(entry["serverRelativeURL"])["components"]["schemas"]
+        self.schemas: Mapping[str, Schema] = server.document(where)["components"]["schemas"]
         wanted = {"group": group, "version": version, "kind": body["kind"]}
         self.schema = next(
             schema

@@ -63,10 +63,17 @@ class ApiServer:
         }
         wait_until(lambda: served <= self.client.get("/openapi/v3")["paths"].keys(), "all OpenAPI documents")
         entries = self.client.get("/openapi/v3")["paths"]
-        paths = {path: entry for path, entry in entries.items() if path == "api/v1" or path.count("/") == 2}
+        paths = [path for path in entries if path == "api/v1" or path.count("/") == 2]
         with ThreadPoolExecutor(4) as pool:
-            bodies = pool.map(self.client.get, (entry["serverRelativeURL"] for entry in paths.values()))
-            return dict(zip(paths, bodies, strict=True))
+            return dict(zip(paths, pool.map(self.document, paths), strict=True))
+
+    def document(self, path: str) -> dict[str, Any]:
+        """Return one OpenAPI v3 document, such as `apis/batch/v1`.
+
+        Not by the URL of the index: it holds a digest of the content, which may change until the document is asked for.
+        """
+        found: dict[str, Any] = self.client.get(f"/openapi/v3/{path}")
+        return found
 
 
 @contextmanager

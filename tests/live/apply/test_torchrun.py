@@ -76,6 +76,17 @@ class Site:
         jobs = self.bed.get(f"/apis/batch/v1/namespaces/{self.name}/jobs")["items"]
         return [job["metadata"]["name"] for job in jobs if "-sync-" in job["metadata"]["name"]]
 
+    def granted(self, name: str) -> int:
+        """Return the GPUs that Kueue has granted to a job. A job that was just resumed can have pods before that."""
+        uid = self.job(name)["metadata"]["uid"]
+        workloads = self.bed.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{self.name}/workloads")["items"]
+        return sum(
+            int(assigned.get("resourceUsage", {}).get("nvidia.com/gpu", 0))
+            for workload in workloads
+            if uid in [owner["uid"] for owner in workload["metadata"].get("ownerReferences", ())]
+            for assigned in workload.get("status", {}).get("admission", {}).get("podSetAssignments", ())
+        )
+
     def reserved(self) -> int:
         """Return the GPUs that Kueue has granted in the queue."""
         path = f"/apis/kueue.x-k8s.io/v1beta2/clusterqueues/{self.name}"
@@ -145,7 +156,8 @@ def test_a_suspended_job_gives_its_quota_to_the_next_one_and_gets_it_back(site: 
         ("vit", "suspended"),
     ]
     assert {change["operation"] for change in plan["changes"]} == {"update"}, "nothing is deleted"
-    site.bed.wait(lambda: site.active("other") == 2, "the quota serves the other job")
+    site.bed.wait(lambda: site.granted("other") == 16, "the quota serves the other job")
+    site.bed.wait(lambda: site.active("other") == 2, "the pods of the other job exist")
     site.bed.wait(lambda: site.active("vit") == 0, "the pods of the suspended job end")
     assert site.job("vit")["metadata"]["uid"] == before["metadata"]["uid"]
     status = site.fleet.run("status", "vit", "--kubeconfig", str(site.kubeconfig))
