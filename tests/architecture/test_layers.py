@@ -3,12 +3,11 @@
 import ast
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
 from pathlib import Path
 
-import pytest
 from grimp import build_graph
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,54 +36,53 @@ def _imports(tree: ast.AST) -> frozenset[str]:
     return frozenset(names)
 
 
-def _calls(tree: ast.AST) -> set[str]:
+@cache
+def _calls(tree: ast.AST) -> frozenset[str]:
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             function = node.func
             names.add(function.id if isinstance(function, ast.Name) else f".{getattr(function, 'attr', '')}")
-    return names & (FORBIDDEN_CALLS | {f".{name}" for name in FORBIDDEN_METHODS})
+    return frozenset(names & (FORBIDDEN_CALLS | {f".{name}" for name in FORBIDDEN_METHODS}))
 
 
 # Expressions of policies become functions of Python (ADR 11).
 _MAY_EXECUTE = {"core/cel/translation/code.py"}
 
 
-@pytest.mark.parametrize("path", CORE, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_core_is_pure(path: Path) -> None:
+def _offenders(paths: Iterable[Path], is_wrong: Callable[[Path, ast.Module], object]) -> list[str]:
+    """Return the modules of the package that a rule rejects."""
+    return [path.relative_to(PACKAGE).as_posix() for path in paths if is_wrong(path, _tree(path))]
+
+
+def test_core_is_pure() -> None:
     """No clock, chance, network, process, file or printing in the core."""
-    tree = _tree(path)
-    assert not _imports(tree) & FORBIDDEN_IMPORTS
-    assert _calls(tree) == ({"exec"} if path.relative_to(PACKAGE).as_posix() in _MAY_EXECUTE else set())
+    assert _offenders(CORE, lambda _, tree: _imports(tree) & FORBIDDEN_IMPORTS) == []
+    assert _offenders(CORE, lambda _, tree: _calls(tree) - {"exec"}) == []
+    assert _offenders(CORE, lambda _, tree: "exec" in _calls(tree)) == [*_MAY_EXECUTE]
 
 
-@pytest.mark.parametrize("path", sorted((PACKAGE / "app").rglob("*.py")), ids=lambda path: path.name)
-def test_use_cases_are_pure_but_for_their_ports(path: Path) -> None:
+def test_use_cases_are_pure_but_for_their_ports() -> None:
     """No environment, process, file or printing in a use case: a controller calls it as the command line does."""
-    tree = _tree(path)
-    assert not _imports(tree) & (FORBIDDEN_IMPORTS | {"sys", "pathlib"})
-    assert not _calls(tree)
+    app = sorted((PACKAGE / "app").rglob("*.py"))
+    assert _offenders(app, lambda _, tree: _imports(tree) & (FORBIDDEN_IMPORTS | {"sys", "pathlib"})) == []
+    assert _offenders(app, lambda _, tree: _calls(tree)) == []
 
 
-# Both run in child processes of their own, or start them.
-_WITH_CHILDREN = {"index/limited.py", "index/workers.py", "adapters/process.py", "adapters/git/command.py"}
+# `__main__` decides; the others run in child processes of their own, or start them.
+_SET_UP = {"__main__.py", "index/limited.py", "index/workers.py", "adapters/process.py", "adapters/git/command.py"}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_only_main_sets_up_the_process(path: Path) -> None:
+def test_only_main_sets_up_the_process() -> None:
     """Garbage collection, signals and exit hooks: `__main__` alone decides on them."""
-    name = path.relative_to(PACKAGE).as_posix()
-    if name != "__main__.py" and name not in _WITH_CHILDREN:
-        assert not _imports(_tree(path)) & {"gc", "signal", "atexit"}
+    assert {*_offenders(MODULES, lambda _, tree: _imports(tree) & {"gc", "signal", "atexit"})} <= _SET_UP
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_modules_are_small_and_named(path: Path) -> None:
+def test_modules_are_small_and_named() -> None:
     """At most 400 lines, a docstring that says what goes in and out, and no drawer for everything."""
-    text = path.read_text()
-    assert text.count("\n") <= 400, "over 400 lines: make it a folder of the same name"
-    assert ast.get_docstring(_tree(path)), "no docstring"
-    assert not DRAWERS.search(path.stem), "name the noun instead"
+    assert _offenders(MODULES, lambda path, _: path.read_text().count("\n") > 400) == [], "make it a folder of its name"
+    assert _offenders(MODULES, lambda _, tree: not ast.get_docstring(tree)) == []
+    assert _offenders(MODULES, lambda path, _: DRAWERS.search(path.stem)) == [], "name the noun instead"
 
 
 def _classes(trees: Iterable[ast.AST]) -> Counter[str]:

@@ -15,6 +15,7 @@ from reconciler.cli.size.ask import ask
 from reconciler.outputs.sizing.report import schema
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB
+from tests.ready import new_cache
 
 SCHEMA = Path(__file__).parents[2] / "schemas/gpureconciler.io/v1alpha1/sizereport.json"
 CARD = ("--gpu", "NVIDIA-A100-SXM4-80GB")
@@ -30,7 +31,7 @@ accelerate launch --num_processes=4 -m tuning.sft_trainer --model_name_or_path m
 def size(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Run `size` in an empty folder, in no repository."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
     return lambda *arguments: run_verb(capsys, ["size", *arguments])
 
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.quantities import canonical, parse_quantity, same_quantity
+from tests import sizes
 from tests.core.kubectl_quantities import CASES, KUBECTL, KUBECTL_DIFFERS, RECORDED, ask
 
 SUFFIXES = st.sampled_from(
@@ -115,7 +116,8 @@ def test_canonical_as_kubectl(text: str) -> None:
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH")
 def test_record_live() -> None:
-    assert {text: ask(text) for text in CASES} == RECORDED
+    some = CASES if sizes.LARGE else CASES[::6]
+    assert {text: ask(text) for text in some} == {text: RECORDED[text] for text in some}
 
 
 @pytest.mark.parametrize(
