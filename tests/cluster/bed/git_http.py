@@ -86,6 +86,7 @@ def http_backend(
     }
     done = subprocess.run(["git", "http-backend"], env=environ, input=body, capture_output=True, check=False)
     if done.returncode or not done.stdout:
+        print(f"git http-backend: {done.returncode} {done.stderr!r}", file=sys.stderr)  # noqa: T201 - for a failed test
         return 500, [], f"git http-backend ended with {done.returncode}: ".encode() + done.stderr
     head, _, content = done.stdout.partition(b"\r\n\r\n")
     headers = [

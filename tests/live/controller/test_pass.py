@@ -138,7 +138,7 @@ def test_a_protected_branch_stalls_and_says_why(server: GitServer, person: Sandb
     assert "spec.commit.branch" in made.failure.message
     assert server.tip() == tip
     proposed = run(branch="rendered/main")
-    assert (proposed.push_result, proposed.revision) == ("pushed", f"main@sha1:{tip}")
+    assert (proposed.failure, proposed.push_result, proposed.revision) == (None, "pushed", f"main@sha1:{tip}")
 
 
 def test_another_branch_holds_one_commit_on_top(server: GitServer, person: Sandbox, run: Pass) -> None:

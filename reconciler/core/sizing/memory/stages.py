@@ -27,6 +27,7 @@ from reconciler.core.sizing.training import (
     Layout,
     Objective,
     Offload,
+    Precision,
     Training,
 )
 
@@ -167,12 +168,21 @@ def _states(training: Training, layout: Layout, stack: Stack, end: str) -> _Stat
         transient=each.temporary * (dense / shards.optimizer + experts / of_experts.optimizer),
         host=0.0,
     )
-    whole = frozen / 2.0 + dense + experts
+    width = _width(training)
+    base = sum(stage.on_gpu(training)) if frozen else 0.0
+    whole = min(frozen, width * base) + width * (dense + experts)
     return _offloaded(training, found, _gathered(training, stage, shards, whole))
+
+
+def _width(training: Training) -> float:
+    """Return the bytes of a weight as FSDP gathers it: mixed precision keeps fp32 weights and gathers 2 bytes of each."""
+    return 4.0 if training.precision is Precision.FP32 else 2.0
 
 
 def _gathered(training: Training, stage: StageParameters, shards: Shards, whole: float) -> float:
     """Return the bytes that FSDP gathers: two layers and the ends, or the stage of a pipeline, which stays gathered.
+
+    `whole` are the bytes of all gathered weights of the stage; packed weights are gathered as they are.
 
     Between its microbatches, a pipeline sums gradients of whole weights in fp32 (torchtitan's `parallelize.py`,
     PyTorch's `FSDPParam.to_accumulated_grad_if_needed`), of interleaved chunks one after the other. The ends have
@@ -180,17 +190,17 @@ def _gathered(training: Training, stage: StageParameters, shards: Shards, whole:
     """
     if training.strategy not in FSDP or shards.optimizer == 1:
         return 0.0
-    trained = 0.0 if training.method.has_adapters else 1.0
-    sums = 4.0 if training.precision in MIXED else 2.0
+    trained, width = 0.0 if training.method.has_adapters else 1.0, _width(training)
+    sums = 4.0 if training.precision in MIXED else width
     dense, experts = stage.on_gpu(training)
     ends = stage.ends / training.tensor
     layers = (dense - ends + experts) / ceil(training.architecture.layers / training.pipeline)
-    gradients = (2.0 * ends + (2.0 + sums) * layers) * trained
+    gradients = (width * ends + (width + sums) * layers) * trained
     if training.pipeline > 1:
-        return whole * (2.0 + trained * sums / training.chunks) + gradients
+        return whole + trained * (dense + experts) * sums / training.chunks + gradients
     if shards.weights == 1:
         return 0.0
-    return min(2.0 * (dense + experts), 2.0 * (2.0 * layers + ends)) + gradients
+    return width * min(dense + experts, 2.0 * layers + ends) + gradients
 
 
 def _offloaded(training: Training, found: _States, gathered: float) -> _States:

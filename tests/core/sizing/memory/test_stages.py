@@ -12,7 +12,16 @@ from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.memory.stages import in_flight, layer_bytes, stage_parameters
 from reconciler.core.sizing.models.config import parse_model_config
-from reconciler.core.sizing.training import Architecture, Attention, Layout, Method, Precision, Strategy, Training
+from reconciler.core.sizing.training import (
+    Architecture,
+    Attention,
+    Layout,
+    Method,
+    Objective,
+    Precision,
+    Strategy,
+    Training,
+)
 from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
 GIB = float(1 << 30)
@@ -236,3 +245,25 @@ def test_adapters_on_a_pipeline_hold_the_frozen_base() -> None:
     found = estimate(run, Layout(gpus=2), card())
     assert 7.0 < part(found, "weights") < 8.5
     assert part(found, "optimizer") < 0.1
+
+
+@pytest.mark.parametrize(("precision", "width"), [(Precision.BF16_MIXED, 2), (Precision.FP32, 4)])
+def test_fsdp_gathers_frozen_weights_like_trained_ones(precision: Precision, width: int) -> None:
+    """In mixed precision both are kept in fp32 and gathered in 2 bytes; a stage of a pipeline stays gathered."""
+    layout = Layout(gpus=16, batch=8)
+    full = titan("llama-3.1-8b", strategy=Strategy.FSDP_FULL, pipeline=2, precision=precision, optimizer="sgd")
+    adapters = replace(full, method=Method.LORA, lora_rank=8)
+    stage = width * sum(stage_parameters(full, "first").on_gpu(full)) / GIB
+    frozen, trained = (part(estimate(training, layout, card()), "transients") for training in (adapters, full))
+    assert frozen == pytest.approx(stage, rel=0.01)
+    assert frozen < trained
+    referred = replace(full, objective=Objective.DPO)
+    assert part(estimate(referred, layout, card()), "transients") == pytest.approx(trained + stage)
+
+
+def test_fp32_is_gathered_and_reduced_in_four_bytes() -> None:
+    layout = Layout(gpus=16, batch=8)
+    narrow = titan("llama-3.1-8b", strategy=Strategy.FSDP_FULL, precision=Precision.BF16, optimizer="sgd")
+    wide = replace(narrow, precision=Precision.FP32)
+    two, four = (part(estimate(training, layout, card()), "transients") for training in (narrow, wide))
+    assert four == pytest.approx(2 * two)
