@@ -175,7 +175,7 @@ def _states(training: Training, layout: Layout, stack: Stack, end: str) -> _Stat
 
 
 def _width(training: Training) -> float:
-    """Return the bytes of a weight as FSDP gathers it: mixed precision keeps fp32 weights and gathers 2 bytes of each."""
+    """Return the bytes of a gathered weight: mixed precision keeps fp32 weights, and gathers them in 2 bytes."""
     return 4.0 if training.precision is Precision.FP32 else 2.0
 
 
