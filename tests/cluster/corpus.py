@@ -1,5 +1,6 @@
 """Objects to compare verdicts on: cases written by hand, the specimens, and every mutation of the good ones."""
 
+import copy
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,18 @@ class Case:
 def cases() -> list[Case]:
     """Return the cases written by hand."""
     return [_case(entry) for name in ("pods", "objects") for entry in _read(_HERE / "corpus" / f"{name}.yaml")]
+
+
+def crossings() -> Iterator[Case]:
+    """Yield small objects with a few fields that contradict each other or their neighbours, and some that do not."""
+    for group in _read(_HERE / "corpus" / "crossings.yaml"):
+        for change in group["changes"]:
+            body = copy.deepcopy(group["object"])
+            place = body
+            for part in group["at"]:
+                place = place[part]
+            place.update(copy.deepcopy(change))
+            yield Case(name=f"{body['kind']}: {change}", body=body, beyond=group.get("beyond", ""))
 
 
 def specimens() -> list[Case]:

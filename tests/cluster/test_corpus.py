@@ -18,7 +18,7 @@ from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
 from tests.cluster.build import crds
 from tests.cluster.client import Result
-from tests.cluster.corpus import Case, cases, mutated, specimens
+from tests.cluster.corpus import Case, cases, crossings, mutated, specimens
 from tests.cluster.grafts import grafts
 from tests.cluster.judges import refusals
 from tests.cluster.mutations import Mutation
@@ -28,7 +28,7 @@ from tests.cluster.server import ApiServer, api_server
 CATALOGUE = Catalogue(bundle)
 COUNT = int(os.environ.get("RECONCILER_TEST_DIFFERENTIAL", "800"))
 SEED = int(os.environ.get("RECONCILER_TEST_SEED", "20261126"))
-DROPPED = {"clusterTrustBundle", "configSource", "dataSource", "lifecycle", "podCertificate"}
+DROPPED = {"clusterTrustBundle", "configSource", "dataSource", "dataSourceRef", "lifecycle", "podCertificate"}
 GRAFTS, MOST_GRAFTS = 300, 5000
 LARGE = 100_000
 HERE = Path(__file__).parent
@@ -78,6 +78,13 @@ def test_every_case_has_the_verdict_of_the_server(api_server: ApiServer) -> None
     results = api_server.apply_dry_run([case.body for case in known])
     verdicts = zip(known, results, strict=True)
     assert [*disagreements((case.name, case.body, result) for case, result in verdicts if not case.beyond)] == []
+
+
+def test_fields_that_contradict_each_other_have_the_verdict_of_the_server(api_server: ApiServer) -> None:
+    known = [case for case in crossings() if not case.beyond]
+    results = api_server.apply_dry_run([case.body for case in known])
+    verdicts = zip(known, results, strict=True)
+    assert [*disagreements((case.name, case.body, result) for case, result in verdicts)] == []
 
 
 def test_mutated_objects_have_the_verdict_of_the_server(api_server: ApiServer) -> None:

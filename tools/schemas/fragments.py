@@ -29,6 +29,10 @@ QUOTA_RESOURCE_PATTERN = (
 LABEL: Schema = {"pattern": LABEL_PATTERN, "maxLength": 63}
 SUBDOMAIN: Schema = {"pattern": SUBDOMAIN_PATTERN, "maxLength": 253}
 SUBDOMAIN_OR_EMPTY: Schema = {"pattern": f"^$|{SUBDOMAIN_PATTERN}", "maxLength": 253}
+HOST: Schema = {
+    "pattern": r"^$|^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    "maxLength": 253,
+}
 LETTER_LABEL: Schema = {"pattern": LETTER_LABEL_PATTERN, "maxLength": 63}
 MIXED_LABEL: Schema = {"pattern": MIXED_LABEL_PATTERN, "maxLength": 63}
 VALUE: Schema = {"pattern": LABEL_VALUE_PATTERN, "maxLength": 63}
@@ -58,6 +62,7 @@ AMOUNTS: Schema = {"additionalProperties": AMOUNT}
 CONTAINER_AMOUNTS: Schema = AMOUNTS | {"propertyNames": {"pattern": CONTAINER_RESOURCE_PATTERN}}
 CLAIM_MODES: Schema = SOME | {"items": {"enum": ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"]}}
 RBAC: Schema = {"enum": ["rbac.authorization.k8s.io", "", None]}
+RETENTION: Schema = {"enum": ["Delete", "Retain", "", None]}
 ROLLOUT: Schema = {"minimum": 0, "pattern": "^[0-9]+%$"}
 
 

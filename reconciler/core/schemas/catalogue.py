@@ -10,7 +10,7 @@ from reconciler.core.objects import FieldPath, split_api_version
 from reconciler.core.patterns import is_kind
 from reconciler.core.problems import Problem, Severity, Violation
 from reconciler.core.schemas import messages
-from reconciler.core.schemas.builtins import builtin_violations
+from reconciler.core.schemas.builtin.validators import builtin_violations
 from reconciler.core.schemas.compiled import CompiledKind, KindName, Unusable
 from reconciler.core.schemas.metadata import metadata_violations
 from reconciler.core.schemas.schema import (

@@ -66,8 +66,13 @@ def metadata_violations(data: dict[str, Any], group: str, kind: str, *, namespac
 def embedded_violations(metadata: dict[str, Any], path: FieldPath) -> Iterator[Violation]:
     """Validate the metadata of an object that is part of another one (`x-kubernetes-embedded-resource`)."""
     name, namespace = metadata.get("name") or "", metadata.get("namespace")
-    if not is_path_segment(name):
-        yield _bad_name((*path, "name"), name, "remove '/' and '%'")
+    for field, given in (("name", name), ("generateName", metadata.get("generateName") or "")):
+        if not is_path_segment(given):
+            yield _bad_name((*path, field), given, "remove '/' and '%'")
+    if (metadata.get("generation") or 0) < 0:
+        yield Violation(
+            rule="schema.out-of-range", path=(*path, "generation"), message="must not be negative", hint="remove it"
+        )
     if namespace:
         yield from _validate_dns(namespace, (*path, "namespace"), LABEL, LABEL_LENGTH)
     yield from _finalizer_violations(metadata, path)

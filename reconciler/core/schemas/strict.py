@@ -47,21 +47,22 @@ _KIND = {"type": "string", "pattern": MIXED_LABEL_PATTERN, "maxLength": 63}
 
 def keep(source: Schema, without: tuple[str, ...] = ()) -> Schema:
     """Return the keywords of a schema that mean the same in the strict schema. Raises TypeError for bad list keys."""
-    keys = source.get("x-kubernetes-list-map-keys", [])
+    keys = source.get("x-kubernetes-list-map-keys") or []
     if not (isinstance(keys, list) and all(isinstance(key, str) for key in keys)):
         raise TypeError("x-kubernetes-list-map-keys is not a list of names")
-    return {key: source[key] for key in _KEPT if key in source and key not in without}
+    kept = (key for key in _KEPT if source.get(key) is not None and key not in without)
+    return {key: source[key] for key in kept if key != "enum" or source[key]}  # an empty choice allows everything
 
 
 def constrain(strict: Schema, source: Schema) -> None:
     """Add formats and ranges, and forbid duplicates in sets."""
-    low, high = RANGES.get(source.get("format", ""), (None, None))
+    low, high = RANGES.get(source.get("format") or "", (None, None))
     for key, bound, pick in (("minimum", low, max), ("maximum", high, min)):
         limits = [limit for limit in (source.get(key), bound) if limit is not None]
         if limits:
             strict[key] = pick(limits)
     for key, plain in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
-        if source.get(key) is True:  # the boolean form of OpenAPI 3.0
+        if source.get(key) is True and plain in strict:  # the boolean form of OpenAPI 3.0; ignored without a limit
             strict[key] = strict.pop(plain)
     name = source.get("format")
     if name == "byte":
@@ -77,7 +78,7 @@ def constrain(strict: Schema, source: Schema) -> None:
 
 def strict_custom(source: Schema, *, group: str, version: str, kind: str, meta: Schema) -> Schema:
     """Return the strict schema of one version's `openAPIV3Schema`. `meta` is what `object_meta` returns."""
-    root = _custom(source)
+    root = custom(source)
     properties = root.setdefault("properties", {})
     properties["apiVersion"] = {"type": "string"}
     properties["kind"] = {"type": "string"}
@@ -109,13 +110,14 @@ def _references(schema: Schema) -> list[str]:
     return references
 
 
-def _custom(source: Schema) -> Schema:
+def custom(source: Schema) -> Schema:
+    """Return the strict schema of a field, without definitions that it may refer to."""
     strict = keep(source)
     kind = source.get("type")
     nullable = source.get("nullable") is True or "default" in source
     if source.get("x-kubernetes-int-or-string"):
         strict["type"] = ["string", "integer"]
-        strict["format"] = "quantity" if "numkMGTPE" in source.get("pattern", "") else "int-or-string"
+        strict["format"] = "quantity" if "numkMGTPE" in (source.get("pattern") or "") else "int-or-string"
     elif kind is not None:
         strict["type"] = kind
     if nullable and "type" in strict:
@@ -123,48 +125,48 @@ def _custom(source: Schema) -> Schema:
         if "enum" in strict and None not in strict["enum"]:
             strict["enum"] = [*strict["enum"], None]
     constrain(strict, source)
-    if "items" in source:
-        strict["items"] = _custom(source["items"])
+    if isinstance(source.get("items"), dict):
+        strict["items"] = custom(source["items"])
     if kind == "object":
         _custom_object(strict, source)
     for combinator in ("allOf", "anyOf", "oneOf"):
-        if combinator in source and not source.get("x-kubernetes-int-or-string"):
-            strict[combinator] = [_branch(branch) for branch in source[combinator]]
-    if "not" in source:
+        if source.get(combinator) and not source.get("x-kubernetes-int-or-string"):
+            strict[combinator] = [_branch(branch or {}) for branch in source[combinator]]
+    if source.get("not") is not None:
         strict["not"] = _branch(source["not"])
     return strict
 
 
 def _custom_object(strict: Schema, source: Schema) -> None:
-    properties = source.get("properties", {})
+    properties = source.get("properties") or {}
     if isinstance(source.get("additionalProperties"), dict):
-        strict["additionalProperties"] = _custom(source["additionalProperties"])
+        strict["additionalProperties"] = custom(source["additionalProperties"])
     elif not source.get("x-kubernetes-preserve-unknown-fields") and source.get("additionalProperties") is not True:
         strict["additionalProperties"] = False
     if properties:
-        strict["properties"] = {name: _custom(child) for name, child in sorted(properties.items())}
+        strict["properties"] = {name: custom(child or {}) for name, child in sorted(properties.items())}
     if source.get("x-kubernetes-embedded-resource"):
         fixed = {"apiVersion": {"type": "string", "minLength": 1}, "kind": _KIND}
         strict["properties"] = strict.get("properties", {}) | fixed | {"metadata": {"$ref": "#/$defs/ObjectMeta"}}
         strict["required"] = ["apiVersion", "kind"]
     # The server fills in defaults before it validates.
-    required = {name for name in source.get("required", ()) if "default" not in properties.get(name, {})}
+    required = {name for name in source.get("required") or () if "default" not in (properties.get(name) or {})}
     if required:
         strict["required"] = sorted(required | set(strict.get("required", ())))
 
 
 def _branch(source: Schema) -> Schema:
     """Convert a branch of `allOf`, `anyOf`, `oneOf` or `not`: it constrains values and declares no fields."""
-    strict = keep(source) | {key: source[key] for key in ("required", "type", "format") if key in source}
+    strict = keep(source) | {key: source[key] for key in ("required", "type", "format") if source.get(key) is not None}
     constrain(strict, source)
     for combinator in ("allOf", "anyOf", "oneOf"):
-        if combinator in source:
-            strict[combinator] = [_branch(branch) for branch in source[combinator]]
+        if source.get(combinator):
+            strict[combinator] = [_branch(branch or {}) for branch in source[combinator]]
     for single in ("not", "items"):
         if isinstance(source.get(single), dict):
             strict[single] = _branch(source[single])
-    if "properties" in source:
-        strict["properties"] = {name: _branch(child) for name, child in source["properties"].items()}
+    if source.get("properties"):
+        strict["properties"] = {name: _branch(child or {}) for name, child in source["properties"].items()}
     return strict
 
 

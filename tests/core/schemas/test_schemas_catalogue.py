@@ -19,7 +19,7 @@ from reconciler.core.objects import FieldPath, SourceRef
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.schemas import Catalogue
 from tests import sizes
-from tests.cluster.corpus import cases, specimens
+from tests.cluster.corpus import cases, crossings, specimens
 from tests.cluster.mutations import mutations
 
 CATALOGUE = Catalogue(bundle)
@@ -528,7 +528,7 @@ def places(node: Any, path: FieldPath = ()) -> Iterator[FieldPath]:
 
 def test_no_value_at_any_place_raises() -> None:
     """Each value of each object of the corpus, which are accepted and refused ones, in turn replaced and removed."""
-    bodies = [case.body for case in (*cases(), *specimens())]
+    bodies = [case.body for case in (*cases(), *crossings(), *specimens())]
     changes = [(body, path) for body in bodies for path in places(body)]
     for number, (body, path) in enumerate(changes):
         for wrong in WRONG if sizes.LARGE else WRONG[number % 5 :: 5]:

@@ -5,22 +5,26 @@ Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36 (ValidatePodSp
 
 import ipaddress
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_dns_name, is_label_value, is_qualified_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.container_rules import container_violations, dots, has_dots, profile_violations
-from reconciler.core.schemas.messages import bad_value
+from reconciler.core.quantities import parse_quantity
+from reconciler.core.schemas.builtin.containers import container_violations, dots, has_dots, profile_violations
+from reconciler.core.schemas.messages import CONTAINER_RESOURCE_PATTERN, bad_value, missing
 
 Data = Mapping[str, Any]
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _IN_VOLUMES = later(r"metadata\.(?:annotations|labels|name|namespace|uid)(?:\['.*'\])?", re.DOTALL)
+_CONTAINER_RESOURCE = later(CONTAINER_RESOURCE_PATTERN[1:-1])
 _OF_POD = ("cpu", "memory")
-_MOST_NAMESERVERS = 3
+_MOST_NAMESERVERS, _MOST_PERMISSIONS = 3, 0o777
+_FILES = ("configMap", "secret", "downwardAPI")
+_NAMES = {"flocker": ("datasetName", "datasetUUID"), "storageos": ("volumeName",)}
 
 
 def pod_violations(spec: Data, path: FieldPath) -> Iterator[Violation]:
@@ -80,14 +84,28 @@ def _volumes(spec: Data, path: FieldPath) -> Iterator[Violation]:
         place = (*path, "volumes", index)
         if has_dots((volume.get("hostPath") or {}).get("path")):
             yield dots((*place, "hostPath", "path"))
-        for field in ("configMap", "secret", "downwardAPI"):
+        yield from _references(volume, place)
+        for field in _FILES:
             yield from _items(volume.get(field) or {}, (*place, field))
         for position, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
             inner = (*place, "projected", "sources", position)
             if sum(value is not None for value in (source or {}).values()) > 1:
                 yield bad_value(inner, "must have one source only", "split it")
-            for field in ("configMap", "secret", "downwardAPI"):
+            for field in _FILES:
                 yield from _items((source or {}).get(field) or {}, (*inner, field))
+
+
+def _references(volume: Data, path: FieldPath) -> Iterator[Violation]:
+    """Check that a volume says what it is a volume of, or of which container."""
+    for field, names in _NAMES.items():
+        if volume.get(field) is not None and not any(volume[field].get(name) for name in names):
+            yield missing((*path, field, names[0]))
+    channel = volume.get("fc")
+    if channel is not None and bool(channel.get("targetWWNs")) is bool(channel.get("wwids")):
+        yield bad_value((*path, "fc"), "must have either targetWWNs or wwids", "set one of the two")
+    for index, item in enumerate((volume.get("downwardAPI") or {}).get("items") or ()):
+        if item.get("resourceFieldRef") and not item["resourceFieldRef"].get("containerName"):
+            yield missing((*path, "downwardAPI", "items", index, "resourceFieldRef", "containerName"))
 
 
 def _items(source: Data, path: FieldPath) -> Iterator[Violation]:
@@ -97,6 +115,10 @@ def _items(source: Data, path: FieldPath) -> Iterator[Violation]:
             yield dots((*place, "path"))
         elif isinstance(written, str) and written.startswith(".."):
             yield bad_value((*place, "path"), "must not begin with '..'", "rename the file")
+        elif isinstance(written, str) and written.startswith("/"):
+            yield bad_value((*place, "path"), "must be a relative path", "remove the leading /")
+        if not 0 <= (item.get("mode") or 0) <= _MOST_PERMISSIONS:
+            yield bad_value((*place, "mode"), "must be 0 to 0777", "write it in octal, such as 0644")
         field = (item.get("fieldRef") or {}).get("fieldPath")
         if field is not None and not _IN_VOLUMES.fullmatch(field):
             hint = "use the name, namespace, uid, labels or annotations of metadata"
@@ -143,6 +165,9 @@ def _host_users(spec: Data, path: FieldPath) -> Iterator[Violation]:
 
 def _security(spec: Data, path: FieldPath) -> Iterator[Violation]:
     place = (*path, "securityContext")
+    on_host = (spec["securityContext"].get("windowsOptions") or {}).get("hostProcess") is True
+    if on_host and spec.get("hostNetwork") is not True:
+        yield bad_value((*place, "windowsOptions", "hostProcess"), "requires hostNetwork", "set hostNetwork: true")
     yield from profile_violations(spec["securityContext"], place)
     for index, sysctl in enumerate(spec["securityContext"].get("sysctls") or ()):
         name = (sysctl.get("name") or "").replace("/", ".")
@@ -157,12 +182,21 @@ def _affinity(spec: Data, path: FieldPath) -> Iterator[Violation]:
     for index, term in enumerate(node.get(_PREFERRED) or ()):
         yield from _node_term(term.get("preference") or {}, (*place, _PREFERRED, index, "preference"))
     for field in ("podAffinity", "podAntiAffinity"):
-        terms = (spec["affinity"].get(field) or {}).get(_REQUIRED) or ()
-        for index, term in enumerate(terms):
-            both = {*(term.get("matchLabelKeys") or ())} & {*(term.get("mismatchLabelKeys") or ())}
-            if both:
-                inner = (*path, "affinity", field, _REQUIRED, index, "matchLabelKeys")
-                yield bad_value(inner, f"{min(both)} is in mismatchLabelKeys, too", "remove one of the two")
+        found, inner = spec["affinity"].get(field) or {}, (*path, "affinity", field)
+        for index, term in enumerate(found.get(_REQUIRED) or ()):
+            yield from _pod_term(term or {}, (*inner, _REQUIRED, index))
+        for index, term in enumerate(found.get(_PREFERRED) or ()):
+            yield from _pod_term(term.get("podAffinityTerm") or {}, (*inner, _PREFERRED, index, "podAffinityTerm"))
+
+
+def _pod_term(term: Data, path: FieldPath) -> Iterator[Violation]:
+    both = {*(term.get("matchLabelKeys") or ())} & {*(term.get("mismatchLabelKeys") or ())}
+    if both:
+        place = (*path, "matchLabelKeys")
+        yield bad_value(place, f"{min(both)} is in mismatchLabelKeys, too", "remove one of the two")
+    for index, name in enumerate(term.get("namespaces") or ()):
+        if not is_dns_label(name or ""):
+            yield bad_value((*path, "namespaces", index), "is not the name of a namespace", "use a-z, 0-9 and -")
 
 
 def _node_term(term: Data, path: FieldPath) -> Iterator[Violation]:
@@ -190,6 +224,8 @@ def _gates(spec: Data, path: FieldPath) -> Iterator[Violation]:
     for index, gate in enumerate(spec["schedulingGates"]):
         if not is_qualified_name(gate.get("name") or ""):
             yield bad_value((*path, "schedulingGates", index, "name"), "is not a qualified name", "use a-z, 0-9 and -")
+    if spec["schedulingGates"] and spec.get("nodeName"):
+        yield bad_value((*path, "nodeName"), "must not be set together with schedulingGates", "remove one of the two")
 
 
 def _system(spec: Data, path: FieldPath) -> Iterator[Violation]:
@@ -224,9 +260,17 @@ def _account(spec: Data, path: FieldPath) -> Iterator[Violation]:
 
 
 def _overhead(spec: Data, path: FieldPath) -> Iterator[Violation]:
-    for name in spec["overhead"]:
-        if not is_qualified_name(name):
-            yield bad_value((*path, "overhead", name), "is not the name of a resource", "write cpu or memory")
+    yield from overhead_violations(spec["overhead"], (*path, "overhead"))
+
+
+def overhead_violations(amounts: Data, path: FieldPath) -> Iterator[Violation]:
+    """Validate what pods need beside their containers, in a pod or a RuntimeClass."""
+    for name, amount in amounts.items():
+        place = (*path, name)
+        if not _CONTAINER_RESOURCE.fullmatch(name) or not is_qualified_name(name):
+            yield bad_value(place, "is not a resource of containers", "use cpu or memory")
+        elif (parse_quantity(amount or 0) or 0) < 0:
+            yield bad_value(place, "must not be negative", "raise it")
 
 
 def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
@@ -237,6 +281,33 @@ def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
             if name not in _OF_POD and not name.startswith("hugepages-"):
                 hint = "request it in a container"
                 yield bad_value((*path, "resources", field, name), f"{name} cannot be requested for a pod", hint)
+    for name in _OF_POD:
+        yield from _pod_total(spec, name, (*path, "resources"))
+
+
+def _pod_total(spec: Data, name: str, path: FieldPath) -> Iterator[Violation]:
+    """Check that the request of a pod, by default that of its containers, is not over its limit."""
+    limit = (spec["resources"].get("limits") or {}).get(name)
+    request = (spec["resources"].get("requests") or {}).get(name)
+    amounts = [request] if request is not None else [*map(_requested(name), spec.get("containers") or ())]
+    total, most = [parse_quantity(amount or 0) for amount in amounts], parse_quantity(limit or 0)
+    known = [amount for amount in total if amount is not None]
+    if limit is not None and most is not None and len(known) == len(total) and sum(known) > most:
+        yield Violation(
+            rule="schema.request-over-limit",
+            path=(*path, "limits", name),
+            message=f"the pod requests more {name} than this limit",
+            hint="raise the limit",
+        )
+
+
+def _requested(name: str) -> Callable[[Data], Any]:
+    def requested(container: Data) -> Any:
+        resources = container.get("resources") or {}
+        limit = (resources.get("limits") or {}).get(name)
+        return (resources.get("requests") or {}).get(name, limit)
+
+    return requested
 
 
 def _ephemeral(spec: Data, path: FieldPath) -> Iterator[Violation]:

@@ -8,16 +8,28 @@ from collections.abc import Iterator
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import is_dns_label, is_dns_name, is_label_value, is_qualified_name, later
+from reconciler.core.patterns import (
+    is_dns_label,
+    is_dns_name,
+    is_label_value,
+    is_path_segment,
+    is_qualified_name,
+    later,
+)
 from reconciler.core.problems import Violation
+from reconciler.core.quantities import parse_quantity
+from reconciler.core.schemas.builtin.containers import dots, has_dots
+from reconciler.core.schemas.builtin.pod_specs import overhead_violations, toleration_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
-from reconciler.core.schemas.pod_rules import toleration_violations
 
 Data = dict[str, Any]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _PATH = later(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
 _PORTS, _LONGEST_CONTROLLER = 65535, 250
 _PROTOCOLS, _LIFECYCLES = ["SCTP", "TCP", "UDP"], ["Ephemeral", "Persistent"]
+_VERSIONS = {"IPv4": 4, "IPv6": 6}
+_NOT_IN_PATHS = ("//", "/./", "/../", "%2f", "%2F")
+_V4 = later(r"[0-9]{1,3}(\.[0-9]{1,3}){3}")
 _ADDRESS_HINT = "write it as 10.0.0.1"
 _STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _RECLAIM_POLICIES = ["Delete", "Retain"]
@@ -55,10 +67,14 @@ def endpoint_slice_violations(data: Data) -> Iterator[Violation]:
         for position, address in enumerate((endpoint or {}).get("addresses") or ()):
             place: FieldPath = ("endpoints", index, "addresses", position)
             if data.get("addressType") == "FQDN":
-                if not is_dns_name(address or ""):
-                    yield bad_value(place, f"{address!r} is not a DNS name", "correct it")
-            else:
-                yield from address_violations(address or "", place)
+                if not is_dns_name(address or "") or "." not in address:
+                    yield bad_value(place, f"{address!r} is not a DNS name of two parts", "write it as example.com")
+                continue
+            found = [*address_violations(address or "", place)]
+            yield from found
+            version = _VERSIONS.get(data.get("addressType") or "")
+            if version and not found and ipaddress.ip_address(address).version != version:
+                yield bad_value(place, f"{address} is not an {data['addressType']} address", "correct addressType")
         yield from _target(endpoint or {}, ("endpoints", index), hostname_may_be_empty=False)
     names: set[str] = set()
     for index, port in enumerate(data.get("ports") or ()):
@@ -127,6 +143,26 @@ def node_violations(data: Data) -> Iterator[Violation]:
         seen.add((key, effect))
 
 
+def ingress_violations(data: Data) -> Iterator[Violation]:
+    """Validate an Ingress: its class, hosts and paths."""
+    name = (data.get("spec") or {}).get("ingressClassName")
+    if name is not None and not is_dns_name(name):
+        path: FieldPath = ("spec", "ingressClassName")
+        yield bad_value(path, f"{name[:80]!r} is not the name of a class", "use a-z, 0-9, - and .")
+    for index, rule in enumerate([rule or {} for rule in (data.get("spec") or {}).get("rules") or ()]):
+        place: FieldPath = ("spec", "rules", index)
+        if _V4.fullmatch(rule.get("host") or ""):
+            yield bad_value((*place, "host"), "must be a DNS name, not an IP address", "write a name, or remove it")
+        for position, one in enumerate([one or {} for one in (rule.get("http") or {}).get("paths") or ()]):
+            written = one.get("path") or ""
+            wrong = next((part for part in _NOT_IN_PATHS if part in written), "")
+            wrong = wrong or next((end for end in ("/..", "/.") if written.endswith(end)), "")
+            if wrong and one.get("pathType") in ("Exact", "Prefix"):
+                yield bad_value(
+                    (*place, "http", "paths", position, "path"), f"must not contain {wrong!r}", "correct it"
+                )
+
+
 def ingress_class_violations(data: Data) -> Iterator[Violation]:
     """Validate an IngressClass: its controller is a name with a domain, as example.com/ingress."""
     path: FieldPath = ("spec", "controller")
@@ -138,6 +174,9 @@ def ingress_class_violations(data: Data) -> Iterator[Violation]:
         yield bad_value(path, f"must not exceed {_LONGEST_CONTROLLER} bytes", "shorten it")
     elif not (slash and is_dns_name(domain) and _PATH.fullmatch(rest)):
         yield bad_value(path, f"{controller!r} is not a name with a domain", "write it as example.com/ingress")
+    name = ((data.get("spec") or {}).get("parameters") or {}).get("name") or ""
+    if not is_path_segment(name):
+        yield bad_value(("spec", "parameters", "name"), f"{name[:80]!r} is not the name of an object", "correct it")
 
 
 def parse_block(text: str) -> Network | None:
@@ -172,12 +211,22 @@ def _one_of(data: Data, field: str, allowed: list[str], path: FieldPath) -> Iter
 
 
 def volume_violations(data: Data) -> Iterator[Violation]:
-    """Validate a PersistentVolume: its nodes, and the class of attributes, which only volumes of CSI drivers have."""
+    """Validate a PersistentVolume: where it is, its size, and the class of attributes, which is for CSI drivers."""
     path: FieldPath = ("spec", "volumeAttributesClassName")
     spec = data.get("spec") or {}
     name = spec.get("volumeAttributesClassName")
     if spec.get("nodeAffinity") is not None and spec["nodeAffinity"].get("required") is None:
         yield missing(("spec", "nodeAffinity", "required"))
+    if spec.get("local") is not None and spec.get("nodeAffinity") is None:
+        yield missing(("spec", "nodeAffinity"))
+    host = (spec.get("hostPath") or {}).get("path") or ""
+    if has_dots(host):
+        yield dots(("spec", "hostPath", "path"))
+    if host.rstrip("/") == "" and spec.get("hostPath") and spec.get("persistentVolumeReclaimPolicy") == "Recycle":
+        message = "must not be Recycle for the root of a host"
+        yield bad_value(("spec", "persistentVolumeReclaimPolicy"), message, "use Retain")
+    yield from _storage(spec.get("capacity") or {}, ("spec", "capacity"))
+    yield from _access_modes(spec, ("spec",))
     if name is not None and spec.get("csi") is None:
         yield bad_value(path, "is for volumes of CSI drivers", "remove it")
     elif name is not None and not is_dns_name(name):
@@ -186,9 +235,24 @@ def volume_violations(data: Data) -> Iterator[Violation]:
 
 def volume_claim_violations(claim: Data, path: FieldPath = ()) -> Iterator[Violation]:
     """Validate a PersistentVolumeClaim or a template of it: the class of attributes."""
-    name = (claim.get("spec") or {}).get("volumeAttributesClassName")
+    spec = claim.get("spec") or {}
+    name = spec.get("volumeAttributesClassName")
     if name and not is_dns_name(name):
         yield _bad_class(name, (*path, "spec", "volumeAttributesClassName"))
+    yield from _storage((spec.get("resources") or {}).get("requests") or {}, (*path, "spec", "resources", "requests"))
+    yield from _access_modes(spec, (*path, "spec"))
+
+
+def _storage(amounts: Data, path: FieldPath) -> Iterator[Violation]:
+    amount = parse_quantity(amounts.get("storage") or 0)
+    if "storage" in amounts and amount is not None and amount <= 0:
+        yield bad_value((*path, "storage"), "must be greater than 0", "raise it")
+
+
+def _access_modes(spec: Data, path: FieldPath) -> Iterator[Violation]:
+    modes = spec.get("accessModes") or ()
+    if "ReadWriteOncePod" in modes and len(modes) > 1:
+        yield bad_value((*path, "accessModes"), "must list nothing besides ReadWriteOncePod", "remove the others")
 
 
 def _bad_class(name: str, path: FieldPath) -> Violation:
@@ -204,6 +268,7 @@ def runtime_class_violations(data: Data) -> Iterator[Violation]:
             yield bad_value(path, f"{name[:80]!r} is not the key of a label", "write name or domain/name")
         elif value and not is_label_value(value):
             yield bad_value(path, f"{value[:80]!r} is not the value of a label", "use letters, digits, -, _ and .")
+    yield from overhead_violations((data.get("overhead") or {}).get("podFixed") or {}, ("overhead", "podFixed"))
     yield from toleration_violations(scheduling, ("scheduling",))
     seen = []
     for index, one in enumerate(scheduling.get("tolerations") or ()):

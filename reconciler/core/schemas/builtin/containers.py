@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_qualified_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.quantities import parse_quantity
+from reconciler.core.quantities import canonical, parse_quantity
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 
 Data = Mapping[str, Any]
@@ -21,6 +21,8 @@ _DEFAULT_GRACE = 30
 _ADMIN = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN"))
 _RECURSIVE = ["Disabled", "Enabled", "IfPossible"]
 _RESIZABLE = ("cpu", "memory")
+_OF_CPU = frozenset(("0", "1", "1m"))
+_OF_BYTES = frozenset(("0", "1", *(f"1{unit}{end}" for unit in "KMGTPE" for end in ("i", "")), "1k")) - {"1K"}
 _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")
 
@@ -72,7 +74,8 @@ def _lifecycle(container: Data, path: FieldPath, spec: Data) -> Iterator[Violati
             yield bad_value((*path, "lifecycle", field, "sleep", "seconds"), message, "lower it")
 
 
-def _env(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
+def _env(container: Data, path: FieldPath, spec: Data) -> Iterator[Violation]:
+    volumes = [volume.get("name") for volume in spec.get("volumes") or ()]
     for index, entry in enumerate(container["env"]):
         source = entry.get("valueFrom")
         if not source:
@@ -80,6 +83,12 @@ def _env(container: Data, path: FieldPath, _: Data) -> Iterator[Violation]:
         place = (*path, "env", index, "valueFrom")
         if entry.get("value"):
             yield bad_value(place, "must not be set together with value", "remove one of the two")
+        resource = source.get("resourceFieldRef") or {}
+        divisor = canonical(resource.get("divisor") or "0")
+        if divisor not in (_OF_CPU if (resource.get("resource") or "").endswith(".cpu") else _OF_BYTES):
+            yield bad_value((*place, "resourceFieldRef", "divisor"), f"{divisor} is not allowed here", "use 1")
+        if source.get("fileKeyRef") and source["fileKeyRef"].get("volumeName") not in volumes:
+            yield bad_value((*place, "fileKeyRef", "volumeName"), "is not a volume of the pod", "add the volume")
         field = (source.get("fieldRef") or {}).get("fieldPath") or ""
         if field in ("metadata.labels", "metadata.annotations"):
             hint = f"name one of them: {field}['key']"
@@ -163,6 +172,8 @@ def _resources(container: Data, path: FieldPath, spec: Data) -> Iterator[Violati
         if pages is not None:
             yield bad_value((*place, *pages), "requires cpu or memory", "request cpu or memory, too")
     for field, name, amount in amounts:
+        if name.startswith("requests."):
+            yield bad_value((*place, field, name), "is not the name of a resource", "remove 'requests.'")
         size = parse_quantity(name.removeprefix("hugepages-")) if name.startswith("hugepages-") else None
         value = parse_quantity(amount) if size and amount is not None else None
         if size and value is not None and value % size:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
-from reconciler.core.patterns import SUBDOMAIN_PATTERN, is_dns_label, is_dns_name, later
+from reconciler.core.patterns import LABEL_LENGTH, LETTER_LABEL, SUBDOMAIN_PATTERN, is_dns_label, is_dns_name, later
 from reconciler.core.problems import Violation
+from reconciler.core.schemas.builtin.objects import base64_violations
+from reconciler.core.schemas.compiled import CompiledKind, KindName, Unusable
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
-from reconciler.core.schemas.object_rules import base64_violations
 from reconciler.core.schemas.schema import RULES, Schema, has_rules
 
 Data = dict[str, Any]
@@ -59,6 +60,9 @@ _OF_STRUCTURE = (
     *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string"),
     *("x-kubernetes-list-map-keys", "x-kubernetes-list-type", "x-kubernetes-map-type"),
 )
+
+_SET_IF_EMPTY = ("externalDocs", "not", "x-kubernetes-preserve-unknown-fields", RULES)
+_STRUCTURE_ONLY = {*_OF_STRUCTURE} - {"x-kubernetes-preserve-unknown-fields"}
 
 
 def webhook_violations(data: Data) -> Iterator[Violation]:
@@ -167,6 +171,11 @@ def definition_violations(data: Data) -> Iterator[Violation]:
     if ((data.get("metadata") or {}).get("name") or "") not in ("", expected):
         message = "must be <plural>.<group>"
         yield Violation(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
+    for field in ("shortNames", "categories"):
+        for index, name in enumerate(spec["names"].get(field) or ()):
+            if len(name or "") > LABEL_LENGTH or not LETTER_LABEL.fullmatch(name or ""):
+                hint = "use a-z, 0-9 and -, beginning with a letter"
+                yield bad_value(("spec", "names", field, index), f"{str(name)[:80]!r} is not a name", hint)
     if spec.get("preserveUnknownFields") is True:
         hint = "set x-kubernetes-preserve-unknown-fields: true in the schema"
         yield bad_value(("spec", "preserveUnknownFields"), "must not be true", hint)
@@ -181,7 +190,7 @@ def definition_violations(data: Data) -> Iterator[Violation]:
             yield bad_value((*path, "deprecationWarning"), "is for deprecated versions", "set deprecated: true")
         source, place = version["schema"]["openAPIV3Schema"], (*path, "schema", "openAPIV3Schema")
         found = [*_malformed(source, place)] or [*_structural(source, place, root=True)]
-        yield from found or _rules(source, place)
+        yield from found or [*_defaults(source, place), *_rules(source, place)]
 
 
 def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
@@ -244,6 +253,15 @@ def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterato
     elif root and schema["type"] != "object":
         message = f"{schema['type']} is not allowed at the root"
         yield Violation(rule="schema.not-allowed", path=(*path, "type"), message=message, hint="use object")
+    is_open = schema.get("properties") or schema.get("x-kubernetes-preserve-unknown-fields")
+    if schema.get("x-kubernetes-embedded-resource") and not is_open:
+        hint = "add them, or x-kubernetes-preserve-unknown-fields: true"
+        yield Violation(
+            rule="schema.missing-field",
+            path=(*path, "properties"),
+            message="is required for an embedded resource",
+            hint=hint,
+        )
     if root and schema.get("nullable") is True:
         yield bad_value((*path, "nullable"), "must not be true at the root", "remove it")
     yield from _supported(schema, path)
@@ -258,6 +276,22 @@ def _structural(schema: Data, path: FieldPath, *, root: bool = False) -> Iterato
         yield from _structural(others, (*path, "additionalProperties"))
     if isinstance(items, dict):
         yield from _structural(items, (*path, "items"))
+
+
+def _defaults(schema: Data, path: FieldPath) -> Iterator[Violation]:
+    """Check the defaults of all fields against their schemas."""
+    from reconciler.core.schemas.strict import custom  # noqa: PLC0415 - few repositories need it
+
+    is_checked = schema.get("anyOf") or not schema.get("x-kubernetes-int-or-string")  # a server checks no other default
+    if schema.get("default") is not None and is_checked:
+        kind = CompiledKind(KindName(group="", version="", kind=""), custom(schema), namespaced=None)
+        if not isinstance(kind.engine, Unusable) and not kind.engine.is_valid(schema["default"]):
+            yield bad_value((*path, "default"), "does not match the schema of the field", "correct one of the two")
+    for name, child in (schema.get("properties") or {}).items():
+        yield from _defaults(child or {}, (*path, "properties", name))
+    for field in ("items", "additionalProperties"):
+        if isinstance(schema.get(field), dict):
+            yield from _defaults(schema[field], (*path, field))
 
 
 def _supported(schema: Data, path: FieldPath) -> Iterator[Violation]:
@@ -329,14 +363,17 @@ def _nested(schema: Data, structure: Data | None, path: FieldPath, *, is_free: b
 
 
 def _is_set(name: str, value: Any) -> bool:
-    return bool(value) and (name != "items" or isinstance(value, dict | list))
+    """Return whether a field differs from none as a server decodes it: a number may be 0, and some fields empty."""
+    if name == "items":
+        return bool(value) and isinstance(value, dict | list)
+    return bool(value) or type(value) in (int, float) or (name in _SET_IF_EMPTY and value is not None)
 
 
 def _condition(schema: Data, structure: Data | None, path: FieldPath, *, is_free: bool) -> Iterator[Violation]:
     for field in _OF_STRUCTURE:
         if schema.get(field) not in (None, "", [], False):
             yield bad_value((*path, field), "is not allowed in a condition", "move it out of the condition")
-    yield from _supported({name: value for name, value in schema.items() if name not in _OF_STRUCTURE}, path)
+    yield from _supported({name: value for name, value in schema.items() if name not in _STRUCTURE_ONLY}, path)
     yield from _nested(schema, structure, path, is_free=is_free)
     properties = None if structure is None else structure.get("properties") or {}
     for name, child in (schema.get("properties") or {}).items():

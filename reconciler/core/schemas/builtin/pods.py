@@ -9,9 +9,9 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Violation
 from reconciler.core.quantities import parse_quantity
+from reconciler.core.schemas.builtin.pod_specs import pod_violations
 from reconciler.core.schemas.messages import bad_value, closest
 from reconciler.core.schemas.metadata import label_violations
-from reconciler.core.schemas.pod_rules import pod_violations
 
 
 def template_violations(

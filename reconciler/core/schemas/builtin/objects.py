@@ -3,6 +3,7 @@
 Sources: pkg/apis/{core,networking,scheduling,resource}/validation/validation.go of Kubernetes 1.36.
 """
 
+import base64
 import ipaddress
 import json
 from collections.abc import Iterator
@@ -11,10 +12,10 @@ from typing import Any
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_dns_name, is_qualified_name, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.cluster_rules import Network, address_violations, parse_block, protocol_violations
+from reconciler.core.schemas.builtin.cluster import Network, address_violations, parse_block, protocol_violations
+from reconciler.core.schemas.builtin.pods import duplicate
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.metadata import label_violations
-from reconciler.core.schemas.pods import duplicate
 
 Data = dict[str, Any]
 
@@ -62,9 +63,19 @@ def secret_violations(data: Data) -> Iterator[Violation]:
         annotations = (data.get("metadata") or {}).get("annotations") or {}
         if not annotations.get(_ACCOUNT):
             yield missing(("metadata", "annotations", _ACCOUNT))
+    if kind == "kubernetes.io/dockerconfigjson":
+        yield from _registry(data)
+
+
+def _registry(data: Data) -> Iterator[Violation]:
+    """Check that the credentials of a registry are JSON; `stringData` counts where both are written."""
     written = (data.get("stringData") or {}).get(".dockerconfigjson")
-    if kind == "kubernetes.io/dockerconfigjson" and written is not None and not _is_json(written):
-        yield bad_value(("stringData", ".dockerconfigjson"), "is not JSON", "correct it")
+    encoded = (data.get("data") or {}).get(".dockerconfigjson")
+    if written is not None:
+        if not _is_json(written):
+            yield bad_value(("stringData", ".dockerconfigjson"), "is not JSON", "correct it")
+    elif encoded and not _is_encoded_json(encoded):
+        yield bad_value(("data", ".dockerconfigjson"), "is not JSON in base64", "encode the value again")
 
 
 def base64_violations(value: str | None, path: FieldPath) -> Iterator[Violation]:
@@ -84,6 +95,13 @@ def _is_json(text: str) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _is_encoded_json(text: str) -> bool:
+    try:
+        return _is_json(base64.b64decode(text).decode())
+    except ValueError:
+        return True  # reported as not base64
 
 
 def priority_class_violations(data: Data) -> Iterator[Violation]:
@@ -152,9 +170,10 @@ def service_violations(data: Data) -> Iterator[Violation]:
     ports = spec.get("ports") or ()
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
         yield missing(("spec", "ports"))
-    if spec.get("type") == "ExternalName" and not spec.get("externalName"):
-        yield missing(("spec", "externalName"))
+    if spec.get("type") == "ExternalName":
+        yield from _external_name(spec)
     names: set[str] = set()
+    node_ports: set[tuple[str, int]] = set()
     for index, port in enumerate(ports):
         name, path = port.get("name"), ("spec", "ports", index, "name")
         if len(ports) > 1 and not name:
@@ -163,9 +182,24 @@ def service_violations(data: Data) -> Iterator[Violation]:
             yield duplicate(path, f"the name {name} is used by another port", "rename it")
         names.add(name)
         yield from protocol_violations(port, ("spec", "ports", index))
+        node_port = (port.get("protocol") or "TCP", port.get("nodePort") or 0)
+        if node_port[1] and node_port in node_ports:
+            place = ("spec", "ports", index, "nodePort")
+            yield bad_value(place, f"{node_port[1]} is used by another port", "choose another, or remove it")
+        node_ports.add(node_port)
         if port.get("nodePort") and (spec.get("type") or "ClusterIP") == "ClusterIP":
-            place: FieldPath = ("spec", "ports", index, "nodePort")
+            place = ("spec", "ports", index, "nodePort")
             yield bad_value(place, "is not allowed for the type ClusterIP", "use the type NodePort, or remove it")
+
+
+def _external_name(spec: Data) -> Iterator[Violation]:
+    name = (spec.get("externalName") or "").removesuffix(".")
+    if not name:
+        yield missing(("spec", "externalName"))
+    elif not is_dns_name(name):
+        yield bad_value(("spec", "externalName"), "is not a DNS name", "use a-z, 0-9, - and .")
+    if spec.get("clusterIP"):
+        yield bad_value(("spec", "clusterIP"), "is not allowed for the type ExternalName", "remove it")
 
 
 def _of_type(spec: Data, kind: str) -> Iterator[Violation]:
