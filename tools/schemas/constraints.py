@@ -197,7 +197,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     },
     "ClientIPConfig": {"timeoutSeconds": {"minimum": 1, "maximum": 86400}},
     "NetworkPolicyPort": {"port": PORT_OR_NAME, "endPort": PORT},
-    "IngressRule": {"host": HOST},
+    "IngressRule": {"host": HOST | {"pattern": f"^$|{HOST['pattern']}"}},
     "IngressTLS": {"hosts": {"items": {"type": "string"} | HOST}, "secretName": SUBDOMAIN_OR_EMPTY},
     "HTTPIngressPath": {"path": {"pattern": r"^/|^$"}},
     "IngressServiceBackend": {"name": LABEL},

@@ -30,7 +30,7 @@ LABEL: Schema = {"pattern": LABEL_PATTERN, "maxLength": 63}
 SUBDOMAIN: Schema = {"pattern": SUBDOMAIN_PATTERN, "maxLength": 253}
 SUBDOMAIN_OR_EMPTY: Schema = {"pattern": f"^$|{SUBDOMAIN_PATTERN}", "maxLength": 253}
 HOST: Schema = {
-    "pattern": r"^$|^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    "pattern": r"^(\*\.)?[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
     "maxLength": 253,
 }
 LETTER_LABEL: Schema = {"pattern": LETTER_LABEL_PATTERN, "maxLength": 63}

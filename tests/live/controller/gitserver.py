@@ -32,6 +32,7 @@ class GitServer:
     fault: str = ""  # down, busy, slow, trickle, cut, corrupt, html
     before: Callable[[str], None] = lambda _: None
     requests: list[str] = field(default_factory=list)
+    answers: list[tuple[str, int, str, int]] = field(default_factory=list)  # path, status, headers, length
     released: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -139,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
     def _answer(self, status: int, body: bytes, headers: list[tuple[str, str]] | None = None) -> None:
+        self.state.answers.append((self.path, status, str(headers), len(body)))
         self.send_response(status)
         for name, value in headers or ():
             self.send_header(name, value)

@@ -99,6 +99,9 @@ def limit_range_violations(data: Data) -> Iterator[Violation]:
             amount = parse_quantity(ratio or 0)
             if amount is not None and amount < 1:
                 yield bad_value((*path, "maxLimitRequestRatio", name), "must be at least 1", "raise it")
+            low, high = (parse_quantity((item.get(field) or {}).get(name) or 0) for field in ("min", "max"))
+            if amount is not None and low and high and amount > high / low:
+                yield bad_value((*path, "maxLimitRequestRatio", name), "must be at most max / min", "lower it")
         for smaller, larger in _ORDERED:
             yield from _ordered(item, smaller, larger, path)
 

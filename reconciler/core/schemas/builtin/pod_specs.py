@@ -286,18 +286,23 @@ def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
 
 
 def _pod_total(spec: Data, name: str, path: FieldPath) -> Iterator[Violation]:
-    """Check that the request of a pod, by default that of its containers, is not over its limit."""
-    limit = (spec["resources"].get("limits") or {}).get(name)
-    request = (spec["resources"].get("requests") or {}).get(name)
-    amounts = [request] if request is not None else [*map(_requested(name), spec.get("containers") or ())]
-    total, most = [parse_quantity(amount or 0) for amount in amounts], parse_quantity(limit or 0)
-    known = [amount for amount in total if amount is not None]
-    if limit is not None and most is not None and len(known) == len(total) and sum(known) > most:
+    """Check that the request of a pod, by default that of its containers, covers them and is within its limit."""
+    amounts = [parse_quantity(amount or 0) for amount in map(_requested(name), spec.get("containers") or ())]
+    containers = sum(amount for amount in amounts if amount is not None)
+    written, most = ((spec["resources"].get(field) or {}).get(name) for field in ("requests", "limits"))
+    total = containers if written is None else parse_quantity(written)
+    limit = parse_quantity(most or 0)
+    if None in amounts or total is None or limit is None:
+        return
+    if total < containers:
+        message = f"the containers request more {name} than this"
         yield Violation(
-            rule="schema.request-over-limit",
-            path=(*path, "limits", name),
-            message=f"the pod requests more {name} than this limit",
-            hint="raise the limit",
+            rule="schema.request-over-limit", path=(*path, "requests", name), message=message, hint="raise the request"
+        )
+    if most is not None and max(total, containers) > limit:
+        message = f"the pod requests more {name} than this limit"
+        yield Violation(
+            rule="schema.request-over-limit", path=(*path, "limits", name), message=message, hint="raise the limit"
         )
 
 

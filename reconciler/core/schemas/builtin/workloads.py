@@ -20,6 +20,7 @@ Data = dict[str, Any]
 _MANAGER = later(
     r"(?=.{1,63}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 )
+_INDEX = later(r"\+?[0-9]{1,9}")
 _ALWAYS, _NOT_ALWAYS = ("Always",), ("", "Never", "OnFailure")
 _MOST_INDEXED_PODS, _ALL = 100_000, 100
 _DEFAULT_DEADLINE = 600  # seconds in which a Deployment makes progress
@@ -102,7 +103,7 @@ def _failure_policy(spec: Data, path: FieldPath) -> Iterator[Violation]:
     if spec.get("podReplacementPolicy") not in (None, "", "Failed"):
         yield bad_value((*path, "podReplacementPolicy"), "must be Failed when podFailurePolicy is set", "remove it")
     names = [container["name"] for field in ("initContainers", "containers") for container in pod.get(field) or ()]
-    for index, rule in enumerate(spec["podFailurePolicy"].get("rules") or ()):
+    for index, rule in enumerate([rule or {} for rule in spec["podFailurePolicy"].get("rules") or ()]):
         place = (*path, "podFailurePolicy", "rules", index)
         yield from _failure_rule(rule, place, names)
         if rule.get("action") == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
@@ -114,7 +115,7 @@ def _success_policy(spec: Data, path: FieldPath) -> Iterator[Violation]:
     if spec.get("completionMode") != "Indexed":
         yield bad_value((*path, "successPolicy"), "requires an Indexed Job", "set completionMode: Indexed")
         return
-    for index, rule in enumerate(spec["successPolicy"].get("rules") or ()):
+    for index, rule in enumerate([rule or {} for rule in spec["successPolicy"].get("rules") or ()]):
         place, written = (*path, "successPolicy", "rules", index), rule.get("succeededIndexes")
         most, count = completions, rule.get("succeededCount")
         if written is None and count is None:
@@ -135,7 +136,7 @@ def _parse_indexes(text: str) -> tuple[int, int] | None:
     count, last = 0, -1
     for part in text.split(",") if text else ():
         first, dash, end = part.partition("-")
-        if not (first.isdecimal() and first.isascii()) or (dash and not (end.isdecimal() and end.isascii())):
+        if not _INDEX.fullmatch(first) or (dash and not _INDEX.fullmatch(end)):
             return None
         low, high = int(first), int(end) if dash else int(first)
         if low <= last or high < low or (dash and low == high):
