@@ -107,7 +107,7 @@ def limit_range_violations(data: Data) -> Iterator[Violation]:
 
 
 def _ordered(item: Data, smaller: str, larger: str, path: FieldPath) -> Iterator[Violation]:
-    """Check the amounts of two fields. The default limit is `max` where it is missing, the request the limit."""
+    """Check that no amount of one field exceeds that of another."""
     most = item.get(larger) or {}
     for name, written in (item.get(smaller) or {}).items():
         amount, limit = parse_quantity(written or 0), parse_quantity(most.get(name) or 0)

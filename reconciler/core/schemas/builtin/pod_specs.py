@@ -5,7 +5,7 @@ Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36 (ValidatePodSp
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.objects import FieldPath
@@ -281,38 +281,38 @@ def _of_pod(spec: Data, path: FieldPath) -> Iterator[Violation]:
             if name not in _OF_POD and not name.startswith("hugepages-"):
                 hint = "request it in a container"
                 yield bad_value((*path, "resources", field, name), f"{name} cannot be requested for a pod", hint)
+    yield from total_violations(spec, (*path, "resources"), defaulted=False)
+
+
+def total_violations(spec: Data, path: FieldPath, *, defaulted: bool) -> Iterator[Violation]:
+    """Validate the request of a whole pod: it covers its containers, and is within its limit.
+
+    `defaulted`: a server adds the requests that follow from limits and from containers, as in a pod, not in a template.
+    """
     for name in _OF_POD:
-        yield from _pod_total(spec, name, (*path, "resources"))
+        amounts = [_requested(container, name, defaulted=defaulted) for container in spec.get("containers") or ()]
+        parsed = [parse_quantity(amount or 0) for amount in amounts]
+        written, most = ((spec["resources"].get(field) or {}).get(name) for field in ("requests", "limits"))
+        containers = sum(amount for amount in parsed if amount is not None)
+        total = parse_quantity(written or 0) if written is not None or not defaulted else containers
+        limit = parse_quantity(most or 0)
+        if None in parsed or total is None or limit is None:
+            continue
+        if written is not None and total < containers:
+            message = f"the containers request more {name} than this"
+            yield _over((*path, "requests", name), message, "raise the request")
+        if most is not None and total > limit:
+            yield _over((*path, "limits", name), f"the pod requests more {name} than this limit", "raise the limit")
 
 
-def _pod_total(spec: Data, name: str, path: FieldPath) -> Iterator[Violation]:
-    """Check that the request of a pod, by default that of its containers, covers them and is within its limit."""
-    amounts = [parse_quantity(amount or 0) for amount in map(_requested(name), spec.get("containers") or ())]
-    containers = sum(amount for amount in amounts if amount is not None)
-    written, most = ((spec["resources"].get(field) or {}).get(name) for field in ("requests", "limits"))
-    total = containers if written is None else parse_quantity(written)
-    limit = parse_quantity(most or 0)
-    if None in amounts or total is None or limit is None:
-        return
-    if total < containers:
-        message = f"the containers request more {name} than this"
-        yield Violation(
-            rule="schema.request-over-limit", path=(*path, "requests", name), message=message, hint="raise the request"
-        )
-    if most is not None and max(total, containers) > limit:
-        message = f"the pod requests more {name} than this limit"
-        yield Violation(
-            rule="schema.request-over-limit", path=(*path, "limits", name), message=message, hint="raise the limit"
-        )
+def _over(path: FieldPath, message: str, hint: str) -> Violation:
+    return Violation(rule="schema.request-over-limit", path=path, message=message, hint=hint)
 
 
-def _requested(name: str) -> Callable[[Data], Any]:
-    def requested(container: Data) -> Any:
-        resources = container.get("resources") or {}
-        limit = (resources.get("limits") or {}).get(name)
-        return (resources.get("requests") or {}).get(name, limit)
-
-    return requested
+def _requested(container: Data, name: str, *, defaulted: bool) -> Any:
+    resources = container.get("resources") or {}
+    limit = (resources.get("limits") or {}).get(name) if defaulted else None
+    return (resources.get("requests") or {}).get(name, limit)
 
 
 def _ephemeral(spec: Data, path: FieldPath) -> Iterator[Violation]:

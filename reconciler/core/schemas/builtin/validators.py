@@ -47,6 +47,7 @@ from reconciler.core.schemas.builtin.objects import (
     secret_violations,
     service_violations,
 )
+from reconciler.core.schemas.builtin.pod_specs import total_violations
 from reconciler.core.schemas.builtin.pods import template_violations
 from reconciler.core.schemas.builtin.workloads import controller_violations, cron_job_violations, job_violations
 from reconciler.core.schemas.messages import bad_value, missing
@@ -65,7 +66,11 @@ def builtin_violations(data: Data, group: str, kind: str) -> Iterator[Violation]
 
 
 def _pod(data: Data) -> Iterator[Violation]:
-    yield from template_violations({"spec": data["spec"]}, (), _ANY_RESTART)
+    found = [*template_violations({"spec": data["spec"]}, (), _ANY_RESTART)]
+    yield from found
+    if data["spec"].get("resources"):
+        totals = total_violations(data["spec"], ("spec", "resources"), defaulted=True)
+        yield from (one for one in totals if one not in found)
     yield from _pod_priority(data["spec"])
     for field in ("initContainers", "containers"):
         for index, container in enumerate(data["spec"].get(field) or ()):
