@@ -1,4 +1,7 @@
-"""The identity and the place of an object: `ObjectKey`, `SourceRef` and field paths."""
+"""The identity and the place of an object: `ObjectKey`, `SourceRef`, field paths, and selectors of labels."""
+
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
@@ -76,3 +79,24 @@ def escape_text(text: str) -> str:
     if escaped.isprintable():
         return escaped
     return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in escaped)
+
+
+def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Tell whether labels match a selector of Kubernetes. An operator that is not known matches."""
+    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(_matches(row, labels) for row in selector.get("matchExpressions") or ())
+
+
+def _matches(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    key, values = row.get("key", ""), row.get("values") or ()
+    match row.get("operator"):
+        case "In":
+            return labels.get(key) in values
+        case "NotIn":
+            return labels.get(key) not in values
+        case "Exists":
+            return key in labels
+        case "DoesNotExist":
+            return key not in labels
+    return True

@@ -19,7 +19,8 @@ from reconciler.core.health.nodes.mark import (
     condition_reason,
     parse_record,
 )
-from reconciler.core.health.nodes.owners import matches_selector, repair_owner
+from reconciler.core.health.nodes.owners import repair_owner
+from reconciler.core.objects import matches_selector
 
 keys = st.sampled_from(["nvidia.com/gpu", "a/b~c", "node.kubernetes.io/unreachable", TAINT, AUTOSCALER_TAINT])
 taints = st.lists(st.fixed_dictionaries({"key": keys, "effect": st.sampled_from(["NoSchedule", "NoExecute"])}))

@@ -544,6 +544,13 @@ def test_no_value_at_any_place_raises() -> None:
     assert len(changes) > 5_000
 
 
+def test_a_share_of_thousands_of_digits_is_an_error() -> None:
+    body = next(case.body for case in crossings() if case.body["kind"] == "Deployment")
+    share = {"rollingUpdate": {"maxUnavailable": f"{'9' * 5000}%"}}
+    found = [*CATALOGUE.violations({**body, "spec": {**body["spec"], "replicas": 1, "strategy": share}})]
+    assert "must not be greater than 100%" in [finding.message for finding in found]
+
+
 POD = "{spec: {restartPolicy: Never, containers: [{name: a, image: a}]}}"
 UNNAMED = {
     "job": f"apiVersion: batch/v1\nkind: Job\nspec: {{template: {POD}}}",

@@ -42,7 +42,7 @@ def source(server: GitServer, person: Sandbox) -> ConfigSource:
 def run(source: ConfigSource, server: GitServer, tmp_path: Path) -> Pass:
     """Return what makes one pass, and a second one where the server gave no list of branches though it has no fault.
 
-    A controller does the same; seen once in a thousand requests of a machine with no idle processor.
+    A controller does the same. Seen a few times on a busy machine; why is not known, so the answers are printed.
     """
 
     def make(accepted: str = "", replica: str = "one", **changes: object) -> PassOutcome:

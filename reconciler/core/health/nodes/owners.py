@@ -5,6 +5,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.objects import matches_selector
+
 
 class RepairOwner(Struct, frozen=True, kw_only=True):
     """Somebody else who repairs a node, and the mark by which it was recognized."""
@@ -55,27 +57,6 @@ def _signs(what: str, keys: Iterable[str], table: Iterable[tuple[str, str]]) -> 
         for key in known:
             if key == sign or (sign.endswith("/") and key.startswith(sign)):
                 yield RepairOwner(name=name, sign=f"{what} {key}")
-
-
-def matches_selector(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Tell whether labels match a selector of Kubernetes. An operator that is not known matches: we keep away."""
-    if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(_matches(row, labels) for row in selector.get("matchExpressions") or ())
-
-
-def _matches(row: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    key, values = row.get("key", ""), row.get("values") or ()
-    match row.get("operator"):
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case "DoesNotExist":
-            return key not in labels
-    return True
 
 
 def _is_set(labels: Mapping[str, str], pair: tuple[str, str]) -> bool:

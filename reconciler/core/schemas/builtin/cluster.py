@@ -234,7 +234,7 @@ def volume_violations(data: Data) -> Iterator[Violation]:
 
 
 def volume_claim_violations(claim: Data, path: FieldPath = ()) -> Iterator[Violation]:
-    """Validate a PersistentVolumeClaim or a template of it: the class of attributes."""
+    """Validate a PersistentVolumeClaim or a template of it: its size, its modes, and the class of attributes."""
     spec = claim.get("spec") or {}
     name = spec.get("volumeAttributesClassName")
     if name and not is_dns_name(name):

@@ -22,7 +22,7 @@ _ADMIN = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN"))
 _RECURSIVE = ["Disabled", "Enabled", "IfPossible"]
 _RESIZABLE = ("cpu", "memory")
 _OF_CPU = frozenset(("0", "1", "1m"))
-_OF_BYTES = frozenset(("0", "1", *(f"1{unit}{end}" for unit in "KMGTPE" for end in ("i", "")), "1k")) - {"1K"}
+_OF_BYTES = frozenset(("0", "1", "1k", *(f"1{unit}" for unit in "MGTPE"), *(f"1{unit}i" for unit in "KMGTPE")))
 _POLICIES = ("Always", "Never", "OnFailure")
 _ACTIONS = ("Restart", "RestartAllContainers")
 

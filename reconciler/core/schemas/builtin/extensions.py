@@ -21,6 +21,7 @@ _URL_PART = later(SUBDOMAIN_PATTERN[1:-1])
 _OPERATIONS = ("*", "CREATE", "UPDATE", "DELETE", "CONNECT")
 _LONGEST_TIMEOUT, _PORTS, _PRIORITIES, _VERSIONS = 30, 65535, 20000, 1000
 _SIDE_EFFECTS = ("None", "NoneOnDryRun")
+_LONGEST_WARNING = 256
 _LEAST_PARTS = 3  # of the name of a webhook
 _UNSUPPORTED = ("$schema", "definitions", "id", "patternProperties")
 _UNSUPPORTED_EVEN_EMPTY = ("$ref", "additionalItems", "dependencies")
@@ -188,6 +189,8 @@ def definition_violations(data: Data) -> Iterator[Violation]:
         warning = version.get("deprecationWarning")
         if warning is not None and not (version.get("deprecated") is True and warning):
             yield bad_value((*path, "deprecationWarning"), "is for deprecated versions", "set deprecated: true")
+        elif len((warning or "").encode()) > _LONGEST_WARNING:
+            yield bad_value((*path, "deprecationWarning"), f"must not exceed {_LONGEST_WARNING} bytes", "shorten it")
         source, place = version["schema"]["openAPIV3Schema"], (*path, "schema", "openAPIV3Schema")
         found = [*_malformed(source, place)] or [*_structural(source, place, root=True)]
         yield from found or [*_defaults(source, place), *_rules(source, place)]

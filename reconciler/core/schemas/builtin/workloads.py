@@ -3,10 +3,10 @@
 Sources: pkg/apis/{batch,apps}/validation/validation.go of Kubernetes 1.36.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from reconciler.core.objects import FieldPath
+from reconciler.core.objects import FieldPath, matches_selector
 from reconciler.core.patterns import LABEL_LENGTH, later
 from reconciler.core.problems import Violation
 from reconciler.core.schemas.builtin.cluster import volume_claim_violations
@@ -22,7 +22,8 @@ _MANAGER = later(
 )
 _INDEX = later(r"\+?[0-9]{1,9}")
 _ALWAYS, _NOT_ALWAYS = ("Always",), ("", "Never", "OnFailure")
-_MOST_INDEXED_PODS, _ALL = 100_000, 100
+_SHARE = later(r"0*(100|[0-9]{1,2})%")
+_MOST_INDEXED_PODS = 100_000
 _DEFAULT_DEADLINE = 600  # seconds in which a Deployment makes progress
 
 
@@ -224,7 +225,7 @@ def _rollout(spec: Data, kind: str) -> Iterator[Violation]:
 
 def share_violations(value: Any, path: FieldPath) -> Iterator[Violation]:
     """Check that a share of pods, such as `25%`, is at most all of them."""
-    if isinstance(value, str) and value.removesuffix("%").isdecimal() and int(value[:-1] or 0) > _ALL:
+    if isinstance(value, str) and _SHARE.fullmatch(value) is None and value.endswith("%"):
         yield bad_value(path, "must not be greater than 100%", "lower it")
 
 
@@ -244,25 +245,11 @@ def _selector(spec: Data, *, may_be_empty: bool = False) -> Iterator[Violation]:
         return
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     labels = {key: value or "" for key, value in labels.items()}
-    if any(labels.get(key) != (value or "") for key, value in required.items()) or not all(
-        _matches(expression, labels) for expression in expressions
-    ):
+    required = {key: value or "" for key, value in required.items()}
+    if not matches_selector({"matchLabels": required, "matchExpressions": expressions}, labels):
         yield Violation(
             rule="schema.selector-mismatch",
             path=("spec", "template", "metadata", "labels"),
             message="spec.selector does not match the labels of the template",
             hint="add the labels in spec.selector.matchLabels here",
         )
-
-
-def _matches(expression: Data, labels: Mapping[str, str]) -> bool:
-    key, values = expression["key"], expression.get("values") or ()
-    match expression["operator"]:
-        case "In":
-            return labels.get(key) in values
-        case "NotIn":
-            return labels.get(key) not in values
-        case "Exists":
-            return key in labels
-        case _:
-            return key not in labels
