@@ -173,35 +173,6 @@ class Repository(Protocol):
         ...
 
 
-class Remote(Protocol):
-    """A repository on a Git server, and its mirror on this machine.
-
-    Every method may raise `RemoteError` (`RemoteUnavailable` if retrying may help), and none exceeds its deadline.
-    """
-
-    def tips(self, refs: Sequence[str]) -> Mapping[str, str]:
-        """Ask the server for the ids of full reference names; those that do not exist are left out."""
-        ...
-
-    def fetch(self, refs: Sequence[str]) -> Mapping[str, str]:
-        """Make the references of the mirror equal to those of the server, whatever happened to them there.
-
-        Returns their ids. The first must exist; others that do not are left out and removed from the mirror.
-        """
-        ...
-
-    def push(self, branch: str, commit: str, *, expected: str | None) -> None:
-        """Move a branch of the server to a commit of the mirror if it is at `expected` (None: if it does not exist).
-
-        Raises `StalePlan` if the branch is elsewhere.
-        """
-        ...
-
-    def remove(self, branch: str, *, expected: str) -> None:
-        """Remove a branch of the server if it is at `expected`. Raises `StalePlan` if it is elsewhere."""
-        ...
-
-
 class Conflict(Struct, frozen=True, kw_only=True):
     """The ids of both versions of a file with conflicts; None if a side deleted it. In a rebase, `ours` is the base."""
 

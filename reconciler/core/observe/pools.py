@@ -13,8 +13,6 @@ POOL_LABEL = "gpureconciler.io/node-pool"
 """Label of nodes that no label of their own tells from other pools."""
 
 HOSTNAME = "kubernetes.io/hostname"
-SHARE = 0.9
-"""Share of CPUs and memory that queues give away; the rest is for the daemons of the nodes."""
 
 _CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 _COUNT = "nvidia.com/gpu.count"
@@ -25,7 +23,6 @@ class Pool(Struct, frozen=True, kw_only=True):
     """Nodes with the same product and number of GPUs. `resource` is empty for nodes without GPUs.
 
     selector: the labels that these nodes have and no others. unlabelled: nodes that lack the label of the pool.
-    cpus, memory_gib: what all of them can give away. smallest: GPUs, CPUs and memory of the smallest node.
     """
 
     name: str
@@ -71,7 +68,8 @@ def topology_levels(nodes: Sequence[Node]) -> tuple[str, ...]:
 def _pool(key: tuple[str, str, int], nodes: Sequence[Node], everything: Iterable[Node]) -> Pool:
     resource, product, gpus = key
     name = pool_name(resource, product, gpus)
-    others = [node for node in everything if node not in nodes]
+    names = {node.name for node in nodes}
+    others = [node for node in everything if node.name not in names]
     selector = _own_labels(nodes, others)
     chosen = selector or {POOL_LABEL: name}
     lacking = [node.name for node in nodes if node.labels.get(POOL_LABEL) != name] if not selector else []

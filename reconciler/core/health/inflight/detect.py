@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from enum import StrEnum
 from statistics import median
+from typing import Literal
 
 from msgspec import Struct
 
@@ -51,7 +52,7 @@ class JobProblem(Struct, frozen=True, kw_only=True):
     `may_act`: at least two independent signs; without them the owner is notified, and nothing else may follow.
     """
 
-    kind: str  # hung or straggling
+    kind: Literal["hung", "straggling"]
     message: str
     signals: tuple[JobSignal, ...] = ()
     slowdown: float = 1.0
