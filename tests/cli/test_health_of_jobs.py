@@ -52,11 +52,11 @@ def policy(fleet: Fleet, *, exclude: bool = False, prefer: bool = False, jobs: s
     fleet.write("reconciler.yaml", config.replace("\nspec:\n", "\nspec:\n  onImmutableChange: keep\n"))
 
 
-def rendered(fleet: Fleet, job: str = JOB) -> dict[str, Any]:
+def rendered(fleet: Fleet, job: str = JOB, kind: str = "job") -> dict[str, Any]:
     fleet.write("jobs/vision/train.yaml", job)
     fleet.commit("job")
     assert fleet.run("commit").code == 0
-    text = (fleet.root / "rendered/main/vision/job-train.yaml").read_text()
+    text = (fleet.root / f"rendered/main/vision/{kind}-train.yaml").read_text()
     body: dict[str, Any] = yaml.safe_load(text)
     return body
 
@@ -107,6 +107,46 @@ def test_a_failed_check_tells_the_agent_and_the_job_can_be_given_up(fleet: Fleet
     rules = [(one["action"], one["onExitCodes"]["values"]) for one in spec["podFailurePolicy"]["rules"]]
     assert rules == [("Ignore", [42]), ("FailJob", [43])]
     assert "serviceAccountName" not in spec["template"]["spec"]
+
+
+IN_A_CRON_JOB = """\
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: train, namespace: vision}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec: {template: TEMPLATE}
+"""
+IN_A_JOB_SET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: train, namespace: vision}
+spec:
+  replicatedJobs:
+  - {name: main, template: {spec: {template: TEMPLATE}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "job", "path"),
+    [
+        ("job", JOB.replace("  backoffLimit: 2\n", ""), ("spec",)),
+        ("cronjob", IN_A_CRON_JOB, ("spec", "jobTemplate", "spec")),
+        ("jobset", IN_A_JOB_SET, ("spec", "replicatedJobs", 0, "template", "spec")),
+    ],
+    ids=["Job", "CronJob", "JobSet"],
+)
+def test_a_job_of_which_only_the_pods_are_set_loses_no_retries(
+    fleet: Fleet, kind: str, job: str, path: tuple[str | int, ...]
+) -> None:
+    """F-094: its default of backoffLimit is as good as a number."""
+    policy(fleet, jobs="labelled")
+    template = yaml.safe_load(JOB)["spec"]["template"]
+    found: Any = rendered(fleet, job.replace("TEMPLATE", json.dumps(template)), kind)
+    for part in path:
+        found = found[part]
+    assert [one["onExitCodes"]["values"] for one in found["podFailurePolicy"]["rules"]] == [[42]]
 
 
 def test_labels_select_checks(fleet: Fleet) -> None:

@@ -34,6 +34,7 @@ _AVOIDED = [HealthPhase.QUARANTINED.value, HealthPhase.VALIDATING.value]
 _NOT_PREFERRED = [HealthPhase.SUSPECT.value, HealthPhase.PROBATION.value]
 _WEIGHT = 50
 _JOB_FIELDS = frozenset({"backoffLimit", "completions", "parallelism", "completionMode", "podFailurePolicy"})
+_JOB_TEMPLATES = (("jobTemplate", "spec"), ("template", "spec"))
 _DEPTH = 12
 
 Data = dict[str, Any]
@@ -103,11 +104,19 @@ def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iter
         spec["initContainers"] = [_preflight(template, rule.preflight), *containers]
         yield (*path, "spec", "initContainers")
         owner = _value(body, path[:-1])
-        if spec.get("restartPolicy") == "Never" and owner.keys() & _JOB_FIELDS:
+        if spec.get("restartPolicy") == "Never" and _is_job(body, path):
             policy = dict(mapping(owner.get("podFailurePolicy")))
             policy["rules"] = [*_rules(rule.preflight), *sequence(policy.get("rules"))]
             owner["podFailurePolicy"] = policy
             yield (*path[:-1], "podFailurePolicy")
+
+
+def _is_job(body: Data, path: FieldPath) -> bool:
+    """Say whether a pod template is that of a batch Job: of a Job, or of the Jobs that a CronJob or a JobSet makes."""
+    if _value(body, path[:-1]).keys() & _JOB_FIELDS or path[-3:-1] in _JOB_TEMPLATES:
+        return True
+    holder = _value(body, path[:-2])
+    return (holder.get("apiVersion"), holder.get("kind")) == ("batch/v1", "Job")
 
 
 def _exclude(spec: Data) -> None:
