@@ -540,6 +540,12 @@ def test_git_says_what_a_node_should_have(
     assert run(check, values, expected=expected).status is status
 
 
+def test_a_number_of_gpus_that_somebody_expects_is_not_said_to_be_in_git() -> None:
+    """`probe --expect-gpus` is a flag: nothing about it is in Git."""
+    assert run("gpu.count", {}, expected=NodeExpectation(gpus=8)).message == "4 GPUs, 8 expected"
+    assert run("gpu.count", {}, expected=NodeExpectation(gpus=2)).message == "4 GPUs, more than the 2 expected"
+
+
 def test_firmware_differs_within_a_model() -> None:
     """Another VBIOS on one GPU of four is a warning; another model may have its own."""
     sweep = changed(sound(4), {"nvml.vbios": "96.00.AA"}, SLOT)

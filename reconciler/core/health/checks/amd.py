@@ -23,7 +23,7 @@ def _init(given: CheckInput) -> CheckResult:
     found, wanted = int(given.number("amdsmi.count")), given.expected.gpus
     if wanted is None:
         wanted = len(given.rows("sysfs.pci_gpus"))
-    limit = Threshold(value=wanted, source=ThresholdSource.POLICY, citation="Git, else the PCI bus")
+    limit = Threshold(value=wanted, source=ThresholdSource.POLICY, citation="what is expected, else the PCI bus")
     status = FAIL if found < wanted else PASS
     return CheckResult(status=status, message=f"{found} of {plural(wanted, 'GPU')}", observed=found, threshold=limit)
 

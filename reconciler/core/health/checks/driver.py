@@ -47,8 +47,8 @@ def _init(given: CheckInput) -> CheckResult:
 
 
 def _count(given: CheckInput) -> CheckResult:
-    """Compare what NVML counts with Git, else with the PCI bus: a GPU that fell off the bus may be on neither."""
-    expected, place = given.expected.gpus, "in Git"
+    """Compare what NVML counts with what is expected, else with the PCI bus: a GPU that fell off may be on neither."""
+    expected, place = given.expected.gpus, "expected"
     threshold = Threshold(value=float(expected), source=ThresholdSource.POLICY) if expected is not None else None
     if expected is None:
         expected, place = len(given.rows("sysfs.pci_gpus")), "on the PCI bus"
