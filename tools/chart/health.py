@@ -128,7 +128,7 @@ def _about_fleet() -> list[dict[str, Any]]:
             wait="0m",
             severity="warning",
             summary="Pool {{ $labels.pool }}: {{ $value }} nodes fail again and again",
-            description="Each has a proposal to take it out of service.",
+            description="Git says so of each (`stage: lemon`). Replace the node, or retire it.",
         ),
         _rule(
             "GPUHealthBreakerTripped",
