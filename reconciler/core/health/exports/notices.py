@@ -12,6 +12,8 @@ from reconciler.core.health.fleet.state import HealthPhase
 from reconciler.core.secrets import mask_text
 
 _LONGEST = 1000
+_ESCALATED = "!"
+"""The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
 
 class NoticeFormat(StrEnum):
@@ -39,7 +41,7 @@ Told = Mapping[str, str]
 def notices(evaluation: FleetEvaluation, told: Told, cluster: str = "") -> tuple[HealthNotice, ...]:
     """Return the messages that are new: beginnings, escalations and ends. The same state is never told twice."""
     open_ones = {one.key: one for one in _open(evaluation, cluster)}
-    new = [one for key, one in open_ones.items() if told.get(key) != one.stage]
+    new = [one for key, one in open_ones.items() if told.get(key) not in (one.stage, f"{one.stage}{_ESCALATED}")]
     ended = [_end(key, cluster) for key in told if key not in open_ones and key.partition("/")[0] == cluster]
     return tuple(sorted([*new, *ended], key=lambda one: one.key))
 
@@ -101,7 +103,7 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
         asked.append(f"Recommended: {decision.action.value.replace('_', ' ')}.")
     override = f"`reconciler health release {decision.node}` takes it back." if decision.taint is not None else ""
     text = " ".join([mask_text(decision.reason), did, *asked, override]).strip()
-    stage = f"{decision.phase.value}{'!' if decision.escalate else ''}"
+    stage = f"{decision.phase.value}{_ESCALATED if decision.escalate else ''}"
     return HealthNotice(
         key=f"{cluster}/node/{decision.node}",
         stage=stage,
