@@ -7,7 +7,8 @@ from msgspec import Struct, to_builtins
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.fleet.decisions import HealthDecision, ProblemStatus
-from reconciler.core.health.fleet.state import CheckFailure, NodeState
+from reconciler.core.health.fleet.overview import UNKNOWN
+from reconciler.core.health.fleet.state import CheckFailure, HealthPhase, NodeState
 from reconciler.core.health.policy import CheckMode, HealthPolicy
 from reconciler.core.health.report import NodeReport
 from reconciler.core.secrets import mask_text
@@ -26,6 +27,12 @@ class NodeExplanation(Struct, frozen=True, kw_only=True):
     report: NodeReport | None = None
     case: str = ""
 
+    @property
+    def phase(self) -> str:
+        """The phase in words: a node of which no current report says anything is not healthy."""
+        is_unknown = self.decision.condition is ProblemStatus.UNKNOWN and self.decision.phase is HealthPhase.HEALTHY
+        return UNKNOWN if is_unknown else self.decision.phase.value
+
 
 def render_explanation(
     one: NodeExplanation, now: float, *, width: int = 80, color: bool = False, unicode: bool = True
@@ -33,7 +40,7 @@ def render_explanation(
     """Render the chain for a terminal of `width` cells."""
     page = Page(width=width, color=color, unicode=unicode)
     since = f" for {duration(now - one.state.since)}" if one.state.since else ""
-    page.heading(f"{one.decision.node} on {one.cluster}: {one.decision.phase}{since}")
+    page.heading(f"{one.decision.node} on {one.cluster}: {one.phase}{since}")
     for title, lines in _chain(one, now):
         page.write(Styled(title, Style.STRONG))
         for line in lines:
@@ -44,7 +51,7 @@ def render_explanation(
 def explanation_json(one: NodeExplanation, now: float) -> dict[str, Any]:
     """Return the chain as plain data."""
     chain = {title: [mask_text(line) for line in lines] for title, lines in _chain(one, now)}
-    return {"cluster": one.cluster, "node": one.decision.node, "phase": one.decision.phase.value, "chain": chain} | {
+    return {"cluster": one.cluster, "node": one.decision.node, "phase": one.phase, "chain": chain} | {
         "evidence": one.decision.evidence,
         "slots": to_builtins(one.decision.slots),
     }
@@ -114,7 +121,8 @@ def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
         yield "condition GPUProblem stays as it is: the state is unknown"
     else:
         yield f"condition GPUProblem={decision.condition}"
-    yield f"label gpureconciler.io/health={decision.phase}"
+    label = "label gpureconciler.io/health"
+    yield f"{label} stays as it is" if one.phase == UNKNOWN else f"{label}={one.phase}"
     if decision.taint is not None:
         until = f" for another {duration(decision.until - now)}" if decision.until else " until a merge removes it"
         yield f"taint gpureconciler.io/gpu-problem:{decision.taint}{until}; new pods stay away, running ones stay"
