@@ -1,7 +1,7 @@
 """The main path: from a tree to a plan, one step after the other.
 
-tree + configuration -> revision (files by role) -> index (compiled files) -> baseline (what exists) -> differences
--> judgement (settings and rules of head and base) -> findings -> plan
+tree + configuration -> sides: revision (files by role), index (compiled files), baseline (what exists) -> differences
+-> judgement (settings and rules of head and base) -> findings -> inputs -> plan
 """
 
 import datetime as dt
@@ -123,7 +123,7 @@ def plan_tree(
     )
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
-    judged = _apply(runtime, sides, differences, judgement, date)
+    judged = _findings(runtime, sides, differences, judgement, date)
     reviewed = {} if saved is None else _reviewed(saved, config.rendered)
     inputs = _inputs(runtime, sides, differences, judgement, judged, reviewed)
     if sides.live is not None and inputs.approvals.approvals:
@@ -182,7 +182,8 @@ class _Judged(Struct, frozen=True, kw_only=True, eq=False):
     health_policies: tuple[PolicyEffect, ...]
 
 
-def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, date: str) -> _Judged:
+def _findings(runtime: Runtime, sides: Sides, differences: Differences, judgement: Judgement, date: str) -> _Judged:
+    """Evaluate the rules of the head and, where they differ, those of the base: of two verdicts the stricter counts."""
     index = sides.index
     day = plan_date(index, sides.base.tree, date)
     inventories = inventories_before(runtime, index, sides.base)
@@ -201,7 +202,7 @@ def _apply(runtime: Runtime, sides: Sides, differences: Differences, judgement: 
     )
     verdicts = (*verdicts, *refused_policies(index, effects, judgement.config.rules))
     if judgement.rules is not None:
-        by_base = verdicts_of_base(runtime, index, sides.renderer, sides.existing, judgement.rules)
+        by_base = verdicts_of_base(runtime, index, sides.renderer, sides.of_base, judgement.rules)
         by_base = join([by_base, judge_deletions(sides, differences, judgement.rules.policies)])
         evidence = judge_evidence(
             index, inventories, judgement.config, judgement.rules.settings, day, is_dated=bool(date)
@@ -226,7 +227,7 @@ def _inputs(  # noqa: PLR0917
     index, revision, findings = sides.index, sides.index.revision, judged.findings
     inputs = _compared(runtime, sides, differences, judgement.config, reviewed)
     quarantines = changed_quarantines(index, sides.baseline, differences.changed, differences.differing)
-    edits = committed_edits(runtime, index, sides.base, sides.existing, inputs.waiting | differences.kept_specs)
+    edits = committed_edits(runtime, index, sides.base, sides.of_base, inputs.waiting | differences.kept_specs)
     is_itself = sides.is_against_head or sides.base.tree.commit == revision.tree.commit
     folders_before = _last_rendered(runtime, index) if is_itself else sides.before.files
     return replace(
@@ -304,7 +305,7 @@ def _live_facts(sides: Sides, differences: Differences) -> LiveFacts:
         return LiveFacts()
     from reconciler.planning.live.facts import live_facts  # noqa: PLC0415 - few plans look at live clusters
 
-    return live_facts(sides.index, sides.live, sides.existing, differences.updates, differences.kept_specs)
+    return live_facts(sides.index, sides.live, sides.of_base, differences.updates, differences.kept_specs)
 
 
 # What is the same on both sides, and what is compared in detail.

@@ -68,8 +68,8 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
     """What is compared.
 
     index: the head. base: what the head is judged by. before: the revision whose `rendered/` is what exists; the head
-    itself if it is compared with its own. own, existing: the rendered trees of head and base. baseline: that of
-    `before`, or `live`: the objects of live clusters.
+    itself if it is compared with its own. of_head, of_base: what is in `rendered/` of head and base. baseline: what
+    exists, in `rendered/` of `before` or, as `live`, on live clusters.
     """
 
     index: CompiledRevision
@@ -78,9 +78,9 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
     refusals: tuple[Problem, ...]
     base: LoadedRevision
     before: LoadedRevision
-    own: Baseline
+    of_head: Baseline
+    of_base: Baseline
     baseline: Baseline
-    existing: Baseline
     live: "LiveBaseline | None" = None
 
     @property
@@ -93,8 +93,10 @@ class Differences(Struct, frozen=True, kw_only=True, eq=False):
     """Where the sides differ, by rendered path.
 
     changed: objects of the head that are new or different. differing: existing objects that the head changes or lacks.
-    foreign: the problems of objects that are not ours. comparisons: those of updates and of new generations, by the
-    paths before and after. kept_specs: objects that keep their current spec. refused: problems of new objects.
+    owned: the versions of existing objects that are ours. foreign: the problems of the others. causes: the edited lines
+    behind a difference. updates: the objects that both sides have. comparisons: those of updates and of new
+    generations, by the paths before and after. kept_specs: objects that keep their current spec. refused: problems of
+    new objects.
     """
 
     changed: Sequence[str]
@@ -121,16 +123,16 @@ def load_sides(
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
-    own = rendered_tree(runtime, index.revision)
+    of_head = rendered_tree(runtime, index.revision)
     totals = evaluate_tree(runtime, index)
-    renamed, refusals = assign_generations(runtime, index, own)
+    renamed, refusals = assign_generations(runtime, index, of_head)
     if renamed is not index:
         totals = evaluate_totals(replace(renamed, saved=Store(records=index.records, totals=totals)))
-    index = settle_finished(runtime, renamed, own)
+    index = settle_finished(runtime, renamed, of_head)
     judging = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
-    baseline = own if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
-    existing = baseline if before is judging else rendered_tree(runtime, judging)
+    baseline = of_head if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
+    of_base = baseline if before is judging else rendered_tree(runtime, judging)
     renderer = Renderer(runtime, index)
     live = None
     if clusters is not None:
@@ -139,8 +141,8 @@ def load_sides(
 
         day = plan_date(index, judging.tree, date)
         rules = DriftRules(policy=config.drift, choices=choices, day=choices.today or (day.isoformat() if day else ""))
-        rendered = {*own.versions, *existing.versions}
-        live = read_live(runtime, clusters, index, renderer, known=rendered, existing=existing, rules=rules)
+        rendered = {*of_head.versions, *of_base.versions}
+        live = read_live(runtime, clusters, index, renderer, known=rendered, existing=of_base, rules=rules)
     return Sides(
         index=index,
         totals=totals,
@@ -148,9 +150,9 @@ def load_sides(
         refusals=(*refusals, *unused_edits(index, before)),
         base=judging,
         before=before,
-        own=own,
+        of_head=of_head,
+        of_base=of_base,
         baseline=live or baseline,
-        existing=existing,
         live=live,
     )
 
@@ -159,7 +161,7 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     """Compare what the head renders to with what exists."""
     index, baseline, renderer = sides.index, sides.baseline, sides.renderer
     differing = baseline.differing(index.desired)
-    foreign = _foreign(index, sides.own, baseline, differing)
+    foreign = _foreign(index, sides.of_head, baseline, differing)
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
     changed = sorted(path for path, blob in index.desired.items() if owned.get(path) != blob)
