@@ -88,7 +88,7 @@ class QueueRole(StrEnum):
     """How an object takes part in queueing."""
 
     NONE = ""
-    TREE = "tree"  # grants GPUs by product; its parent is of the same kind and bounds its children (KAI)
+    TREE = "tree"  # has one quota, of any product; its parent is of the same kind and bounds its children (KAI)
     FLAVORED = "flavored"  # grants GPUs by flavor, and shares within a cohort (Kueue's ClusterQueue)
     COHORT = "cohort"  # adds its quota to that of its members, and never bounds them
     ALIAS = "alias"  # a namespaced name for another queue (Kueue's LocalQueue)

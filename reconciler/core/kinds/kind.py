@@ -100,14 +100,15 @@ class Role(StrEnum):
 
 
 class Kind(Struct, frozen=True, kw_only=True):
-    """One row of the registry. A kind without `parse` and `render` is rendered as it is written.
+    """One row of the registry. A kind without `render` is rendered as it is written.
 
     Documents:
         crd: its CustomResourceDefinition, if no schema of the kind ships with the package.
         role: where documents of the kind belong.
         refusal: why the kind is not accepted among the sources.
         parse: reads a document that its schema has accepted.
-        render: turns the intent into manifests for `lookup.cluster`.
+        render: turns the intent, or without `parse` the document, into manifests for `lookup.cluster`; `Rendered()` is
+            nothing.
         evidence: how a document of evidence is read, and what the value is used as.
         is_definition: other documents look it up (`Lookup.defined`), so its files are read before all others.
         looked_up: words of which a file of a definition has one if others need it; empty: they may need any. Such files
@@ -156,6 +157,9 @@ class Kind(Struct, frozen=True, kw_only=True):
         queue_field: the field of the job that names that queue.
         queue_role: how objects of the kind take part.
         parent_kind: the kind that `Relations.parent` names.
+        quota_fields: the fields of a queue with its guarantee and its limit, which messages name.
+        follows_kai: workloads run as in KAI's queues: only below a parent, best at the bottom of the tree, and without
+            preemption only on guaranteed GPUs.
     """
 
     group: str
@@ -210,6 +214,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     queue_field: FieldPath = ()
     queue_role: QueueRole = QueueRole.NONE
     parent_kind: KindId = NO_KIND
+    quota_fields: tuple[str, str] = ("", "")
+    follows_kai: bool = False
 
     @property
     def id(self) -> KindId:

@@ -37,7 +37,8 @@ def summarize(
 ) -> ObjectSummary:
     """Summarize an object from its body alone, so that before and after are measured alike.
 
-    Never raises: a value that is missing or of the wrong type counts as absent, because schemas report it elsewhere.
+    A value that is missing or of the wrong type counts as absent, because schemas report it elsewhere: no body raises
+    an error, only a row does whose `relations` do not fit its role.
     """
     metadata = mapping(body.get("metadata"))
     group, _ = split_api_version(text(body.get("apiVersion")))
@@ -70,6 +71,9 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
     if row.relations is None:
         return {}
     relations = row.relations(body)
+    if row.queue_role is QueueRole.TREE and [quota.product for quota in relations.quotas] != [""]:
+        message = f"the relations of {row.kind} ({row.group}) need one quota, of product '': a queue in a tree has one"
+        raise ValueError(message)
     return {
         "parent": relations.parent,
         "parent_kind": row.parent_kind if relations.parent else NO_KIND,
@@ -176,7 +180,7 @@ def _workload(
         "pod_requests": tuple(_pod_requests(pod_sets, pods)) if demands and role is QueueRole.ALIAS else (),
         "is_workload": True,
         "on_nodes": _nodes(pod_sets) if row.runs_on_each_node and demands else None,
-        **(_preemption(row, body, pod_sets, pods) if role is QueueRole.TREE else {}),
+        **(_preemption(row, body, pod_sets, pods) if queue_kind is not None and queue_kind.follows_kai else {}),
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
         "gpu_hours": _gpu_hours(body),

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.core.config import Budgets, Cluster, Config
 from reconciler.core.evidence.inventory import Inventory, Node
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.manifests.manifest import Manifest, manifest
 from reconciler.core.manifests.ownership import is_kept
@@ -113,11 +114,13 @@ def as_manifest(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml",
     return manifest(cluster=cluster, tree=body, source=SourceRef(path=path, line=line, column=1), reason=reason)
 
 
-def as_row(body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml", line: int = 1) -> ObjectSummary:
+def as_row(
+    body: Body, *, cluster: str = "main", path: str = "jobs/a.yaml", line: int = 1, kinds: Kinds = BUILT_IN
+) -> ObjectSummary:
     found = as_manifest(body, cluster=cluster, path=path, line=line)
     digest = hashlib.sha1(msgspec.json.encode(body, order="sorted"), usedforsecurity=False).hexdigest()
-    path = BUILT_IN.manifest_path(cluster, found.key)
-    return summarize(BUILT_IN, cluster=cluster, body=body, path=path, digest=digest, source=found.source)
+    path = kinds.manifest_path(cluster, found.key)
+    return summarize(kinds, cluster=cluster, body=body, path=path, digest=digest, source=found.source)
 
 
 def rows(bodies: Iterable[Body], **keywords: Any) -> list[ObjectSummary]:

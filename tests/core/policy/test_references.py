@@ -11,6 +11,8 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Backend, Cluster, RuleSetting
 from reconciler.core.evidence.inventory import Inventory, Node, Taint
+from reconciler.core.kinds.facts import QueueRole, Quota, Relations
+from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.references import RULES, evaluate
 from reconciler.core.policy.verdict import Result, Verdict
@@ -370,11 +372,60 @@ def test_workloads_are_at_the_bottom_of_kai_s_tree() -> None:
     )
     (alone,) = found([kai_queue("team-a"), job("a"), job("b")], quota__root_queue=leaf)
     assert (alone.rule, alone.result, alone.key.name) == ("quota.root-queue", Result.DENY, "a")
-    assert alone.message == "is in queue team-a, which has no parent, so KAI schedules nothing from it; so are 1 more"
+    assert alone.message == "is in queue team-a, which has no parent, so KAI schedules nothing from it; so is 1 more"
     below = kai_queue("below", 8, parent="team-a")
     (beside,) = found([root, team, below, job()], quota__leaf_queue=leaf, quota__root_queue=leaf)
     assert (beside.rule, beside.result) == ("quota.leaf-queue", Result.WARN)
     assert beside.message == "is in queue team-a, which has children (below)"
+
+
+POOLS = Kind(
+    group="acme.example.com",
+    kind="Pool",
+    relations=lambda body: Relations(
+        parent=body["spec"].get("parent", ""), quotas=(Quota("", float(body["spec"]["gpus"]), 1.0),)
+    ),
+    queue_role=QueueRole.TREE,
+    naming_labels=("acme.example.com/pool",),
+    is_cluster_scoped=True,
+    parent_kind=("acme.example.com", "Pool"),
+    quota_fields=("spec.gpus", "spec.most"),
+)
+
+
+def pools(*specs: Body, kind: Kind = POOLS) -> list[tuple[str, str, str]]:
+    """Return rule, field and hint of the verdicts about pools of these specs, and a job in the first."""
+    kinds = BUILT_IN.extend((kind,))
+    bodies = [
+        {"apiVersion": "acme.example.com/v1", "kind": "Pool", "metadata": {"name": f"p{index}"}, "spec": spec}
+        for index, spec in enumerate(specs)
+    ]
+    summaries = [as_row(body, kinds=kinds) for body in (*bodies, job(queue="p0", label="acme.example.com/pool"))]
+    verdicts = evaluate(kinds, summaries, MAIN, inventory(64), {"quota.queue-limit": OFF})
+    return [(verdict.rule, verdict.field, verdict.hint) for verdict in verdicts]
+
+
+def test_rules_of_kai_are_not_those_of_other_trees() -> None:
+    """A tree of queues of another scheduler may run workloads at its root."""
+    assert pools({"gpus": 1}) == []
+    assert [rule for rule, _, _ in pools({"gpus": 1}, kind=replace(POOLS, follows_kai=True))] == ["quota.root-queue"]
+
+
+def test_messages_name_the_fields_of_the_kind_of_queue() -> None:
+    short = ("quota.children", "spec.gpus", "raise gpus to at least 2, or lower the children's")
+    assert pools({"gpus": 1}, {"gpus": 1, "parent": "p0"}, {"gpus": 1, "parent": "p0"}) == [short]
+    limit = ("quota.limit-below-quota", "spec.most", "raise most, or lower the quota")
+    assert pools({"gpus": 4}) == [limit]
+    assert pools({"gpus": 4}, kind=replace(POOLS, quota_fields=("", ""))) == [
+        ("quota.limit-below-quota", "", "raise the limit, or lower the quota")
+    ]
+
+
+@pytest.mark.parametrize("quotas", [(), (Quota("A", 1.0, 1.0),), (Quota("", 1.0, 1.0), Quota("A", 1.0, 1.0))])
+def test_a_queue_in_a_tree_has_one_quota(quotas: tuple[Quota, ...]) -> None:
+    """Totals count one quota per queue of a tree: with several, they would be wrong."""
+    with pytest.raises(ValueError, match=r"the relations of Pool \(acme\.example\.com\) need one quota"):
+        pools({"gpus": 1}, kind=replace(POOLS, relations=lambda _: Relations(quotas=quotas)))
 
 
 def test_a_cluster_queue_is_no_parent_of_a_cohort_of_its_name() -> None:

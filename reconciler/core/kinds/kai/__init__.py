@@ -95,6 +95,8 @@ KINDS = (
         naming_labels=QUEUE_LABELS,
         queue_role=QueueRole.TREE,
         parent_kind=QUEUE,
+        quota_fields=("spec.resources.gpu.quota", "spec.resources.gpu.limit"),
+        follows_kai=True,
     ),
     Kind(
         group="kai.scheduler",

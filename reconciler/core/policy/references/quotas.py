@@ -86,13 +86,14 @@ def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
         guaranteed = row.quotas[0].guaranteed
         if guaranteed is None:
             continue
+        field, _ = _quota_fields(evaluation, parent)
         quotas = [(child.name, usage.queues[child].quotas[0]) for child in sorted(children)]
         total = sum(quota.guaranteed or 0.0 for _, quota in quotas)
         if total > guaranteed:
             shares = ", ".join(f"{name} {quota.guaranteed:g}" for name, quota in quotas if quota.guaranteed)
             message = f"guarantees {plural(guaranteed, 'GPU')}, but its children are guaranteed {total:g} ({shares})"
-            hint = f"raise resources.gpu.quota to at least {total:g}, or lower the children's"
-            evaluation.report("quota.children", row, message, hint=hint, field="spec.resources.gpu.quota")
+            hint = f"raise {_short(field) or 'the quota'} to at least {total:g}, or lower the children's"
+            evaluation.report("quota.children", row, message, hint=hint, field=field)
         _check_unlimited(evaluation, row, guaranteed, [usage.queues[child] for child in sorted(children)])
 
 
@@ -108,27 +109,37 @@ def _check_unlimited(
                 child.place,
                 f"is guaranteed unlimited GPUs, but its parent {parent.name} is guaranteed {guaranteed:g}",
                 hint="set a number: guarantees beyond the parent's quota cannot be kept",
-                field="spec.resources.gpu.quota",
+                field=_quota_fields(evaluation, child.key)[0],
                 result=Result.WARN,
             )
 
 
 def _check_tree_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
-    """Check the limits of KAI's queues. Kueue's is what may be borrowed, on top of the quota."""
+    """Check the limits of queues in a tree. Kueue's is what may be borrowed, on top of the quota."""
     for queue in sorted(filter(usage.is_tree, usage.queues)):
         quota = usage.queues[queue].quotas[0]
         if quota.limit is not None and quota.guaranteed is not None and quota.limit < quota.guaranteed:
             message = f"is guaranteed {plural(quota.guaranteed, 'GPU')}, but its limit is {quota.limit:g}"
-            hint = "raise resources.gpu.limit, or lower the quota"
+            _, field = _quota_fields(evaluation, queue)
+            hint = f"raise {_short(field) or 'the limit'}, or lower the quota"
             row = usage.queues[queue]
-            evaluation.report("quota.limit-below-quota", row, message, hint=hint, field="spec.resources.gpu.limit")
+            evaluation.report("quota.limit-below-quota", row, message, hint=hint, field=field)
+
+
+def _quota_fields(evaluation: Evaluation, queue: QueueKey | ObjectKey) -> tuple[str, str]:
+    """Return the fields with the guarantee and the limit of a queue; empty where its kind does not name them."""
+    return evaluation.kinds.find(queue.group, queue.kind).quota_fields
+
+
+def _short(field: str) -> str:
+    return field.removeprefix("spec.")
 
 
 def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
-    """Check that workloads are at the bottom of the tree, once per queue that this repository has."""
+    """Check that workloads are at the bottom of KAI's tree, once per queue that this repository has."""
     children = usage.children() if by_queue else {}
     for queue in sorted(by_queue):
-        if not usage.is_tree(queue):
+        if not _follows_kai(evaluation, usage, queue):
             continue
         rows = by_queue[queue]
         below = sorted(child.name for child in children.get(queue, ()))
@@ -140,10 +151,16 @@ def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
             message = f"is in queue {queue.name}, which has children ({_names(below)})"
         else:
             continue
-        if len(rows) > 1:
-            message += f"; so are {len(rows) - 1} more"
+        others = len(rows) - 1
+        if others:
+            message += f"; so {'is' if others == 1 else 'are'} {others} more"
         first = min(rows, key=lambda row: row.place)
         evaluation.report(rule, first, message, hint=hint, field=first.references[0].field)
+
+
+def _follows_kai(evaluation: Evaluation, usage: QueueUsage, queue: QueueKey) -> bool:
+    """Return whether this repository has a queue, and its workloads run as in KAI's."""
+    return usage.is_tree(queue) and evaluation.kinds.find(queue.group, queue.kind).follows_kai
 
 
 def _names(names: Sequence[str]) -> str:
@@ -183,7 +200,7 @@ def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
 def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
     """Check workloads that KAI never preempts: they get what their queue and those above it are guaranteed."""
     for queue, rows in by_queue.items():
-        if not usage.is_tree(queue):
+        if not _follows_kai(evaluation, usage, queue):
             continue
         places = [place for place in (queue, *usage.ancestors(queue)) if usage.is_tree(place)]
         amounts = ((usage.queues[place].quotas[0].guaranteed, place.name) for place in places)
