@@ -5,6 +5,7 @@ An entry point names a tuple of `core.kinds.kind.Kind`, as `KINDS` of a built-in
 
 import sys
 from pathlib import Path
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from reconciler.adapters.packages import GROUP, installed_metadata, registers_kinds
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 def with_installed_families(kinds: Kinds) -> Kinds:
     """Return a registry with the families of installed packages added, in the order of their names.
 
-    Raises `OutsideError` if a package cannot be loaded or registers a kind that exists.
+    Raises `OutsideError` if a package cannot be loaded, or registers a kind that exists or whose row is wrong.
     """
     if not _may_register_kinds():
         return kinds
@@ -38,7 +39,27 @@ def _load(entry: "EntryPoint") -> tuple[Kind, ...]:
     family = entry.load()
     if not isinstance(family, tuple) or not all(isinstance(row, Kind) for row in family):
         raise TypeError(f"{entry.value} is not a tuple of Kind")
+    from reconciler.core.kinds.mistakes import mistakes  # noqa: PLC0415 - few installations have plugins
+    from reconciler.core.policy.references.rules import RULES  # noqa: PLC0415 - as above
+
+    for row in family:
+        if found := mistakes(row, RULES):
+            raise ValueError(f"{row.kind} of {entry.value}: {'; '.join(found)}")
     return family
+
+
+def failed_package(error: BaseException) -> str:
+    """Return the name and version of the installed package whose kinds ran into an error, and the place; else empty."""
+    if not _may_register_kinds():
+        return ""
+    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
+
+    packages = {entry.module.partition(".")[0]: _package(entry) for entry in entry_points(group=GROUP)}
+    for frame, line in reversed([*walk_tb(error.__traceback__)]):
+        module = str(frame.f_globals.get("__name__", ""))
+        if found := packages.get(module.partition(".")[0]):
+            return f"{' '.join(found)} ({module}, line {line})"
+    return ""
 
 
 def _package(entry: "EntryPoint") -> tuple[str, str]:

@@ -59,7 +59,14 @@ def report_error(error: Exception) -> int:
         emit(f"error: {masked(str(error))}", err=True)
         return error.exit_code
     emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
-    emit("This is a bug in gpu-reconciler. Report it with the traceback of RECONCILER_DEBUG=1.", err=True)
+    from reconciler.wiring import failed_package  # noqa: PLC0415 - only for a bug
+
+    place = failed_package(error)
+    emit(
+        f"This is a bug in {f'the package {place}' if place else 'gpu-reconciler'}. Report it with the traceback of"
+        " RECONCILER_DEBUG=1.",
+        err=True,
+    )
     return ReconcilerError.exit_code
 
 

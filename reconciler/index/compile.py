@@ -300,7 +300,10 @@ class _Source:
     def _parsed(self) -> Parsed[Any]:
         if self.row.parse is None:
             return Parsed(intent=self.document)
-        return self.row.parse(self.document)
+        parsed = self.row.parse(self.document)
+        if parsed.intent is None and not any(problem.severity is Severity.ERROR for problem in parsed.problems):
+            raise ValueError(f"parse of {self.row.kind} ({self.row.group}) returned neither an intent nor an error")
+        return parsed
 
     @cached_property
     def is_namespaced(self) -> bool:
@@ -310,11 +313,12 @@ class _Source:
 
     def render(self, lookup: RecordingLookup, parsed: Parsed[Any] | None = None) -> Rendered:
         """Render for one cluster; `parsed` replaces the intent of the document."""
-        if self.row.render is None:
-            return Rendered(manifests=(render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced),))
         parsed = parsed or self._parsed
         if parsed.intent is None:
             return Rendered(problems=parsed.problems)
+        if self.row.render is None:
+            plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced)
+            return Rendered(manifests=(plain,), problems=parsed.problems)
         rendered = self.row.render(parsed.intent, lookup)
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 

@@ -139,6 +139,8 @@ class RecordingLookup:
 
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
         """Return the intent of a definition that the cluster selects; None if there is none."""
+        if not self.kinds.find(*kind).is_definition:
+            raise LookupError(f"{kind[1]} ({kind[0]}) is looked up, but its row does not set `is_definition`")
         self._dependencies.add(DefinitionDependency(*kind, self._cluster.name, namespace, name))
         definition = self._context.definitions.get((self._cluster.name, kind, namespace), {}).get(name)
         return definition.intent if definition is not None else None

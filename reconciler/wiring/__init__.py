@@ -197,6 +197,13 @@ def _kinds_of(_: tuple[str, ...]) -> "Kinds":
     return with_installed_families(BUILT_IN)
 
 
+def failed_package(error: BaseException) -> str:
+    """Return the installed package whose kinds ran into an error, with the place; empty if the error is our own."""
+    from reconciler.adapters.plugins import failed_package as find
+
+    return find(error)
+
+
 def _engine_digest(registry: "Kinds", policies: tuple[str, ...]) -> str:
     """Return the digest of everything besides our own code that determines a plan: schemas, policies, plugins."""
     return _shipped_digest(repr(registry.versions) if registry.versions else "", policies)

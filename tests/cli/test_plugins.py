@@ -45,6 +45,7 @@ def test_a_package_adds_its_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("acme_raises", "raise RuntimeError('no GPU')\n", "no GPU"),
         ("acme_empty", "", "KINDS"),
         ("acme_typed", "KINDS = ['Train']\n", "not a tuple of Kind"),
+        ("acme_wrong", FAMILY.replace('"Train"', '"Train", reference_rule="reference.x"'), "reference.x is not a rule"),
         ("acme_twice", FAMILY.replace("acme.example.com", "batch").replace("Train", "Job"), "registered twice"),
     ],
 )
@@ -104,3 +105,74 @@ def test_gpus_of_a_packages_kind_are_counted(fleet: Fleet, tmp_path: Path, monke
     install(folder, monkeypatch, GANG, name="acme_gang")
     plan = json.loads(fleet.run("plan", "-o", "json").out)
     assert [change["gpusAfter"] for change in plan["changes"]] == [24]
+
+
+FAULTY = """\
+from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.problems import Parsed, Problem
+
+
+def _parse(document):
+    spec = document.data["spec"]
+    if spec["gangSize"] > 8:
+        problem = Problem(rule="acme.size", place=document.source, message="is too large")
+        return Parsed(intent=None, problems=(problem,))
+    return Parsed(intent=None if spec["gangSize"] == 0 else document)
+
+
+def _render(document, lookup):
+    lookup.defined(("acme.example.com", "Pool"), "ml", "x")
+    return Rendered()
+
+
+KINDS = (
+    Kind(group="acme.example.com", kind="Gang", parse=_parse),
+    Kind(group="acme.example.com", kind="Pool", render=_render),
+)
+"""
+
+
+@pytest.fixture
+def faulty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "site"
+    folder.mkdir()
+    install(folder, monkeypatch, FAULTY, name="acme_faulty")
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_bug_of_a_package_is_not_called_ours(fleet: Fleet) -> None:
+    fleet.write("jobs/gang.yaml", OBJECT.replace("gangSize", "size"))
+    ran = fleet.run("lint")
+    assert (ran.code, "bug: KeyError: 'gangSize'" in ran.err) == (70, True)
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 8)." in ran.err
+
+
+@pytest.mark.usefixtures("faulty")
+def test_problems_of_a_parser_without_a_renderer_are_reported(fleet: Fleet) -> None:
+    fleet.write("jobs/gang.yaml", OBJECT)
+    assert fleet.run("lint").code == 0
+    fleet.write("jobs/gang.yaml", OBJECT.replace("gangSize: 3", "gangSize: 9"))
+    ran = fleet.run("lint")
+    assert (ran.code, "acme.size" in ran.out) == (3, True)
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_parser_that_returns_nothing_is_a_bug(fleet: Fleet) -> None:
+    """An object must not vanish from a plan without a word."""
+    fleet.write("jobs/gang.yaml", OBJECT.replace("gangSize: 3", "gangSize: 0"))
+    ran = fleet.run("lint")
+    assert (ran.code, "parse of Gang (acme.example.com) returned neither an intent nor an error" in ran.err) == (
+        70,
+        True,
+    )
+
+
+@pytest.mark.usefixtures("faulty")
+def test_only_definitions_are_looked_up(fleet: Fleet) -> None:
+    fleet.write("jobs/pool.yaml", OBJECT.replace("kind: Gang", "kind: Pool"))
+    ran = fleet.run("lint")
+    assert (ran.code, "Pool (acme.example.com) is looked up, but its row does not set `is_definition`" in ran.err) == (
+        70,
+        True,
+    )
