@@ -1,6 +1,7 @@
 """An installed package with a family: lint, plan, explain, schema, size and the reference know its kinds."""
 
 import json
+import re
 import shutil
 import sys
 from importlib import invalidate_caches
@@ -13,7 +14,8 @@ from tests.cli.fleet import Fleet, run_verb
 from tests.core.kinds.test_add_a_family import SOURCE
 from tools.reference import pages
 
-FAMILY = Path(__file__).resolve().parents[1] / "core/kinds/acme"
+ROOT = Path(__file__).resolve().parents[2]
+FAMILY = ROOT / "tests/core/kinds/acme"
 TRAINING = """\
 apiVersion: acme.example.com/v1
 kind: Run
@@ -27,11 +29,32 @@ spec:
 """
 
 
+POOLED = """\
+apiVersion: acme.example.com/v1
+kind: Pool
+metadata: {name: small}
+spec: {gpus: 16}
+---
+apiVersion: acme.example.com/v1
+kind: Gang
+metadata: {name: llama, labels: {acme.example.com/pool: small}}
+spec:
+  size: 2
+  template:
+    spec:
+      containers: [{name: train, image: "acme/train:1", resources: {limits: {nvidia.com/gpu: 8}}}]
+"""
+
+
 @pytest.fixture
 def acme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Install the example family as pip would: its folder, and the metadata with the entry point."""
-    site = tmp_path / "site"
-    shutil.copytree(FAMILY, site / "acme_family")
+    install(tmp_path / "site", monkeypatch, FAMILY)
+
+
+def install(site: Path, monkeypatch: pytest.MonkeyPatch, family: Path) -> None:
+    """Install a family as pip would: its folder, and the metadata with the entry point."""
+    sys.modules.pop("acme_family", None)
+    shutil.copytree(family, site / "acme_family")
     metadata = site / "acme_family-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-family\nVersion: 1.0\n")
@@ -71,3 +94,21 @@ def test_an_installed_family_has_schemas_and_a_reference(fleet: Fleet) -> None:
     assert "## Run" in page
     assert "| `acme.example.com` | Gang, Run |" in page
     assert "acme-family 1.0" in " ".join(run_verb(fleet.capture, ["version"]).out.split())
+
+
+def test_the_family_of_the_documentation(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CONTRIBUTING.md: a plan counts the GPUs of gangs in pools, which exist and are large enough."""
+    (code,) = re.findall(r'```python\n("""ACME.*?)```', (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
+    family = tmp_path / "family"
+    family.mkdir()
+    (family / "__init__.py").write_text(code)
+    install(tmp_path / "site", monkeypatch, family)
+    fleet.write("jobs/gang.yaml", POOLED)
+    lint = fleet.run("lint")
+    assert (lint.code, "quota." in lint.out) == (0, False), lint.out
+    summary = fleet.run("plan", "--summary").out
+    assert "+16 GPUs requested on main (small: 0 → 16 of 16 guaranteed)" in summary
+    fleet.write("jobs/gang.yaml", POOLED.replace("size: 2", "size: 3"))
+    assert "quota.queue-limit" in fleet.run("lint").out
+    fleet.write("jobs/gang.yaml", POOLED.replace("pool: small", "pool: other"))
+    assert "reference.queue" in fleet.run("lint").out

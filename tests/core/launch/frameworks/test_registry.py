@@ -126,6 +126,11 @@ def test_no_other_module_compares_names_of_frameworks() -> None:
     assert [path for path in others if not NAMES.isdisjoint(_compared(ast.parse(path.read_text())))] == []
 
 
+def test_the_row_that_matches_every_script_is_the_last() -> None:
+    """A row behind it would never be asked by the flags of a script."""
+    assert FRAMEWORKS[-1].name == ""
+
+
 @pytest.mark.parametrize("framework", FRAMEWORKS, ids=lambda framework: framework.name or "script")
 def test_rows_are_complete(framework: Framework) -> None:
     """Each row is recognised by something, and names the settings of the facts that sizing needs."""
