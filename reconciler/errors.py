@@ -52,25 +52,25 @@ class InvalidInput(ReconcilerError):
 
 
 class PolicyDenied(ReconcilerError):
-    """A policy denies an object, or does not say of an example what a test expects."""
+    """A policy denies an object, an example gets another verdict than expected, or a replay refuses a HealthPolicy."""
 
     exit_code = 4
 
 
 class UnsafePlan(ReconcilerError):
-    """The plan exceeds a budget and has no matching approval, or changes fields that are immutable."""
+    """The plan exceeds a budget and has no matching approval, or changes immutable fields; or changes would be lost."""
 
     exit_code = 5
 
 
 class StalePlan(ReconcilerError):
-    """Something that the plan was computed from has changed since, or `rendered/` is not what the sources render."""
+    """Something that the plan was computed from has changed since, or `rendered/` does not match the sources."""
 
     exit_code = 5
 
 
 class OutsideError(ReconcilerError):
-    """Git, the file system or a server failed."""
+    """Git, the file system, a server or another program failed."""
 
     exit_code = 6
 

@@ -69,8 +69,8 @@ CONFIG_FILE = "reconciler.yaml"
 TODAY = "today"
 """The date of the run: for pipelines on a schedule. Not in a file, so that the same commit gives the same plan."""
 _DATE = "%Y-%m-%d"
-# A repository must not choose where the user's files are written.
-_NOT_IN_FILE = frozenset({"cache_dir", "revision", "decision_log"})
+NOT_IN_FILE = frozenset({"cache_dir", "revision", "decision_log"})
+"""A repository must not choose where the user's files are written, nor which revision is read."""
 NAMES = Settings.__struct_fields__
 
 
@@ -80,8 +80,8 @@ def resolve(flags: Mapping[str, Any], environ: Mapping[str, str], defaults: Mapp
     for name, text in defaults.items():
         attribute = name.replace("-", "_")
         where = f"{CONFIG_FILE}: spec.defaults.{name}"
-        if attribute not in NAMES or attribute in _NOT_IN_FILE:
-            allowed = [known.replace("_", "-") for known in NAMES if known not in _NOT_IN_FILE]
+        if attribute not in NAMES or attribute in NOT_IN_FILE:
+            allowed = [known.replace("_", "-") for known in NAMES if known not in NOT_IN_FILE]
             raise _unknown(where, name, allowed)
         values[attribute] = _parse(attribute, text, where)
     for name, text in environ.items():
@@ -103,13 +103,13 @@ SIZING_TOKEN = "RECONCILER_SIZING_TOKEN"  # noqa: S105 - the name of the variabl
 SIZING_HOST = "RECONCILER_SIZING_HOST"
 """Variable with the server that the token is for. Not a setting: the repository must not choose who gets the token."""
 
-# Variables that are not settings: the first two are read before the settings are.
 ALERT_WEBHOOKS = "RECONCILER_ALERT_WEBHOOKS"
 """Variable with the folder of a mounted Secret of webhooks, for the controller."""
 
 DEEP_RUNS = "RECONCILER_DEEP_RUNS"
 """Variable with image, namespace and service account of deep runs as JSON, for the controller."""
 
+# Variables that are not settings: the first two are read before the settings are.
 _OTHER_VARIABLES = frozenset(
     {"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST, ALERT_WEBHOOKS, DEEP_RUNS}
 )

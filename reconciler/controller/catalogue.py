@@ -215,7 +215,7 @@ AGENT_METRICS = (
     Metric(
         name="autopilot_health_checks",
         type=MetricType.GAUGE,
-        help="Checks by the names of Autopilot: 1 failed, 0 passed; GB/s for `pciebw`. Can be switched off.",
+        help="Checks by the names of Autopilot: 1 failed or warned, 0 passed; GB/s for `pciebw`. Can be disabled.",
         labels={
             "health": ", ".join(f"`{name}`" for name in AUTOPILOT_CHECKS),
             "node": _NODE,
