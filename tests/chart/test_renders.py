@@ -1,6 +1,7 @@
 """The chart as helm renders it: expected files for typical values, and values that it refuses."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -131,3 +132,22 @@ def _keys(values: dict[str, Any], prefix: str = "") -> set[str]:
         )
         found |= _keys(inner, f"{path}.") if nested else {path}
     return found
+
+
+@pytest.mark.parametrize(("namespace", "expected"), [("", "release"), ("team-a", "team-a")])
+def test_the_notes_name_a_source_that_can_read_its_secret(helm: Path, namespace: str, expected: str) -> None:
+    """F-132: the source, its Secret and the permission to read it are in one namespace, which the controller watches."""
+    command = [helm, "install", "fleet", CHART, "--namespace", "release", "--dry-run=client", "--skip-crds"]
+    done = subprocess.run(
+        [*command, "--set", f"sources.namespace={namespace}"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    notes = done.stdout.split("NOTES:\n", 1)[1]
+    (written,) = re.findall(r"<<EOF\n(.*?)\n +EOF\n", notes, re.DOTALL)
+    source = yaml.safe_load(written)
+    (secret,) = re.findall(r"create secret generic (\S+) --namespace (\S+)", notes)
+    assert secret == (source["spec"]["secretRef"]["name"], source["metadata"]["namespace"])
+    assert source["metadata"]["namespace"] == expected
+    assert f"rbac.credentials[0].name={secret[0]},rbac.credentials[0].namespace={expected}" in notes
+    schema = json.loads((CHART.parents[1] / "schemas/gpureconciler.io/v1alpha1/configsource.json").read_text())
+    jsonschema.validate(source, schema)
