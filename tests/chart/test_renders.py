@@ -137,10 +137,9 @@ def _keys(values: dict[str, Any], prefix: str = "") -> set[str]:
 @pytest.mark.parametrize(("namespace", "expected"), [("", "release"), ("team-a", "team-a")])
 def test_the_notes_name_a_source_that_can_read_its_secret(helm: Path, namespace: str, expected: str) -> None:
     """F-132: the source, its Secret and the permission to read it are in one namespace, which the controller watches."""
-    command = [helm, "install", "fleet", CHART, "--namespace", "release", "--dry-run=client", "--skip-crds"]
-    done = subprocess.run(
-        [*command, "--set", f"sources.namespace={namespace}"], capture_output=True, text=True, check=False
-    )
+    command = [str(helm), "install", "fleet", str(CHART), "--namespace", "release", "--dry-run=client", "--skip-crds"]
+    command += ["--set", f"sources.namespace={namespace}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     notes = done.stdout.split("NOTES:\n", 1)[1]
     (written,) = re.findall(r"<<EOF\n(.*?)\n +EOF\n", notes, re.DOTALL)

@@ -59,6 +59,14 @@ def test_sync_objects_are_what_argo_cd_and_flux_take(sync_crd_folder: Path) -> N
     assert kinds == {"ApplicationSet", "GitRepository", "Kustomization"}
 
 
+def test_the_exception_in_the_readme_is_for_an_object_of_the_template() -> None:
+    """An exception for an object that does not exist is a warning."""
+    (written,) = re.findall(r"```yaml\n(.*?)```", (TEMPLATE / "policies/README.md").read_text(), re.DOTALL)
+    excepted = yaml.safe_load(written)["spec"]["object"]
+    rendered = [yaml.safe_load(path.read_text()) for path in (TEMPLATE / "rendered/main/default").iterdir()]
+    assert (excepted["kind"], excepted["name"]) in {(one["kind"], one["metadata"]["name"]) for one in rendered}
+
+
 def test_sync_objects_name_what_is_rendered() -> None:
     """Each cluster of the settings has its Flux object; Argo CD takes every folder below `rendered/`."""
     clusters = {one["name"] for one in yaml.safe_load((TEMPLATE / "reconciler.yaml").read_text())["spec"]["clusters"]}
