@@ -43,7 +43,7 @@ golden: $(READY) ## rewrite the expected outputs; review them as a diff
 	@GOLDEN=1 $(BIN)/python -m pytest -q tests || true
 	@git status --short
 
-bench: $(READY) ## measure plan, lint, commit and --help against a lower bound and other tools
+bench: $(READY) ## measure sizing, health, probe and agent; plan, lint, commit and --help against a lower bound and other tools
 	@$(BIN)/python -m benchmarks.sizing.speed
 	@$(BIN)/python -m benchmarks.evaluator
 	@$(BIN)/python -m benchmarks.probing
@@ -60,7 +60,7 @@ sizing-report: $(READY) ## compare predicted GPU memory with measured runs and o
 features: $(READY) ## print every feature id with the tests that cover it
 	@$(BIN)/python -m tools.features
 
-docs: $(READY) ## generate docs/reference from --help, schemas and rules
+docs: $(READY) ## generate docs/reference, the kinds and accelerators in policies/, and the definitions in the chart
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.rules
 	@$(BIN)/python -m tools.crds
@@ -77,38 +77,38 @@ schemas: $(READY) ## regenerate the Kubernetes schemas from a real API server
 kubectl-records: $(READY) ## record how the kubectl on PATH reads YAML and prints quantities
 	@$(BIN)/python -m tools.record_kubectl
 
-gpu-check: $(READY) ## measure the NVIDIA GPUs of this machine, into gpu-check/; under ten minutes, exit code 6 without one
+gpu-check: $(READY) ## measure an idle NVIDIA GPU of this machine, into gpu-check/, in under ten minutes; fails with error 6 if none is idle
 	@$(BIN)/python -m tools.gpu_check $(GPU_CHECK)
 
 test-scheduler: $(READY) ## run the gang tests with the real KAI scheduler
 	@$(BIN)/python -m tests.cluster.build control-plane crds state kwok kai training-operator
 	@$(BIN)/python -m pytest -q -m scheduler $(PYTEST)
 
-soak: $(READY) ## two controllers under random commits, kills and faults for an hour; MINUTES=5 for less
+soak: $(READY) ## run two controllers under random commits, kills and faults for an hour; MINUTES=5 for less
 	@$(BIN)/python -m tests.live.controller.soak --minutes $(or $(MINUTES),60)
 
 cluster: $(READY) ## start a cluster with 100 simulated GPU nodes, Kueue, KAI, Flux, Argo CD and Gitea; Ctrl-C stops it
 	@$(BIN)/python -m tests.cluster.build
 	@$(BIN)/python -m tests.cluster.bed.start $(CLUSTER)
 
-cluster-kind: $(READY) ## make the same cluster with kind, for those who have Docker, kind's images and helm
+cluster-kind: $(READY) ## create a similar cluster with kind, without Flux, Argo CD and Gitea; needs Docker, kind's images and helm
 	@$(BIN)/python -m tests.cluster.build control-plane kwok kueue jobset training-operator kind
 	@$(BIN)/python -m tests.cluster.bed.kind $(CLUSTER)
 
 test-image: $(READY) ## run the build steps of the Dockerfile here; downloads packages
 	@RECONCILER_TEST_IMAGE=1 $(BIN)/python -m pytest -q tests/chart/test_dockerfile.py $(PYTEST)
 
-test-large: $(READY) ## run the tests of generated repositories with larger and more of them, and properties with more examples
+test-large: $(READY) ## run the tests with more and larger generated repositories, and properties with more examples
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 tests/system/test_large_files.py tests/system/test_determinism.py tests/system/test_mixed_repository.py tests/index/test_random_edits.py tests/index/test_gpu_moves.py $(PYTEST)
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 -m hypothesis $(PYTEST)
 
-test-apply: $(READY) ## look for an unsafe apply on the real API server, in thousands of runs
+test-apply: $(READY) ## look for an unsafe apply on the real API server, in 300 random histories
 	@RECONCILER_TEST_APPLY_RUNS=300 $(BIN)/python -m pytest -q --timeout 0 tests/live/apply/test_safety.py $(PYTEST)
 
-test-health: $(READY) ## ten thousand random histories of the health of a fleet
+test-health: $(READY) ## check ten thousand random histories of the health of a fleet
 	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/core/health/fleet/test_histories.py $(PYTEST)
 
-test-workers: $(READY) ## run a job of one real cluster on another one, by Kueue (MultiKueue)
+test-workers: $(READY) ## run a job of one real cluster on another one with Kueue (MultiKueue)
 	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue jobset
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q tests/live/apply/test_torchrun.py -k worker $(PYTEST)
 
@@ -124,4 +124,4 @@ verify: lint types test ## run lint, types and test, and check that the working 
 	@test -z "$$(git status --porcelain)"
 
 clean: ## remove everything that was built in this folder
-	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-repo
+	@rm -rf $(VENV) dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

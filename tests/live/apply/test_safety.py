@@ -1,6 +1,6 @@
 """A state machine edits Git, evidence, policies and live objects between plan and apply: no apply is unsafe.
 
-Runs on the real API server. `RECONCILER_TEST_APPLY_RUNS` sets the number of examples; `make test-apply` has thousands.
+Runs on the real API server. `RECONCILER_TEST_APPLY_RUNS` sets the number of examples; `make test-apply` runs 300.
 """
 
 import itertools
