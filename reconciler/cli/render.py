@@ -38,6 +38,7 @@ def command(*, repo: str, to: Path | None, show_secrets: bool, **flags: Any) -> 
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.render import render, render_masked  # noqa: PLC0415
+    from reconciler.core.values import plural  # noqa: PLC0415
     from reconciler.outputs.terminal.printable import printable  # noqa: PLC0415
 
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
@@ -46,8 +47,7 @@ def command(*, repo: str, to: Path | None, show_secrets: bool, **flags: Any) -> 
         for path, content in contents.items():
             emit(f"---\n# {printable(path)}\n{content.decode()}", form="yaml", nl=False)
         if masked:
-            secrets = "1 Secret is" if masked == 1 else f"{masked} Secrets are"
-            emit(f"the values of {secrets} masked; print them with --show-secrets", err=True)
+            emit(f"the values of {plural(masked, 'Secret')} are masked; print them with --show-secrets", err=True)
         return 0
     wiring.write_folder(contents, to)
     emit(f"wrote {len(contents)} manifest{'' if len(contents) == 1 else 's'} to {to}", err=True)

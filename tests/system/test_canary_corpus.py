@@ -133,6 +133,11 @@ def test_no_canary_of_broken_files_leaks(fleet: Fleet, tmp_path: Path) -> None:
     assert _leaks(corpus, _doors(fleet, tmp_path)) == []
 
 
+def test_render_tells_of_a_single_masked_secret(fleet: Fleet) -> None:
+    fleet.write("jobs/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: hunter2}\n")
+    assert fleet.run("render").err == "the values of 1 Secret are masked; print them with --show-secrets\n"
+
+
 def test_render_masks_the_values_of_secrets(fleet: Fleet, tmp_path: Path) -> None:
     """Standard output ends in logs; a masked Secret is one that no API server accepts. Folders have the values."""
     corpus = good()
