@@ -221,8 +221,40 @@ def test_without_node_resources_the_evidence_decides() -> None:
     assert "16 GPUs / 8 per node = 2 nodes" in why.text
 
 
+_RESOURCES = "{gpus: 8, cpus: 96, memory: 800Gi}"
+_MIG = "  podTemplate: {spec: {containers: [{name: trainer, resources: {limits: {nvidia.com/mig-1g.10gb: 1}}}]}}\n"
+
+
+@pytest.mark.parametrize(
+    ("resources", "more", "per_pod"),
+    [
+        ("{gpuType: h100-80gb}", "", 8),
+        ("{cpus: 96}", "  scheduling: {nodeSelector: {nvidia.com/gpu.product: NVIDIA-A100-SXM4-40GB}}\n", 4),
+        ("{cpus: 96}", "  scheduling: {nodeSelector: {pool: cpu}}\n", 0),
+        ("{cpus: 96}", "", 0),
+        ("{gpuType: h100-80gb, gpus: 0}", "", 0),
+        ("{gpuType: h100-80gb}", _MIG, 0),
+    ],
+)
+def test_a_job_that_names_only_nodes_takes_them_whole(resources: str, more: str, per_pod: int) -> None:
+    """F-030: a queue that names a GPU has the GPUs that were measured; its jobs do not silently get none."""
+    text = QUEUE.replace(_RESOURCES, resources) + more + "---\n" + job("numNodes: 2")
+    body = rendered(text, inventory=inventory_of(NODES, "kueue")).one("Job", "train")
+    assert gpus_of(body) == 2 * per_pod
+
+
+@pytest.mark.parametrize("spec", ["numNodes: 2", "suspend: false"])
+def test_whole_nodes_of_an_unknown_size(spec: str) -> None:
+    text = QUEUE.replace(_RESOURCES, "{gpuType: h100-80gb}") + "---\n" + job(spec)
+    result = rendered(text)
+    assert result.errors == ["torchrun.node-size-unknown"]
+    (error,) = (problem for problem in result.problems if problem.severity is Severity.ERROR)
+    assert "numGPUs: 0" in error.hint
+    assert rendered(text.replace(spec, "numGPUs: 0")).errors == []
+
+
 def test_nothing_says_how_big_a_node_is() -> None:
-    bare = QUEUE.replace("{gpus: 8, cpus: 96, memory: 800Gi}", "{cpus: 8}") + "---\n"
+    bare = QUEUE.replace(_RESOURCES, "{cpus: 8}") + "---\n"
     assert rendered(bare + job()).errors == ["torchrun.node-size-unknown"]
 
 
@@ -236,6 +268,14 @@ def test_a_part_of_a_node_gets_its_share() -> None:
     }
     path = ("spec", "template", "spec", "containers", 0, "resources", "requests", "cpu")
     assert "6/8 of 96 = 72" in result.manifest("Job", "train").why(path).text
+
+
+def test_a_part_of_a_measured_node_gets_its_share() -> None:
+    """F-030: the same if the evidence says how many GPUs a node has."""
+    text = QUEUE.replace(_RESOURCES, "{gpuType: h100-80gb, cpus: 96, memory: 800Gi}") + "---\n" + job("numGPUs: 6")
+    result = rendered(text, inventory=inventory_of(NODES, "kueue"))
+    resources = pod_of(result.one("Job", "train"))["containers"][0]["resources"]
+    assert resources["requests"] == {"nvidia.com/gpu": 6, "memory": "600Gi", "cpu": "72"}
 
 
 # --- vendors, CPU ---------------------------------------------------------------------------------------------------

@@ -274,11 +274,11 @@ def _request_network(
 
 def _share(pod: Pod, resource: str, problems: list[Problem]) -> dict[str, Traced]:
     """Return CPU or memory of `nodeResources` in proportion to the pod's share of the GPUs of a node."""
-    node, part = pod.template.queue.node, pod.shape.gpus
+    node, per_node, part = pod.template.queue.node, pod.template.per_node, pod.shape.gpus
     amount = node.cpus if resource == "cpu" else node.memory
     if amount is None:
         return {}
-    whole = node.gpus.value if node.gpus and node.gpus.value else 0
+    whole = per_node.value if per_node else 0
     split = share_of_cpus if resource == "cpu" else share_of_memory
     taken = (part.value, whole) if whole and part.value else (1, 1)
     share = split(amount.value, *taken)

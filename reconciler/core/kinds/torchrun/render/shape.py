@@ -141,8 +141,7 @@ def _spread(
     """Return nodes and GPUs per node."""
     of_queue = template.queue.node.gpus
     if job.gpus is None:
-        nodes = wanted or ONE_NODE
-        return (nodes, of_queue) if of_queue else (nodes, NO_GPUS)
+        return _whole_nodes(job, wanted or ONE_NODE, template, problems)
     if job.gpus.value == 0:
         return wanted or ONE_NODE, Traced(0, Reason(rule="torchrun.cpu-only", text="", origins=job.gpus.reason.origins))
     if of_queue and of_queue.value == 0:
@@ -153,6 +152,28 @@ def _spread(
     if wanted:
         return _spread_over(job.gpus, wanted, template, problems)
     return _distribute(job, job.gpus, template, problems)
+
+
+def _whole_nodes(
+    job: TorchrunJob, nodes: Traced, template: Template, problems: list[Problem]
+) -> tuple[Traced, Traced] | None:
+    """Return nodes with all of their GPUs; without any if neither the job nor its queue names GPUs."""
+    if template.queue.node.gpus is None and not template.names_gpus:
+        return nodes, NO_GPUS
+    if template.per_node is None:
+        problems.append(_unknown_size(job.nodes or job.queue_ref, job, template, more=_NO_NEED))
+        return None
+    return nodes, template.per_node
+
+
+_NO_NEED = "; `numGPUs: 0` is a job without GPUs"
+
+
+def _unknown_size(of: Traced, job: TorchrunJob, template: Template, *, more: str = "") -> Problem:
+    """Return the problem that nothing says how many GPUs a node has."""
+    message = f"the number of GPUs per node is unknown for queue {job.queue} on {template.cluster.name}"
+    hint = f"set nodeResources.gpus in the queue, or commit an inventory of the nodes to evidence/{more}"
+    return problem_at(of, "torchrun.node-size-unknown", message, hint)
 
 
 def _spread_over(
@@ -181,10 +202,7 @@ def _distribute(
     job: TorchrunJob, gpus: Traced, template: Template, problems: list[Problem]
 ) -> tuple[Traced, Traced] | None:
     if not template.kinds:
-        cluster = template.cluster.name
-        message = f"the number of GPUs per node is unknown for queue {job.queue} on {cluster}"
-        hint = "set nodeResources.gpus in the queue, or commit an inventory of the nodes to evidence/"
-        problems.append(problem_at(gpus, "torchrun.node-size-unknown", message, hint))
+        problems.append(_unknown_size(gpus, job, template))
         return None
     spread = distribute(gpus.value, template.kinds)
     if isinstance(spread, DistributionFailure):

@@ -75,6 +75,12 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
     problems: tuple[Problem, ...] = ()
 
     @property
+    def names_gpus(self) -> bool:
+        """Whether the queue names a GPU product, and not other devices, so that a whole node has GPUs."""
+        names_product = self.gpu_type is not None or not self.node_selector.keys().isdisjoint(PRODUCT_LABELS)
+        return names_product and not devices_in(dict.fromkeys((*self.limits, *self.requests), 1))
+
+    @property
     def multikueue(self) -> Traced | None:
         """The check by which Kueue runs the jobs on worker clusters; None if they run in this one."""
         return self.queue.multikueue if self.cluster.backend is Backend.KUEUE else None
