@@ -60,14 +60,18 @@ def cluster_opener(
 ) -> "Callable[[Cluster], LiveCluster]":
     """Return what opens a cluster of the repository.
 
-    The flags name the only cluster, or the chosen one. Of several clusters each has a context of its own name.
+    Of several clusters each has a context of its own name. The flags name the only cluster, or the chosen one.
     """
-    is_one = bool(settings.cluster) or len(config.clusters) == 1
-    if flags.context and not is_one:
+    is_only = len(config.clusters) == 1
+    if flags.context and not (is_only or settings.cluster):
         raise ConfigError("--context names one cluster, but several are chosen", hint="choose one with --cluster")
 
     def opener(cluster: Cluster) -> "LiveCluster":
-        named = flags if is_one else replace(flags, context=cluster.name)
+        from reconciler.adapters.kubernetes import has_kubeconfig  # noqa: PLC0415 - only for live commands
+
+        is_named = is_only or bool(flags.context)
+        is_pod = bool(settings.cluster) and not has_kubeconfig(environ, kubeconfig=flags.kubeconfig)
+        named = flags if is_named or is_pod else replace(flags, context=cluster.name)
         return open_cluster(named, environ, patience=settings.server_patience)
 
     return opener

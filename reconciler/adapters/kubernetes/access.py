@@ -98,6 +98,11 @@ def load_access(
     raise ConfigError(f"no cluster: {DEFAULT} does not exist, and this is not a pod", hint=hint)
 
 
+def has_kubeconfig(environ: Mapping[str, str], *, kubeconfig: str = "") -> bool:
+    """Return whether there is a kubeconfig, so that the account of a pod is not used. Raises as `load_access`."""
+    return bool(_paths(environ, kubeconfig))
+
+
 def _paths(environ: Mapping[str, str], kubeconfig: str) -> list[Path]:
     """Return the kubeconfig files. A named file must exist; those of the variable may be missing, as for kubectl."""
     if kubeconfig:
