@@ -4,6 +4,8 @@ A `console` block holds commands (`$ …`) and, after each, the lines that it pr
 one temporary folder. `…` on a line of its own stands for any number of lines, inside a line for any text. A command without
 printed output may print anything. Every command has to succeed. `GOLDEN=1` rewrites outputs without such a line.
 Blocks marked `console cluster` need `make cluster`; `tests/live/sync/test_tour.py` runs them.
+
+Documents in `yaml` blocks are valid.
 """
 
 import os
@@ -16,6 +18,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from reconciler.adapters import bundle
+from reconciler.core.documents import read
+from reconciler.core.schemas import Catalogue
 from tests.cli.fleet import IDENTITY
 from tests.ready import new_cache
 
@@ -28,6 +33,7 @@ PAGES = [
     ),
 ]
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 NOT_RUN = {
     "make": "builds an environment or a control plane; CI runs the targets themselves",
@@ -180,3 +186,41 @@ def test_a_wrong_output_and_a_wrong_command_are_found(tmp_path: Path) -> None:
     [first, second] = examples("```console\n$ cat > f <<'END'\n$ x\nEND\n$ echo a \\\n  b\na b\n```\n")
     assert (first.command, first.output) == ("cat > f <<'END'\n$ x\nEND", "")
     assert (second.command, second.output) == ("echo a \\\n  b", "a b\n")
+
+
+FRAGMENTS = {"ReconcilerConfig": "  clusters: [{name: main}]\n", "HealthPolicy": ""}
+"""Kinds of which pages show only a part of `spec`, with what such a part leaves out."""
+
+
+def yaml_problems(text: str, catalogue: Catalogue) -> list[str]:
+    """Return what is wrong with documents, or with a part of the `spec` of one."""
+    if not text.startswith("spec:\n"):
+        return _document_problems(text, catalogue) if re.match(r"apiVersion:", text) else []  # files of other programs
+    found = []
+    for kind, left_out in FRAGMENTS.items():
+        head = f"apiVersion: gpureconciler.io/v1alpha1\nkind: {kind}\nmetadata: {{name: example}}\n"
+        rest = left_out if left_out.partition(":")[0] not in text else ""
+        found.append(_document_problems(head + text + rest, catalogue))
+    return min(found, key=len)
+
+
+def _document_problems(text: str, catalogue: Catalogue) -> list[str]:
+    reading = read("example.yaml", text.encode())
+    refused = [problem for document in reading.documents for problem in catalogue.validate(document)]
+    return [str(problem) for problem in (*reading.problems, *refused)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if YAML.search(page.read_text())], ids=lambda page: page.name)
+def test_documents_on_pages_are_valid(page: Path) -> None:
+    catalogue = Catalogue(bundle)
+    for block in YAML.finditer(page.read_text()):
+        assert yaml_problems(block[1], catalogue) == []
+
+
+def test_an_invalid_document_is_found() -> None:
+    catalogue = Catalogue(bundle)
+    assert yaml_problems("spec:\n  budgets: {deletes: {count: 1}}\n", catalogue) == []
+    assert yaml_problems("spec:\n  jobs: {exclude: true}\n", catalogue) == []
+    assert len(yaml_problems("spec:\n  budgets: {deletions: 1}\n", catalogue)) == 1
+    assert len(yaml_problems("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: no}\n", catalogue)) == 1
+    assert yaml_problems("mode: apply\n", catalogue) == []

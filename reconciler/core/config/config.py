@@ -75,7 +75,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     namespace: str = "default"  # for objects without one
     vendor: Vendor = Vendor.NVIDIA
     select: Selector = Selector()
-    # Objects that exist in the cluster but not in this repository: `Kind` or `Kind/namespace/name` per entry.
+    # Objects that exist in the cluster but not in this repository: `Kind`, `Kind/name` or `Kind/namespace/name` each.
     external: tuple[str, ...] = ()
     applied_by: Requester | None = None  # None: unknown
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
