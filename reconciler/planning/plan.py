@@ -22,7 +22,6 @@ from reconciler.core.plan.edits import MOST_DETAILED
 from reconciler.core.plan.inputs import Common, Inputs, LiveFacts
 from reconciler.core.plan.make import make_plan
 from reconciler.core.policy.changes import stricter_verdicts
-from reconciler.core.policy.exceptions import apply_exceptions
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.queues import defines_queues, subtract_workloads
 from reconciler.core.summary import ObjectSummary
@@ -130,11 +129,10 @@ def plan_tree(
         git = GitChanges.of(plan_tree(runtime, tree, config, base=base, date=date).plan)
         inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
     made = make_plan(inputs)
-    policies = [sides.index.context.policies, *([judgement.rules.policies] if judgement.rules else [])]
-    if whole := judge_whole(made, *policies):
-        day = judged.day.isoformat() if judged.day else ""
-        excepted = apply_exceptions(whole, sides.index.context.exceptions, day).verdicts
-        made = make_plan(replace(inputs, verdicts=tuple(stricter_verdicts(inputs.verdicts, excepted))))
+    context = sides.index.context
+    of_base = judgement.rules.policies if judgement.rules is not None else None
+    if whole := judge_whole(made, context.policies, of_base, context.exceptions, judged.day):
+        made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
     save_tools(runtime, sides.index)
     return Planned(
         plan=made,

@@ -1,28 +1,46 @@
 """Policies about a plan as a whole: they see it as an object of kind Plan, as other policies see a rendered object."""
 
+import datetime as dt
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan import Operation, Plan
 from reconciler.core.policy.admission import PolicySet, Subject
-from reconciler.core.policy.exceptions import PLAN
+from reconciler.core.policy.changes import stricter_verdicts
+from reconciler.core.policy.exceptions import PLAN, PolicyException, apply_exceptions
 from reconciler.core.policy.verdict import Verdict
 from reconciler.index.evaluator import PolicyEvaluator
 
 _PLACE = SourceRef(path="reconciler.yaml")
 
 
-def judge_whole(plan: Plan, *policies: PolicySet) -> tuple[Verdict, ...]:
-    """Return the verdicts of the policies that name the resource `plans` of our group; most repositories have none."""
-    verdicts: list[Verdict] = []
-    for chosen in (one.about_plans for one in policies):
-        if chosen.rules:
-            manifest = Manifest(cluster="", key=PLAN, body=plan_object(plan), source=_PLACE)
-            (found,) = PolicyEvaluator(chosen).evaluate([Subject(manifest, None, None)])
-            verdicts += (*found.verdicts, *found.exceeded)
-    return tuple(dict.fromkeys(verdicts))
+def judge_whole(
+    plan: Plan,
+    head: PolicySet,
+    base: PolicySet | None,
+    exceptions: Sequence[PolicyException],
+    day: dt.date | None,
+) -> tuple[Verdict, ...]:
+    """Return the verdicts of the policies that name the resource `plans` of our group; most repositories have none.
+
+    base: policies of the base, which count where they are stricter; None if they are those of the head.
+    """
+    own, by_base = _verdicts(plan, head), _verdicts(plan, base) if base is not None else ()
+    today = day.isoformat() if day else ""
+    excepted = (apply_exceptions(found, exceptions, today).verdicts for found in (own, by_base))
+    return tuple(stricter_verdicts(*excepted))
+
+
+def _verdicts(plan: Plan, policies: PolicySet) -> tuple[Verdict, ...]:
+    chosen = policies.about_plans
+    if not chosen.rules:
+        return ()
+    manifest = Manifest(cluster="", key=PLAN, body=plan_object(plan), source=_PLACE)
+    (found,) = PolicyEvaluator(chosen).evaluate([Subject(manifest, None, None)])
+    return (*found.verdicts, *found.exceeded)
 
 
 def plan_object(plan: Plan) -> dict[str, Any]:

@@ -54,6 +54,34 @@ def test_a_policy_about_the_plan_warns(fleet: Fleet) -> None:
     assert "the plan is too large" in ran.out
 
 
+_AS_IN_BASE = "the rule applies as in the base"
+
+
+def test_a_policy_about_the_plan_that_only_the_base_has(fleet: Fleet) -> None:
+    """Whoever reads the hint looks for an edit of the policy: without one there is no hint."""
+    fleet.write("policies/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Deny"))
+    fleet.commit("policy")
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    same = fleet.run("plan")
+    assert (same.code, _AS_IN_BASE in same.out) == (4, False), same.out
+    fleet.edit("policies/small.yaml", "delta <= 8", "delta <= 80")
+    weaker = fleet.run("plan")
+    assert weaker.code == 4, weaker.out
+    assert _AS_IN_BASE in " ".join(weaker.out.split())
+    fleet.git("checkout", "--quiet", "policies")
+    fleet.edit("policies/small.yaml", "delta <= 8", "delta <= 4")
+    stricter = fleet.run("plan")
+    assert stricter.code == 4
+    assert stricter.out.count("the plan is too large") == 1
+
+
+def test_a_policy_about_the_plan_that_only_the_head_has(fleet: Fleet) -> None:
+    fleet.write("policies/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Deny"))
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    ran = fleet.run("plan")
+    assert (ran.code, _AS_IN_BASE in " ".join(ran.out.split())) == (4, False), ran.out
+
+
 def test_a_shipped_rule_about_plans_is_off_until_it_is_named(fleet: Fleet) -> None:
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 24")
     assert "gpus-per-plan" not in fleet.run("plan").out
