@@ -54,7 +54,7 @@ def _about_sources() -> list[dict[str, Any]]:
             wait="5m",
             severity="warning",
             summary="Sources stalled: {{ $value }}",
-            description="They are not tried again until their spec, their credentials or their repository changes.",
+            description="Retries at the interval fail until their spec, their credentials or their repository changes.",
         ),
         rule(
             "ReconcilerSyncStale",
