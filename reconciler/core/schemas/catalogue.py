@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
 _POD = KindName(group="", version="v1", kind="Pod")
+_ADD_DEFINITION = "add its CustomResourceDefinition to the repository"
 
 
 class Catalogue:
@@ -262,7 +263,7 @@ class Catalogue:
                 rule="schema.external",
                 path=("apiVersion",),
                 message=f"{kind} is defined only in the cluster, so only metadata is validated",
-                hint="add its CustomResourceDefinition to the repository",
+                hint=_ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
             yield from self._validate(self._compile_metadata(name, namespaced=kinds[kind].namespaced), data)
@@ -330,7 +331,7 @@ class Catalogue:
             rule="schema.unknown-group",
             path=("apiVersion",),
             message=f"unknown API group {messages.format_value(group)}, so only metadata is validated",
-            hint=f"did you mean {match}?" if match else "add its CustomResourceDefinition to the repository",
+            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else _ADD_DEFINITION,
             severity=Severity.WARNING,
         )
 
@@ -349,7 +350,7 @@ class Catalogue:
                 rule="schema.unknown-kind",
                 path=("kind",),
                 message=f"{api_version} has no known kind {messages.format_value(kind)}, so only metadata is validated",
-                hint="add its CustomResourceDefinition to the repository",
+                hint=_ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
         else:

@@ -597,3 +597,16 @@ def test_every_kind_has_its_name_in_urls() -> None:
     served = {(name.group, name.kind): CATALOGUE.served(name.group, name.kind) for name in CATALOGUE.kinds()}
     assert [key for key, one in served.items() if one is None or not one.plural] == []
     assert {one.plural for one in served.values() if one is not None} >= {"ingresses", "endpoints", "networkpolicies"}
+
+
+@pytest.mark.parametrize(
+    ("group", "hint"),
+    [
+        ("serving.knative.dev", "add its CustomResourceDefinition to the repository"),
+        ("serving.kserve.oi", "did you mean serving.kserve.io?"),
+    ],
+)
+def test_an_unknown_group_is_only_corrected_to_one_that_it_is_a_misspelling_of(group: str, hint: str) -> None:
+    document = read("a.yaml", f"apiVersion: {group}/v1\nkind: Else\nmetadata: {{name: a}}\n".encode()).documents[0]
+    (problem,) = CATALOGUE.validate(document)
+    assert (problem.severity, problem.hint) == (Severity.WARNING, hint)
