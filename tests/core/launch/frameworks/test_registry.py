@@ -116,9 +116,13 @@ def _compared(tree: ast.AST) -> Iterator[str]:
     """Yield the strings in comparisons and patterns."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Compare | ast.MatchValue):
-            for constant in ast.walk(node):
-                if isinstance(constant, ast.Constant) and isinstance(constant.value, str):
-                    yield constant.value
+            yield from _texts(node)
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def test_no_other_module_compares_names_of_frameworks() -> None:
@@ -137,3 +141,11 @@ def test_rows_are_complete(framework: Framework) -> None:
     assert framework.commands or framework.programs or framework.matches
     assert {"model", "batch", "sequence"} <= framework.settings.keys()
     assert bool(framework.defaults) <= bool(framework.source)
+
+
+def test_every_fact_of_a_framework_is_read_somewhere() -> None:
+    """A mistyped name of a fact would be extracted, and then read by nobody."""
+    readers = [path for path in (PACKAGE / "core").rglob("*.py") if OWN_FILES not in path.parents]
+    read = {text for path in readers for text in _texts(ast.parse(path.read_text()))}
+    facts = {fact for row in FRAMEWORKS for fact in (*row.settings, *row.defaults)}
+    assert facts <= read
