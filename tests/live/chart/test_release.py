@@ -27,7 +27,7 @@ def test_install_upgrade_and_uninstall(api_server: ApiServer, tmp_path: Path) ->
     chart = str(CHART)
     notes = _helm(api_server, tmp_path, "install", "fleet", chart, "--create-namespace", "--set", "mode=observe")
     assert "runs in mode observe with 2 replicas" in notes
-    assert "No Secret can be read" in notes
+    assert "The controller can read no Secret" in notes
     path = f"/apis/apps/v1/namespaces/{_NAMESPACE}/deployments/fleet-reconciler"
     assert client.get(path)["spec"]["replicas"] == 2
     assert not _writes(client.get(_ROLES))

@@ -61,9 +61,9 @@ class ConfigRepository:
         """Remove a source file."""
         (self.folder / path).unlink()
 
-    def observe(self, kubeconfig: Path, cluster: str) -> None:
+    def observe(self, server: Path, cluster: str) -> None:
         """Record the finished jobs of a cluster; its nodes are those of all tests, so their evidence stays as it was."""
-        observe = ("observe", f"--cluster={cluster}", f"--kubeconfig={kubeconfig}", "--allow-shrink")
+        observe = ("observe", f"--cluster={cluster}", f"--kubeconfig={self.kubeconfig(server)}", "--allow-shrink")
         self._run(sys.executable, "-m", "reconciler", *observe)
         self._run("git", "checkout", "--quiet", "--", f"evidence/{cluster}/nodes.yaml")
 
