@@ -150,7 +150,7 @@ def devices_in(amounts: Mapping[Any, int]) -> dict[str, int]:
     return {resource: devices[resource] or 1 for resource in devices}
 
 
-_MAX_QUANTITY_LENGTH = 32  # characters; real quantities are shorter
+_MAX_QUANTITY_LENGTH = 256  # characters; longer ones are not accepted as quantities
 
 
 def amount_of(value: Any) -> int:

@@ -173,6 +173,8 @@ def test_init_containers_count_by_the_rule_of_the_scheduler(containers: Any, ini
         ("x", 0),
         ([], 0),
         (1.5, 0),
+        ("9" * 40, 1_000_000),
+        (f"{8:040}", 8),
     ],
 )
 def test_amounts_of_devices(amount: Any, gpus: int) -> None:
@@ -275,9 +277,16 @@ def test_quotas_of_queues() -> None:
     assert read(hard).quotas == (Quota("", 0.0, 4.0),)
 
 
-@pytest.mark.parametrize("number", [float("nan"), float("inf"), 1e300, "8", True, None, 10**400])
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), "8", True, None])
 def test_odd_numbers_of_quotas_count_nothing(number: Any) -> None:
     assert read(kai_queue("a", number)).quotas[0].guaranteed in (0.0, None)
+
+
+@pytest.mark.parametrize("number", [10**15, 10**17, 1e20, 1e300, 10**400])
+def test_huge_quotas_count_as_the_largest_number_and_never_as_nothing(number: Any) -> None:
+    largest = 1e15
+    assert read(kai_queue("a", number, limit=number)).quotas == (Quota("", largest, largest),)
+    assert read(cluster_queue("c", {"h100": number})).quotas[0].guaranteed == largest
 
 
 def test_references_of_pods_name_their_field() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from reconciler.core.kinds.facts import Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
 from reconciler.core.kinds.immutable import while_set
 from reconciler.core.kinds.kind import Body, Kind
+from reconciler.core.kinds.quantities import MAX_QUOTA
 from reconciler.core.values import mapping, text
 
 GROUP = "scheduling.run.ai"
@@ -26,7 +27,6 @@ _DEFAULT_CLASSES = {
 """Priority classes of pods that name none (pkg/podgrouper/podgrouper/plugins); of all others, `train`."""
 _LEAST_NON_PREEMPTIBLE = 100  # pkg/common/podgroup/preemptible.go
 _SAID = frozenset(("preemptible", "non-preemptible"))
-_MAX_QUOTA = 1e15
 
 
 def priority_of(kind: KindId, name: str, priorities: Mapping[str, int]) -> int | None:
@@ -55,9 +55,9 @@ def _queue(body: Body) -> Relations:
 
 
 def _gpus(value: Any) -> float | None:
-    if type(value) not in (int, float) or not abs(value) < _MAX_QUOTA or not isfinite(value):
+    if type(value) not in (int, float) or (type(value) is float and not isfinite(value)):
         return 0.0
-    return None if value < 0 else float(value)
+    return None if value < 0 else float(min(value, MAX_QUOTA))
 
 
 def _pod_group(body: Body) -> Relations:
