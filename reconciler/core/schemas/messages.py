@@ -28,6 +28,7 @@ SCHEDULE_PATTERN = (
 )
 
 _MAX_READ = 4096  # characters of a value in which secrets are looked for
+_MAX_DIGITS = 19  # of a 64-bit integer; a longer one is read as a string, also without quotes
 _MAX_SHOWN = 60  # characters of a value or a list of choices in a message
 _TYPE_NAMES = {
     "string": "a string",
@@ -183,7 +184,8 @@ def _type_hint(value: Any, types: list[str], text: str) -> str:
         return f'quote it: "{text}"' if text else "quote it"
     if isinstance(value, str) and text and {"integer", "number", "boolean"} & set(types):
         plain = value.strip()
-        fits = plain.lstrip("+-").isdigit() if "integer" in types else plain in ("true", "false")
+        is_integer = len(plain) <= _MAX_DIGITS and plain.isascii() and plain.lstrip("+-").isdigit()
+        fits = is_integer if "integer" in types else plain in ("true", "false")
         return f"remove the quotes: {plain}" if fits else f"write {_TYPE_NAMES[types[0]]}"
     if "array" in types:
         return "write it as a list, with '- ' before each item"

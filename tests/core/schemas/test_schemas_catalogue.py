@@ -93,6 +93,14 @@ def test_good_object_has_no_problems() -> None:
             ),
         ),
         (
+            "  template:",
+            f"  parallelism: {'9' * 400}\n  template:",
+            (
+                "jobs/a.yaml:5:16: spec.parallelism: must be an integer, not a string "
+                '("' + "9" * 58 + "…); write an integer [schema.wrong-type]"
+            ),
+        ),
+        (
             "          image: train:1\n",
             "          image: train:1\n          env: [{name: A, value: 8}]\n",
             (
