@@ -24,17 +24,26 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
         raise OutsideError(f"{folder} cannot be written: {error.strerror}", hint="choose another folder") from error
 
 
-def write_file(path: Path, content: str | bytes | Iterator[str]) -> None:
-    """Write a file completely or not at all, text as UTF-8. Raises `OutsideError`."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_links: bool = False) -> None:
+    """Write a file completely or not at all, text as UTF-8. Raises `OutsideError`.
+
+    A device or pipe, such as /dev/null, is written to. Root could replace it by a file.
+    follows_links: write the file behind a symbolic link, instead of replacing the link.
+    """
+    is_special = path.exists() and not (path.is_file() or path.is_dir())
+    if follows_links and not is_special:
+        path = Path(os.path.realpath(path))
+    written = path if is_special else path.with_name(f".{path.name}.{os.getpid()}")
     parts = iter([content]) if isinstance(content, str | bytes) else content
     try:
-        with temporary.open("wb") as file:
+        with written.open("wb") as file:
             for part in parts:
                 file.write(part if isinstance(part, bytes) else part.encode())
-        temporary.replace(path)
+        if not is_special:
+            written.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        if not is_special:
+            written.unlink(missing_ok=True)
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
 
 

@@ -253,11 +253,11 @@ def init(folder: Path, source: str) -> "InitResult":
 
 
 def save_plan(plan: "Plan", path: Path) -> None:
-    """Write a plan to a file as JSON, completely or not at all."""
+    """Write a plan to a file as JSON, completely or not at all. A link stays: the file behind it is written."""
     from reconciler.adapters.files import write_file
     from reconciler.outputs.json_report import stream_json
 
-    write_file(path, stream_json(plan))
+    write_file(path, stream_json(plan), follows_links=True)
 
 
 def load_plan(path: Path) -> "Plan":

@@ -1,9 +1,11 @@
 """The journeys of a user, from `init` to a verified commit, on real Git repositories."""
 
 import json
+import os
 import re
 import shlex
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -101,6 +103,23 @@ def test_an_edited_plan_is_refused(fleet: Fleet, tmp_path: Path, old: str, new: 
     assert (shown.code, shown.out) == (5, "")
     assert "the plan was modified after it was created" in shown.err
     assert fleet.run("commit", "--plan", str(saved)).code == 5
+
+
+def test_a_device_or_pipe_that_a_plan_is_saved_to_is_not_replaced(fleet: Fleet, tmp_path: Path) -> None:
+    """`--out /dev/null` and `--out /dev/stdout` write there, also for root, who could replace them by a file."""
+    pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target.json"
+    os.mkfifo(pipe)
+    received: list[bytes] = []
+    reader = Thread(target=lambda: received.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert fleet.run("plan", "--out", str(pipe)).code == 0
+    assert pipe.is_fifo()
+    reader.join(timeout=60)
+    assert json.loads(received[0])["kind"] == "Plan"
+    link.symlink_to(target)
+    assert fleet.run("plan", "--out", str(link)).code == 0
+    assert link.is_symlink()
+    assert json.loads(target.read_text())["kind"] == "Plan"
 
 
 def test_show_exits_like_the_plan(fleet: Fleet, tmp_path: Path) -> None:
