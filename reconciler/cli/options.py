@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any, TypeVar
 
 import click
@@ -22,6 +23,17 @@ def stack(*options: Callable[[Decorated], Decorated]) -> Callable[[Decorated], D
     return decorate
 
 
+class FiniteRange(click.FloatRange):
+    """A number in a range. Click itself accepts `nan`, which is in every range."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; fail if it is none, or not in the range."""
+        number = click.FLOAT.convert(value, param, ctx)
+        if not isfinite(number):
+            self.fail(f"{number} is not a finite number", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 repo = click.option(
     "--repo",
     metavar="DIR",
@@ -36,7 +48,7 @@ watch = stack(
     click.option(
         "--interval",
         metavar="SECONDS",
-        type=click.FloatRange(min=0.1),
+        type=FiniteRange(0.1, 86400),
         default=5.0,
         show_default=True,
         help="Time between two updates of --watch.",

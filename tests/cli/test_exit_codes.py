@@ -32,10 +32,27 @@ def test_1_changes_pending_only_when_asked(fleet: Fleet) -> None:
         (["plan", "--date", "tomorrow"], "2026-01-31"),
         (["plan", "--date", "2026-02-30"], "'2026-02-30' is not a date"),
         (["plan", "--color", "pink"], "pink"),
+        (["health", "--offline", "--watch", "--interval", "nan"], "nan is not a finite number"),
+        (["health", "--offline", "--watch", "--interval", "inf"], "inf is not a finite number"),
+        (["health", "--offline", "--watch", "--interval", "1e300"], "1e+300 is not in the range"),
+        (["propose", "--share", "nan"], "nan is not a finite number"),
     ],
 )
 def test_2_bad_flag(fleet: Fleet, arguments: list[str], words: str) -> None:
     ran = fleet.run(*arguments)
+    assert ran.code == 2
+    assert words in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["probe", "record", "never.json", "--sweeps", "2", "--interval", "-5"], "-5.0 is not in the range"),
+        (["size", "--model", "llama3.1-8b", "--gpu", "NVIDIA-L40S", "--safety", "nan"], "nan is not a finite number"),
+    ],
+)
+def test_2_bad_flag_without_a_repository(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    ran = run_verb(capsys, arguments)
     assert ran.code == 2
     assert words in ran.err
 

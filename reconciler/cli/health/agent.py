@@ -20,18 +20,18 @@ Examples:
 """,
 )
 @click.option(
-    "--interval", type=click.FloatRange(5, 3600), default=60.0, show_default=True, help="Seconds between two sweeps."
+    "--interval", type=options.FiniteRange(5, 3600), default=60.0, show_default=True, help="Seconds between two sweeps."
 )
 @click.option(
     "--heartbeat",
-    type=click.FloatRange(10, 3600),
+    type=options.FiniteRange(10, 3600),
     default=120.0,
     show_default=True,
     help="Seconds after which a report is written again even if nothing changed.",
 )
 @click.option(
     "--deadline",
-    type=click.FloatRange(1, 86400),
+    type=options.FiniteRange(1, 86400),
     default=45.0,
     show_default=True,
     help="Seconds after which a sweep, or a run of --profile, is reported as UNKNOWN.",
@@ -39,7 +39,7 @@ Examples:
 @click.option("--check", "checks", metavar="ID", multiple=True, help="Run only this check. May be repeated.")
 @click.option(
     "--invasive",
-    type=click.FloatRange(0),
+    type=options.FiniteRange(0),
     default=0.0,
     show_default=True,
     help="Seconds after which the agent asks for a deep run, which starts on idle GPUs only. 0: never.",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from reconciler.cli import options
 from reconciler.cli.console import emit
 from reconciler.core.values import plural
 
@@ -118,7 +119,14 @@ def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding,
 @click.option(
     "--sweeps", metavar="N", type=click.IntRange(1, 1000), default=1, show_default=True, help="Number of sweeps."
 )
-@click.option("--interval", metavar="SECONDS", type=float, default=1.0, show_default=True, help="Time between sweeps.")
+@click.option(
+    "--interval",
+    metavar="SECONDS",
+    type=options.FiniteRange(0, 86400),
+    default=1.0,
+    show_default=True,
+    help="Time between sweeps.",
+)
 @_PROFILE
 @_ROOT
 def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) -> int:

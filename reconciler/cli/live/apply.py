@@ -36,7 +36,7 @@ Examples:
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    type=click.FloatRange(0),
+    type=options.FiniteRange(0),
     default=300.0,
     show_default=True,
     help="How long to wait for the applied objects to become ready.",

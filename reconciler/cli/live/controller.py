@@ -54,7 +54,7 @@ Examples:
 )
 @click.option(
     "--retry",
-    type=click.FloatRange(0.1, 3600),
+    type=options.FiniteRange(0.1, 3600),
     default=2.0,
     show_default=True,
     help="Seconds before a failed pass is repeated; doubles with each failure in a row.",
@@ -84,7 +84,7 @@ Examples:
 )
 @click.option(
     "--lease-seconds",
-    type=click.FloatRange(1, 600),
+    type=options.FiniteRange(1, 600),
     default=15.0,
     show_default=True,
     help="Time after which a lease that is not renewed becomes free.",

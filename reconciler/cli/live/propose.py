@@ -24,7 +24,7 @@ Examples:
 @click.option(
     "--share",
     metavar="N",
-    type=click.FloatRange(0.1, 1.0),
+    type=options.FiniteRange(0.1, 1.0),
     default=_SHARE,
     show_default=True,
     help="Share of the nodes' CPUs and memory that queues grant.",

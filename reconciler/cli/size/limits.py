@@ -2,6 +2,8 @@
 
 import click
 
+from reconciler.cli import options
+
 _MAX_GPUS = 65_536
 
 gpu = click.option(
@@ -26,10 +28,10 @@ goal = click.option(
 safety = click.option(
     "--safety",
     metavar="FRACTION",
-    type=click.FloatRange(0, 1),
+    type=options.FiniteRange(0, 1),
     default=0.08,
     show_default=True,
-    help="Memory to keep free, as a fraction.",
+    help="Memory to keep free, as a fraction of the estimate.",
 )
 allow_paged = click.option(
     "--allow-paged", is_flag=True, help="Accept sizes that fit only if the optimizer is paged to host memory."

@@ -214,7 +214,7 @@ def _number(row: Mapping[str, str], column: str) -> float | None:
     except ValueError:
         number = 0.0
     if not 0 < number <= _MAX_NUMBER:
-        raise _RowError(f"{column}: {_shown(text)} is not a positive number")
+        raise _RowError(f"{column}: {_shown(text)} is not a positive number up to {_MAX_NUMBER}")
     return number
 
 

@@ -142,6 +142,7 @@ def test_memory_in_the_row_wins_over_the_table() -> None:
         ({"gpus": "-1"}, "gpus"),
         ({"gpus": "nan"}, "gpus: 'nan' is not a positive number"),
         ({"gpus": "1e400"}, "gpus"),
+        ({"seq": "99999999999999"}, "seq: '99999999999999' is not a positive number up to 1000000000"),
         ({"gpus": "2.5"}, "gpus: '2.5' is not an integer"),
         ({"gpus": "1", "nodes": "2"}, "nodes: 2 is more than the number of GPUs (1)"),
         ({"gpus": "4", "global_batch": "6"}, "global_batch: 6 does not divide among 4 GPUs"),
