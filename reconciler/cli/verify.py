@@ -39,14 +39,14 @@ def command(*, repo: str, **flags: Any) -> int:
     flags = {"revision": "HEAD", **options.setting_flags(flags)}
     run = wiring.open_run(repo, flags, options.environment())
     plan = verify(run.workspace, base=run.settings.base, date=run.settings.date)
-    is_shown = bool(plan.has_changes or plan.errors or plan.denials)
+    is_shown = bool(plan.has_changes or plan.errors or plan.denials) or run.settings.output == "json"
     if is_shown:
         emit_report(format_plan(plan, run.settings), run.settings)
     require_verified(plan, rendered_by="" if plan.is_empty else rendered_by(run.workspace))
     objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
     emit(
         f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources",
-        err=is_shown,
+        err=is_shown or run.settings.output == "name",
     )
     if run.settings.revision == "HEAD":
         for sentence in uncommitted_changes(run.workspace):

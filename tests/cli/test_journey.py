@@ -105,6 +105,17 @@ def test_an_edited_plan_is_refused(fleet: Fleet, tmp_path: Path, old: str, new: 
     assert fleet.run("commit", "--plan", str(saved)).code == 5
 
 
+def test_what_verify_prints_for_programs_is_in_their_format(fleet: Fleet) -> None:
+    """A pipeline reads JSON and names also when everything matches."""
+    ran = fleet.run("verify", "-o", "json")
+    assert (ran.code, json.loads(ran.out)["changes"]) == (0, [])
+    assert "verified: 8 objects at HEAD match the sources" in ran.err
+    named = fleet.run("verify", "-o", "name")
+    assert (named.code, named.out) == (0, "")
+    assert "verified: 8 objects" in named.err
+    assert fleet.run("verify").out == "verified: 8 objects at HEAD match the sources\n"
+
+
 def test_a_device_or_pipe_that_a_plan_is_saved_to_is_not_replaced(fleet: Fleet, tmp_path: Path) -> None:
     """`--out /dev/null` and `--out /dev/stdout` write there, also for root, who could replace them by a file."""
     pipe, link, target = tmp_path / "pipe", tmp_path / "link", tmp_path / "target.json"
