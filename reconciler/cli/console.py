@@ -1,5 +1,6 @@
 """The one place that prints: nothing reaches standard output or standard error without being cleaned."""
 
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import click
@@ -15,14 +16,19 @@ _PART = 65_536  # characters
 
 
 def emit(text: str, *, form: str = "text", color: bool = False, err: bool = False, nl: bool = True) -> None:
-    """Print text in one of the output formats; see `clean_output`. Messages lose tokens and credentials in URLs."""
+    """Print text in one of the output formats; see `clean_output`. Messages lose tokens and credentials in URLs.
+
+    A message that standard error does not take, because its reader has gone or the disk is full, is dropped: the exit
+    code stays that of the command.
+    """
     from reconciler.outputs.terminal.printable import clean_output  # noqa: PLC0415 - `--help` prints through click
 
     if err:
         from reconciler.core.secrets import mask_tokens  # noqa: PLC0415 - as above
 
         text = mask_tokens(text)
-    click.echo(clean_output(text, form=form, color=color), err=err, nl=nl, color=color or None)
+    with suppress(OSError) if err else nullcontext():
+        click.echo(clean_output(text, form=form, color=color), err=err, nl=nl, color=color or None)
 
 
 def emit_report(report: "str | Iterable[str]", settings: "Settings") -> None:

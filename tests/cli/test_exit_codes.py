@@ -287,6 +287,24 @@ def test_a_reader_that_has_seen_enough_is_neither_success_nor_pending_changes(fl
     assert (ran.returncode, ran.stderr) == (128 + signal.SIGPIPE, "")
 
 
+@pytest.mark.parametrize("end", ["closed", "full"])
+@pytest.mark.parametrize(("arguments", "code"), [(["lint"], 3), (["plan", "--nonsense"], 2)])
+def test_an_error_that_nobody_reads_keeps_its_exit_code(
+    fleet: Fleet, end: str, arguments: list[str], code: int
+) -> None:
+    """`lint 2>&1 | head -1` does not end with 1, which would mean that changes are pending."""
+    fleet.write("jobs/bad.yaml", "kind: [\n")
+    if end == "closed":
+        read, write = os.pipe()
+        os.close(read)
+    else:
+        write = os.open("/dev/full", os.O_WRONLY)
+    call = [sys.executable, "-m", "reconciler", *arguments, "--repo", str(fleet.root)]
+    ran = subprocess.run(call, stdout=subprocess.DEVNULL, stderr=write, check=False)
+    os.close(write)
+    assert ran.returncode == code
+
+
 def test_foreign_files_in_rendered_are_errors_and_stay(fleet: Fleet) -> None:
     """F-142: what we did not render is never removed, nor overwritten."""
     fleet.write(
