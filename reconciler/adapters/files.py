@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from stat import S_IMODE
 
 from reconciler.core.objects import OversizedContent
 from reconciler.errors import ConfigError, OutsideError
@@ -27,7 +28,7 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_links: bool = False) -> None:
     """Write a file completely or not at all, text as UTF-8. Raises `OutsideError`.
 
-    A device or pipe, such as /dev/null, is written to. Root could replace it by a file.
+    A file that exists keeps its permissions. A device or pipe, such as /dev/null, is written to: root could replace it.
     follows_links: write the file behind a symbolic link, instead of replacing the link.
     """
     is_special = path.exists() and not (path.is_file() or path.is_dir())
@@ -37,6 +38,8 @@ def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_link
     parts = iter([content]) if isinstance(content, str | bytes) else content
     try:
         with written.open("wb") as file:
+            if path.is_file():
+                os.fchmod(file.fileno(), S_IMODE(path.stat().st_mode))
             for part in parts:
                 file.write(part if isinstance(part, bytes) else part.encode())
         if not is_special:

@@ -58,6 +58,16 @@ def test_a_job_in_no_repository(folder: Path, size: Any) -> None:
         assert one["batch"] * one["gpus"] * one["accumulation"] == 32
 
 
+def test_a_file_that_is_written_keeps_its_permissions(folder: Path, size: Any) -> None:
+    """A launch line may hold a token: a file that only its owner reads stays so."""
+    job = folder / "job.yaml"
+    job.write_text(JOB)
+    job.chmod(0o600)
+    assert size("write", "job.yaml").code == 0
+    assert job.read_text() != JOB
+    assert job.stat().st_mode & 0o777 == 0o600
+
+
 def test_text_draws_memory_against_the_card(folder: Path, size: Any) -> None:
     (folder / "job.yaml").write_text(JOB)
     out = size("job.yaml").out
