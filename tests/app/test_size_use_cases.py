@@ -275,6 +275,7 @@ def test_table() -> None:
     [
         (b"\xff\xfe", "not UTF-8"),
         (b"a,b\n1,2\n", "no column `model`"),
+        (b"model,gpus,model\na,1,b\n", "two columns `model`"),
         (b'model\n"' + b"x" * 200_000, "invalid CSV after line 1"),
     ],
 )

@@ -2,13 +2,14 @@
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.sizing.memory import estimate, fits
 from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.errors import ConfigError
+from reconciler.errors import ConfigError, printable
 from reconciler.outputs.sizing.report import row_json
 
 
@@ -23,9 +24,13 @@ def predict_table(raw: bytes, path: str, tables: SizingTables, *, safety: float)
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     reader = csv.DictReader(io.StringIO(text, newline=""))
-    if "model" not in (reader.fieldnames or ()):
+    names = reader.fieldnames or ()
+    if "model" not in names:
         hint = "docs/sizing.md lists the columns: id, model, method, gpu_model, gpus, seq, per_gpu_batch, ..."
         raise ConfigError(f"{path}: the table has no column `model`", hint=hint)
+    for name, columns in Counter(names).items():
+        if name and columns > 1:
+            raise ConfigError(f"{path}: the table has two columns `{printable(name)}`", hint="remove one of them")
     try:
         for number, row in enumerate(reader, 1):
             cells = {key: value for key, value in row.items() if isinstance(key, str) and isinstance(value, str)}
