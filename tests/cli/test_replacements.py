@@ -86,6 +86,15 @@ def evals(fleet: Fleet, kept: Path) -> Fleet:
     return fleet
 
 
+def test_a_refusal_names_the_edited_line_where_a_value_has_several_origins(fleet: Fleet) -> None:
+    """The command of a job follows from its own command and from its number of GPUs: only the latter was edited."""
+    fleet.edit("jobs/language/probe.yaml", "numGPUs: 1", "numGPUs: 4")
+    (problem,) = (one for one in plan(fleet)["problems"] if one["severity"] == "error")
+    assert (problem["rule"], problem["field"]) == ("immutable.refused", "spec.numGPUs")
+    line = (fleet.root / problem["place"]["path"]).read_text().splitlines()[problem["place"]["line"] - 1]
+    assert line == "  numGPUs: 4"
+
+
 def test_an_image_bump_of_a_queue_is_refused(evals: Fleet) -> None:
     """The API server refuses 31 updates: nothing is committed, and one problem names the line that must change."""
     evals.edit(QUEUE, OLD_IMAGE, NEW_IMAGE)

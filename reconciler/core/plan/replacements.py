@@ -18,6 +18,7 @@ from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import FieldChange, KeptSpec, Operation
 from reconciler.core.problems import Problem
 from reconciler.core.quantities import parse_quantity
+from reconciler.core.reasons import Why
 from reconciler.core.values import plural
 
 REFUSED = "immutable.refused"
@@ -127,9 +128,15 @@ def _lines(edit: Edit) -> Iterator[_Line]:
         for field in (field for path in paths for field in fields_below(comparison.fields, path)):
             if field.why is not None and field.why.places:
                 is_found = True
-                yield field.why.places[0], field.why.fields[0] if field.why.fields else ""
+                yield _edited_line(field.why)
     if not is_found:
         yield edit.change.source or SourceRef(path=edit.change.path), ""
+
+
+def _edited_line(why: Why) -> _Line:
+    """Return the first origin of a value that was edited, or else its first origin."""
+    at = next((at for at, place in enumerate(why.places) if place in why.edited), 0)
+    return why.places[at], why.fields[at] if at < len(why.fields) else ""
 
 
 _STORAGE = "spec.resources.requests.storage"
