@@ -7,6 +7,7 @@ from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import Change, FieldChange, Operation, Plan
 from reconciler.core.plan.explanation import ExplainedField, Explanation, ValueSource
+from reconciler.core.plan.risks import KEPT
 from reconciler.core.policy.verdict import Result
 from reconciler.core.reasons import Why
 
@@ -14,7 +15,7 @@ _MOST_PROBLEMS = 5
 
 
 def explain_absent(plan: Plan, folder: str, name: str) -> Explanation | None:
-    """Explain an object that exists in the base and not in the head: deleted, moved, or left as it is."""
+    """Explain an object that exists in the base and not in the head: deleted, moved, kept, or left as it is."""
     for change in plan.changes:
         if change.operation is Operation.DELETE and _names(change.path, folder, name):
             return Explanation(
@@ -36,8 +37,12 @@ def explain_absent(plan: Plan, folder: str, name: str) -> Explanation | None:
                 status=f"moved to {change.path}",
                 causes=tuple(_lines(reasons or change.because)),
             )
-    kept = next((path for path in plan.held_back if _names(path, folder, name)), None)
-    return _held_back(plan, folder, kept) if kept is not None else None
+    for risk in plan.risks:
+        if risk.rule == KEPT and risk.place is not None and _names(risk.place.path, folder, name):
+            path, status = risk.place.path, f"kept: {risk.message}"
+            return Explanation(cluster=risk.cluster, key=risk.key, path=path, source=None, status=status)
+    held = next((path for path in plan.held_back if _names(path, folder, name)), None)
+    return _held_back(plan, folder, held) if held is not None else None
 
 
 _IDENTITY = ("metadata.name", "metadata.namespace")

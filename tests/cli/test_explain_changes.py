@@ -37,6 +37,19 @@ def test_a_deleted_object_is_explained_by_the_removed_document(fleet: Fleet, job
     ]
 
 
+def test_an_object_that_is_kept_without_a_source_is_explained(fleet: Fleet) -> None:
+    """Plans name it among the risks, also after it has lost its source."""
+    (fleet.root / PROBE).unlink()
+    name = "PersistentVolumeClaim/default/probe-checkpoints"
+    found = json.loads(explain(fleet, name, "-o", "json"))
+    assert found["status"].startswith("kept: no source defines the object any more, but the annotation")
+    assert found["path"] == "rendered/main/default/persistentvolumeclaim-probe-checkpoints.yaml"
+    fleet.commit()
+    assert fleet.run("commit").code == 0
+    assert "kept: no source defines" in explain(fleet, name, "spec.resources")
+    assert "kept: no source defines" in explain(fleet, found["path"])
+
+
 def test_an_object_that_its_document_no_longer_renders_is_explained_by_the_edited_line(fleet: Fleet) -> None:
     """A job on several nodes becomes a PyTorchJob."""
     fleet.edit(PROBE, "numGPUs: 1", "numGPUs: 16")

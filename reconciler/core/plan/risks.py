@@ -18,6 +18,9 @@ from reconciler.core.plan.plan import CapacityLine, Harm, Operation, QueueLine, 
 from reconciler.core.queues import QueueUsage
 from reconciler.core.values import plural
 
+KEPT = "risk.kept"
+"""Rule of an object without a source that stays."""
+
 _MAX_FIELDS = 3  # named in one message
 
 
@@ -204,7 +207,7 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
         row = context.paths.before.get(path)
         if row is not None:
             yield Risk(
-                rule="risk.kept",
+                rule=KEPT,
                 cluster=row.cluster,
                 key=row.key,
                 message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
@@ -380,6 +383,6 @@ RISKS: tuple[RiskRule, ...] = (
         _adoption,
         harm=Harm.DISRUPTION,
     ),
-    RiskRule("risk.kept", "An object without a source stays, because an annotation keeps it", find=_find_kept),
+    RiskRule(KEPT, "An object without a source stays, because an annotation keeps it", find=_find_kept),
 )
 """Every risk, the most severe first. Rows without a check are those that `Kind.deletion` and `Kind.losses` name."""
