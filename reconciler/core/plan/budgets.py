@@ -103,11 +103,19 @@ def _disruption(budgets: Budgets, stopped: int, running: int) -> Iterator[Breach
 
 
 def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
-    """Add up |after - before| of all queues. A change from or to unlimited exceeds any budget."""
+    """Add up |after - before| of all queues. A change from or to unlimited exceeds any budget.
+
+    The first queues of all do not, nor an unlimited root that comes or goes: it is as large as its children.
+    """
     if budgets.gpu_quota_count is None and budgets.gpu_quota_share is None:
         return
+    is_first = not any(line.exists_before for line in queues)
+    parents = {(line.cluster, line.parent) for line in queues}
     for line in queues:
-        if (line.before is None) != (line.after is None) and line.exists_before and line.exists_after:
+        is_new_or_gone = not (line.exists_before and line.exists_after)
+        if is_new_or_gone and (is_first or (line.cluster, line.queue) in parents):
+            continue
+        if (line.before is None) != (line.after is None):
             was, now = _gpus(line.before), _gpus(line.after)
             yield Breach(
                 budget="gpu-quota.unlimited",
@@ -134,12 +142,21 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
         )
 
 
+def guaranteed_change(queues: Iterable[QueueLine]) -> float:
+    """Return how many more GPUs queues are guaranteed, without those that become or were unlimited."""
+    return _sum_of_trees(queues, _signed_change)
+
+
 def _quota_change(line: QueueLine) -> float:
-    return 0.0 if line.before is None or line.after is None else abs(line.after - line.before)
+    return abs(_signed_change(line))
+
+
+def _signed_change(line: QueueLine) -> float:
+    return 0.0 if line.before is None or line.after is None else line.after - line.before
 
 
 def _sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], float]) -> float:
-    """Add up an amount of every queue. In a tree a parent and its children share it: the larger of the two counts."""
+    """Add up an amount of every queue. In a tree a parent and its children share it: the larger counts."""
     lines: dict[tuple[str, str], list[QueueLine]] = {}
     children: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for line in queues:
@@ -152,7 +169,7 @@ def _sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], flo
     def tree(key: tuple[str, str]) -> float:
         counted.add(key)
         own = sum(amount(line) for line in lines[key])
-        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted))
+        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted), key=abs)
 
     roots = [key for key in lines if not lines[key][0].parent]
     return sum(tree(key) for key in (*roots, *lines) if key not in counted)  # the rest: cycles of parents

@@ -268,6 +268,17 @@ def test_the_first_queues_of_all_are_within_budget() -> None:
     assert breached([], [kai_queue("a", 64), kai_queue("b", -1)], Budgets()) == []
 
 
+def test_an_unlimited_queue_that_joins_or_leaves_others_exceeds_any_budget() -> None:
+    """It may take every GPU of the others, so it cannot pass where a limited one of their size does not."""
+    limited, unlimited = kai_queue("a", 64), kai_queue("b", -1)
+    joins = [("gpu-quota.unlimited", "no change from or to unlimited", "0 to unlimited")]
+    leaves = [("gpu-quota.unlimited", "no change from or to unlimited", "unlimited to 0")]
+    assert breached([limited], [limited, unlimited], Budgets()) == joins
+    assert breached([limited, unlimited], [limited], replace(Budgets(), delete_share=None)) == leaves
+    child = kai_queue("c", 8, parent="b")
+    assert breached([limited], [limited, unlimited, child], Budgets()) == [], "a root is as large as its children"
+
+
 def test_a_source_folder_that_empties() -> None:
     folders = {"jobs": (3, 0), "queues": (1, 1), "new": (0, 0)}
     assert breached([], [], Budgets(), folders=folders) == [("sources.empty", "no source folder becomes empty", "jobs")]
