@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.plan import Approval, Harm, Operation, Plan
+from reconciler.core.plan.budgets import guaranteed_change
 from reconciler.core.plan.replacements import ABOUT_CHANGES
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Level, findings, loss_headline
@@ -235,7 +236,7 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     refused = sum(change.is_refused for change in plan.changes)
     first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
     first += (*_incomplete_headline(plan), *loss_headline(plan))
-    sentences = (*first, *_request_headlines(rows), *_quota_headlines(rows), *_capacity_headlines(plan))
+    sentences = (*first, *_request_headlines(rows), *_quota_headlines(plan, rows), *_capacity_headlines(plan))
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
@@ -313,14 +314,13 @@ def _request(row: QueueRow) -> str:
     return f"{_short(row.queue) or 'no queue'}: {row.requested_before} → {row.requested_after}{quota}"
 
 
-def _quota_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
+def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
     for cluster, members in _by_cluster(row for row in rows if row.quota_is_changed).items():
-        ends = [(row.guaranteed_before, row.guaranteed_after) for row in members]
-        deltas = [after - before for before, after in ends if before is not None and after is not None]
-        if len(deltas) < len(members):
+        delta = guaranteed_change(line for line in plan.queues if line.cluster == cluster)
+        if any(row.quota_change == float("inf") for row in members):
             what = "Guaranteed GPUs change to or from unlimited"
-        elif sum(deltas):
-            what = f"{_signed_gpus(sum(deltas))} guaranteed"
+        elif delta:
+            what = f"{_signed_gpus(delta)} guaranteed"
         else:
             what = "Guaranteed GPUs move between queues"
         yield f"{what} on {_short(cluster)} ({_list_queues(members, _guarantee)})"

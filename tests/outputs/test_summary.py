@@ -34,6 +34,7 @@ def quota(
     product: str = "",
     limit: float | None = None,
     exists: bool = True,
+    parent: str = "",
 ) -> QueueLine:
     return QueueLine(
         cluster="main",
@@ -44,6 +45,7 @@ def quota(
         limit=limit,
         requested=requested,
         exists_after=exists,
+        parent=parent,
     )
 
 
@@ -108,6 +110,16 @@ def test_what_blocks_a_commit_is_counted() -> None:
     assert blockers(plans.everything()) == ("1 policy denial", "1 budget exceeded")
     assert blockers(plans.approved()) == ("1 policy denial",)
     assert blockers(plans.quiet()) == ()
+
+
+def test_a_child_and_its_parent_share_what_they_are_guaranteed() -> None:
+    """The headline counts the GPUs of a tree once, like the budget."""
+    tree = (quota("root", 0, 16), quota("a", 0, 12, parent="root"), quota("b", 0, 12.5, parent="root"))
+    assert headline(plan(queues=tree)).startswith("+24.5 GPUs guaranteed on main (root: 0 → 16, b: 0 → 12.5, ")
+    moved = (quota("root", 32, 32), quota("a", 16, 8, parent="root"), quota("b", 16, 24, parent="root"))
+    assert headline(plan(queues=moved)).startswith("Guaranteed GPUs move between queues on main (")
+    raised = (quota("root", 16, 20), quota("a", 24, 24, parent="root"))
+    assert headline(plan(queues=raised)).startswith("+4 GPUs guaranteed on main (root: 16 → 20)")
 
 
 def test_lint_headlines() -> None:
