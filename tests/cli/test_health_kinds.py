@@ -82,6 +82,19 @@ def test_names_that_do_not_exist(fleet: Fleet) -> None:
     assert "hbm.bandwith" in refused.err
 
 
+def test_xids_that_are_no_numbers(fleet: Fleet) -> None:
+    """Messages are matched by the number as it is printed, so any other key would silently do nothing."""
+    rules = "".join(f'    "{key}": {{mode: propose}}\n' for key in ("Xid 48", "-1", "079", "119"))
+    fleet.write("queues/health.yaml", POLICY.replace("  breaker", f"{rules}  breaker"))
+    ran = fleet.run("lint")
+    text = " ".join(ran.out.split())
+    assert ran.code == 3
+    for key in ("Xid 48", "-1", "079"):
+        assert f"'{key}' is not the number of an Xid" in text
+    assert "write it as 79" in text
+    assert text.count("is not the number") == 3, "79 and 119 are"
+
+
 def test_a_limit_without_an_effect_is_a_warning(fleet: Fleet) -> None:
     """Agents judge by the catalogue: a limit that is not judged again would silently do nothing."""
     fleet.write("queues/health.yaml", POLICY.replace("  xid", "    throttle: {limits: {failPercent: 20}}\n  xid"))

@@ -13,6 +13,7 @@ from reconciler.core.kinds.own import GROUP
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.manifests.plain import render_plain
 from reconciler.core.objects import FieldPath, format_path
+from reconciler.core.patterns import later
 from reconciler.core.problems import Parsed, Problem, Severity
 from reconciler.core.values import mapping
 
@@ -21,6 +22,7 @@ QUARANTINE = (GROUP, "NodeQuarantine")
 REPORT = (GROUP, "NodeHealthReport")
 
 _MAX_TTL = 86400.0
+_XID = later(r"0|[1-9][0-9]{0,8}")  # as the kernel prints it
 
 
 class PolicyIntent(Struct, frozen=True, kw_only=True):
@@ -81,6 +83,7 @@ def _render(intent: PolicyIntent | QuarantineIntent, lookup: Lookup) -> Rendered
 
 def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
     yield from _unknown_names(document, policy)
+    yield from _bad_xids(document, policy)
     life, preflight = policy.lifecycle, policy.jobs.preflight
     if life.confirmations > life.of:
         field: FieldPath = ("spec", "lifecycle", "confirmations")
@@ -105,7 +108,7 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
 
 
 def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
-    """Report checks, limits and Xids that do not exist: a rule with a typing error would silently do nothing."""
+    """Report checks and limits that do not exist: a rule with a typing error would silently do nothing."""
     from reconciler.core.health.catalogue import BY_ID  # noqa: PLC0415 - only repositories with a policy need it
     from reconciler.core.health.limits import limit_names  # noqa: PLC0415 - as above
     from reconciler.core.health.statistics.checks import FLEET_BY_ID  # noqa: PLC0415 - as above
@@ -129,6 +132,15 @@ def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem
     for index, name in enumerate(policy.jobs.preflight.checks):
         if name not in BY_ID:
             yield _unknown(document, ("spec", "jobs", "preflight", "checks", index), name, BY_ID)
+
+
+def _bad_xids(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
+    """Report keys that no message of the kernel contains: their rules would silently do nothing."""
+    for code in policy.xid:
+        if not _XID.fullmatch(code):
+            plain = code.strip().lstrip("0")
+            hint = f"write it as {plain}" if _XID.fullmatch(plain) else "use a number, as in NVIDIA's catalogue of Xids"
+            yield _problem(document, ("spec", "xid", code), f"{code!r} is not the number of an Xid", hint)
 
 
 def _of_fleet(document: Document, name: str, rule: CheckRule) -> Iterator[Problem]:
