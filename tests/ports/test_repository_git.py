@@ -675,3 +675,22 @@ def test_a_folder_is_part_of_the_identity_and_a_cut_history_has_none(tmp_path: P
 
 def _open(folder: Path) -> GitRepository:
     return GitRepository.open(folder, environ=dict(os.environ))
+
+
+def test_files_of_a_folder_that_cannot_be_opened_are_not_deleted(box: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Git lists what it may not look at as deleted: a plan would delete the jobs of an unreadable folder."""
+    box.commit({"jobs/team-a/a.yaml": b"a: 1\n", "jobs/b.yaml": b"b: 1\n"})
+    (box.folder / "jobs/team-a/a.yaml").unlink()
+    (box.folder / "jobs/b.yaml").unlink()
+    assert contents(box.open()) == {}
+
+    real = os.open
+
+    def refused(path: Any, *arguments: Any, **options: Any) -> int:
+        if path == "team-a":
+            raise PermissionError(13, "Permission denied")
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(RepositoryError, match=r"jobs/team-a/a\.yaml: cannot be read: Permission denied"):
+        box.open().work_tree()

@@ -249,6 +249,8 @@ class GitRepository:
         before: dict[str, Entry | None] = {}
         for path, (committed, after) in parse_changes(tracked, prefix).items():
             changes[path] = after
+            if after is None:
+                self._files.read(prefix + path, 0)  # git lists a file in a folder that it cannot open as deleted
             if after is not None and after.oid == zeros:
                 unread.append(prefix + path)
                 before[path] = committed
