@@ -28,6 +28,7 @@ from reconciler.core.problems import Severity
 from reconciler.core.values import mapping, text, value_at
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
+from reconciler.revision.files import SUFFIXES
 
 _SCHEMAS = ".schemas"
 
@@ -138,6 +139,18 @@ def _path(index: CompiledRevision, folder: str, name: str) -> str:
     return posixpath.normpath(f"{usual}/{name}.yaml")
 
 
+def _check_path(index: CompiledRevision, path: str) -> None:
+    """Refuse a path below the root that no command reads. The writer refuses one that is not below the root."""
+    plain = posixpath.normpath(path)
+    if plain.startswith(("/", "../")):
+        return
+    if not path.endswith(SUFFIXES):
+        raise ConfigError(f"--output: {path} would not be read", hint="end its name with .yaml")
+    folders = index.revision.config.sources
+    if not any(plain.startswith(f"{posixpath.normpath(folder)}/") for folder in folders):
+        raise ConfigError(f"--output: {path} is in no source folder", hint=f"source folders: {', '.join(folders)}")
+
+
 def _file(index: CompiledRevision, document: Mapping[str, Any], examples: Mapping[str, Any], path: str) -> StartingFile:
     catalogue = index.context.catalogue
     schema_path = posixpath.relpath(f"{_SCHEMAS}/{document['kind'].lower()}.json", posixpath.dirname(path) or ".")
@@ -149,4 +162,5 @@ def _file(index: CompiledRevision, document: Mapping[str, Any], examples: Mappin
         problems = [problem for problem in found if problem.severity is Severity.ERROR]
         if problems:
             raise ConfigError(f"{problems[0].field}: {problems[0].message}", hint=problems[0].hint)
+    _check_path(index, path)
     return StartingFile(path=path, content=content)

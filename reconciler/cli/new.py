@@ -18,7 +18,7 @@ _FILE = click.option(
     "path",
     metavar="FILE|-",
     default="",
-    help="File to write, inside the config repository, or - for standard output. [default: NAME.yaml in jobs/, "
+    help="File to write, in a source folder, or - for standard output. [default: NAME.yaml in jobs/, "
     "queues/, health/ or quarantine/, or else in the first folder of spec.sources]",
 )
 
