@@ -17,7 +17,8 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
     refused = tuple(problem for problem in plan.errors if problem.rule == REFUSED)
     unknown = tuple(problem for problem in plan.errors if problem.rule == UNKNOWN)
     if len(plan.errors) > len(refused) + len(unknown):
-        raise InvalidInput(plan.errors, already_shown=True)
+        denials = f"and {plural(len(plan.denials), 'policy denial')} " if plan.denials else ""
+        raise InvalidInput(plan.errors, already_shown=True, where=f"{denials}in the repository")
     if plan.denials:
         raise PolicyDenied(
             f"{plural(len(plan.denials), 'policy denial')}, shown above",

@@ -161,6 +161,15 @@ def test_3_invalid_input_shows_all_and_the_rest_of_the_plan(fleet: Fleet) -> Non
     assert fleet.git("rev-parse", "HEAD") == head
 
 
+def test_3_the_last_line_counts_denials_as_well(fleet: Fleet) -> None:
+    """The first line of `lint` counts them among the errors."""
+    fleet.write("jobs/bad.yaml", "kind: [\n")
+    fleet.write("jobs/s.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {a: hunter2hunter2}\n")
+    ran = fleet.run("lint")
+    assert (ran.code, ran.out.startswith("2 errors in 2 files")) == (3, True)
+    assert ran.err == "error: 1 error and 1 policy denial in the repository, shown above\n"
+
+
 def test_3_a_broken_file_deletes_nothing(fleet: Fleet) -> None:
     """What a file rendered before stays while the file has errors."""
     fleet.write("jobs/vision/vit.yaml", "kind: [\n")
