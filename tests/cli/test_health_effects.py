@@ -126,6 +126,10 @@ def test_without_reports_the_recorded_health_counts(measured: Fleet) -> None:
         "who passes under the new limits of hbm.bandwidth: records contain no values of checks that passed"
         in effect["unknown"]
     )
+    measured.edit("queues/health.yaml", "spec:\n", "spec:\n  expected: {gpus: 8}\n")
+    (effect,) = effects(measured)
+    said = "which nodes lack what `expected` says now: agents compare it with values that records do not contain"
+    assert said in effect["unknown"]
     failing = body.replace("status: PASS", "status: FAIL, issues: [{check: hbm.bandwidth, status: FAIL}]")
     measured.write("evidence/main/health.yaml", head + failing)
     (effect,) = effects(measured)

@@ -95,6 +95,21 @@ def test_xids_that_are_no_numbers(fleet: Fleet) -> None:
     assert text.count("is not the number") == 3, "79 and 119 are"
 
 
+def test_what_nodes_should_have_is_checked_with_its_place(fleet: Fleet) -> None:
+    """A wrong value would be compared with every node."""
+    fleet.write("queues/health.yaml", POLICY + "  expected: {gpus: -1, mig: maybe, pcieWidth: 7, links: 18}\n")
+    text = " ".join((ran := fleet.run("lint")).out.split())
+    assert ran.code == 3
+    for field in ("spec.expected.gpus", "spec.expected.mig", "spec.expected.pcieWidth", "links"):
+        assert field in text
+    assert "queues/health.yaml:10:20: spec.expected.gpus" in text
+    denied = "  expected: {drivers: [570.1, 580.2], deniedDrivers: ['580.2']}\n"
+    fleet.write("queues/health.yaml", POLICY + denied.replace("570.1", "'570.1'").replace(" 580.2]", " '580.2']"))
+    text = " ".join((ran := fleet.run("lint")).out.split())
+    assert ran.code == 3
+    assert "spec.expected.deniedDrivers[0]: driver 580.2 is allowed as well" in text
+
+
 def test_a_limit_without_an_effect_is_a_warning(fleet: Fleet) -> None:
     """Agents judge by the catalogue: a limit that is not judged again would silently do nothing."""
     fleet.write("queues/health.yaml", POLICY.replace("  xid", "    throttle: {limits: {failPercent: 20}}\n  xid"))

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.adapters.node.library import LibrarySource
-from reconciler.core.health.checks.check import NodeExpectation
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.judge import judge
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 from reconciler.core.health.sweeps import SourceReadings, make_sweep
 

@@ -19,6 +19,7 @@ from reconciler.core.health.merging import (
     with_run,
     youngest_failure,
 )
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import Sweep
 from reconciler.core.health.report import HEARTBEAT_SECONDS, NodeReport, ProfileRun
 from reconciler.errors import ReconcilerError, one_line
@@ -33,8 +34,8 @@ SWEEP_CHECK = "agent.sweep"
 _RECENT = 600.0
 """How long the agent remembers that it has the result of a preflight check, which the pod repeats as it waits."""
 
-Probe = Callable[[ProbeProfile], SweepResult]
-"""Reads and judges the node once."""
+Probe = Callable[[ProbeProfile, NodeExpectation], SweepResult]
+"""Reads the node once, and judges it by what is expected of it."""
 
 
 class Tell(Protocol):
@@ -96,6 +97,7 @@ class Agent:
         self._tested_run = 0.0  # the start of the deep run that our tests belong to
         self._pending: tuple[HealthFinding, ...] = ()  # of tests, not published yet
         self._stored = StoredReport()
+        self._expected = NodeExpectation()  # what the last write found
         self._due = threading.Event()
         self._stopped = threading.Event()
         self._swept = threading.Condition()
@@ -150,8 +152,8 @@ class Agent:
             self._pending, self._tested = (), ()
             return
         try:
-            self._publish(result)
-            self._pending, self._tested = (), ()
+            if self._publish(result):
+                self._pending, self._tested = (), ()
         except ReconcilerError as error:
             self.state = replace(self.state, failures=self.state.failures + 1, problem=one_line(error.message))
             self._tell("warning", "the report cannot be written", error=error.message)
@@ -192,7 +194,7 @@ class Agent:
     def _sweep(self) -> SweepResult:
         """Return the result of a sweep; of one that does not end, or fails, that it is not known."""
         if self._running is None or not self._running.is_alive():
-            self._running = _SweepThread(self._probe)
+            self._running = _SweepThread(self._probe, self._expected)
             self._running.start()
         started = self._clock.elapsed()
         self._running.join(self._options.deadline)
@@ -258,22 +260,34 @@ class Agent:
 
     # Publishing.
 
-    def _publish(self, result: SweepResult) -> None:
-        """Write the report if it is worth a write. What another writer added since, such as a deep run, is kept."""
-        assert self._store is not None  # noqa: S101 - `step` checked
-        report = self.state.report
-        if report is None or not is_worth_writing(self._stored.report, report):
-            return
+    def _publish(self, result: SweepResult) -> bool:
+        """Write the report if it is worth a write. What another writer added since, such as a deep run, is kept.
 
-        def change(stored: StoredReport) -> NodeReport:
+        False: Git expects something else by now, so nothing is written before a sweep that is judged by that.
+        """
+        assert self._store is not None  # noqa: S101 - `step` checked
+        report, judged_by = self.state.report, self._expected
+        if report is None or not is_worth_writing(self._stored.report, report):
+            return True
+
+        def change(stored: StoredReport) -> NodeReport | None:
+            self._expected = stored.expected
+            if stored.expected != judged_by:
+                return None
             if stored.problem:
                 self._tell("warning", "the stored report cannot be read and is replaced", error=stored.problem)
             is_ours = stored.version == self._stored.version
             base = self.state.report if is_ours else stored.report
             return self._kept_request(self._follow(base, result))
 
-        self._stored = self._store.update(self._options.node, change)
-        self.state = replace(self.state, report=self._stored.report, writes=self.state.writes + 1, problem="")
+        stored = self._store.update(self._options.node, change)
+        if self._expected != judged_by:
+            self._tell("info", "Git expects something else of this node: the next sweep is judged by it")
+            self.wake()
+            return False
+        self._stored = stored
+        self.state = replace(self.state, report=stored.report, writes=self.state.writes + 1, problem="")
+        return True
 
     def _kept_request(self, report: NodeReport) -> NodeReport:
         """Return the report with the request that this agent has made since its last write."""
@@ -299,11 +313,12 @@ def run_once(
         before = report.run(profile) or ProfileRun(profile=profile)
         return with_run(report, replace(before, started_at=now, deadline=now + options.deadline))
 
-    begun = store.update(options.node, start).report
+    stored = store.update(options.node, start)
+    begun = stored.report
     run = (begun.run(profile) if begun else None) or ProfileRun(profile=profile, started_at=now)
     result = SweepResult(sweep=empty.sweep, findings=(), profile=profile)
     try:
-        result = probe(profile)
+        result = probe(profile, stored.expected)
     finally:
         run = finished(run, [one for one in result.findings if one.profile.weight], clock.now().timestamp())
 
@@ -324,14 +339,14 @@ def _requested(report: NodeReport, now: float) -> NodeReport:
 class _SweepThread(threading.Thread):
     """One sweep, in a thread of its own: nothing else bounds a call that hangs."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, expected: NodeExpectation) -> None:
         super().__init__(name="sweep", daemon=True)
-        self._sweep = probe
+        self._sweep, self._expected = probe, expected
         self.result: SweepResult | None = None
         self.problem = ""
 
     def run(self) -> None:
         try:
-            self.result = self._sweep(ProbeProfile.LIGHT)
+            self.result = self._sweep(ProbeProfile.LIGHT, self._expected)
         except Exception as error:  # noqa: BLE001 - told by the agent, which goes on
             self.problem = one_line(f"{type(error).__name__}: {error}")

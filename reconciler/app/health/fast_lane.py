@@ -10,6 +10,7 @@ from reconciler.app.health.draining import with_drained
 from reconciler.app.health.fleet_reading import FleetReading, read_fleet
 from reconciler.app.health.jobs.names import name_workloads
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
+from reconciler.app.health.reports import report_key
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
 from reconciler.core.health.exports.labels import NodeLabels
 from reconciler.core.health.exports.node_labels import node_labels
@@ -20,7 +21,9 @@ from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
 from reconciler.core.health.inflight.postflight import with_job_errors
 from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.nodes.decided import node_mark
+from reconciler.core.health.nodes.mark import MANAGER
 from reconciler.core.health.policy import CheckRule, PolicyBook
+from reconciler.core.health.published import EXPECTED, expected_text
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, LiveCluster
@@ -86,8 +89,26 @@ def run_round(
     if not dry_run:
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
-    failures = (*named.problems, *problems, *failures)
+    untold = () if dry_run else _tell_agents(cluster, reading, rules.policies)
+    failures = (*named.problems, *problems, *failures, *untold)
     return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
+
+
+def _tell_agents(cluster: LiveCluster, reading: FleetReading, policies: PolicyBook) -> tuple[str, ...]:
+    """Write what Git expects of each node on its report, where that has changed; return what could not be written."""
+    failures: list[str] = []
+    for node, known in sorted(reading.expected.items()):
+        if node not in reading.facts:
+            continue
+        wanted = expected_text(policies.of_labels(reading.facts[node].labels).expected)
+        if wanted == known:
+            continue
+        change = {"metadata": {"annotations": {EXPECTED: wanted or None}}}
+        try:
+            cluster.patch(report_key(node), change, manager=MANAGER)
+        except ClusterError as error:
+            failures.append(f"{node}: its agent cannot be told what Git expects: {error.message}")
+    return tuple(failures)
 
 
 def _facts(reading: FleetReading, state: LaneState) -> dict[str, FleetNode]:

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.nodes.owners import NODE_HEALTH_CHECK, RepairOwner, repair_owner
-from reconciler.core.health.published import MalformedReport, report_of
+from reconciler.core.health.published import EXPECTED, MalformedReport, annotation, report_of
 from reconciler.core.health.report import KIND, NodeReport
 from reconciler.core.kinds.own import GROUP
 from reconciler.core.kinds.workloads import NODE, POD
@@ -18,20 +18,26 @@ REPORT = (GROUP, KIND)
 
 
 class FleetReading(Struct, frozen=True, kw_only=True, eq=False):
-    """One look at a fleet. `notes` say what was left out and why; a report that cannot be read counts as missing."""
+    """One look at a fleet. `notes` say what was left out and why; a report that cannot be read counts as missing.
+
+    expected: what each report says that Git expects of the node, as text.
+    """
 
     nodes: Mapping[str, Body]
     facts: Mapping[str, FleetNode]
     owners: Mapping[str, RepairOwner]
     reports: Mapping[str, NodeReport]
     notes: tuple[str, ...] = ()
+    expected: Mapping[str, str] = {}
 
 
 def read_fleet(cluster: LiveCluster) -> FleetReading:
     """Read all nodes with GPUs and all reports. Raises `ClusterError`: decisions need the whole fleet."""
     reports: dict[str, NodeReport] = {}
     notes: list[str] = []
+    expected: dict[str, str] = {}
     for body in cluster.list(cluster.resource(*REPORT)).objects:
+        expected[body["metadata"]["name"]] = annotation(body, EXPECTED)
         try:
             report = report_of(body)
         except MalformedReport as error:
@@ -49,7 +55,7 @@ def read_fleet(cluster: LiveCluster) -> FleetReading:
         nodes[node.name], facts[node.name] = body, node
         if owner is not None:
             owners[node.name] = owner
-    return FleetReading(nodes=nodes, facts=facts, owners=owners, reports=reports, notes=tuple(notes))
+    return FleetReading(nodes=nodes, facts=facts, owners=owners, reports=reports, notes=tuple(notes), expected=expected)
 
 
 def pods_on(cluster: LiveCluster, node: str) -> Iterator[Body]:

@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.health.inflight.preflight import acknowledged
-from reconciler.core.health.published import MalformedReport, body_of, report_of
+from reconciler.core.health.policy import NodeExpectation
+from reconciler.core.health.published import MalformedReport, body_of, expected_of, report_of
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
@@ -22,13 +24,15 @@ _CONFLICT = 409
 class StoredReport(Struct, frozen=True, kw_only=True):
     """The report of a node as it is stored. `version` is empty if there is no object; `problem` says why it is lost.
 
-    acknowledged: what the controller says about failed preflight checks, by the UID of the pod.
+    acknowledged: what the controller says about failed preflight checks, by the UID of the pod. expected: what Git says
+    that the node should have.
     """
 
     report: NodeReport | None = None
     version: str = ""
     problem: str = ""
     acknowledged: Mapping[str, str] = {}
+    expected: NodeExpectation = NodeExpectation()
 
 
 class ReportStore(Protocol):
@@ -62,20 +66,20 @@ class ClusterReports:
             if report is None:
                 return before
             try:
-                return self._write(report, before.version)
+                return self._write(report, before)
             except ClusterError as error:
                 if error.status != _CONFLICT or attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError  # unreachable
 
-    def _write(self, report: NodeReport, version: str) -> StoredReport:
-        body = body_of(report)
+    def _write(self, report: NodeReport, before: StoredReport) -> StoredReport:
+        body, version = body_of(report), before.version
         if not version:
             head = {name: value for name, value in body.items() if name != "status"}
             version = self._cluster.apply(head, manager=MANAGER).body["metadata"]["resourceVersion"]
         guarded = {**body, "metadata": {**body["metadata"], "resourceVersion": version}}
         written = self._cluster.apply(guarded, manager=MANAGER, force=True, subresource="status")
-        return StoredReport(report=report, version=written.body["metadata"]["resourceVersion"])
+        return replace(before, report=report, version=written.body["metadata"]["resourceVersion"], problem="")
 
 
 def report_key(node: str) -> ObjectKey:
@@ -85,7 +89,8 @@ def report_key(node: str) -> ObjectKey:
 
 def _stored(body: Body) -> StoredReport:
     version = body["metadata"]["resourceVersion"]
+    stored = StoredReport(version=version, acknowledged=acknowledged(body), expected=expected_of(body))
     try:
-        return StoredReport(report=report_of(body), version=version, acknowledged=acknowledged(body))
+        return replace(stored, report=report_of(body))
     except MalformedReport as problem:
-        return StoredReport(version=version, problem=str(problem))
+        return replace(stored, problem=str(problem))

@@ -147,9 +147,9 @@ def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) 
 def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
     from reconciler.app.health.probe import read_replay  # noqa: PLC0415 - --help stays fast
     from reconciler.core.health.catalogue import check_ids  # noqa: PLC0415
-    from reconciler.core.health.checks.check import NodeExpectation  # noqa: PLC0415
     from reconciler.core.health.findings import ProbeProfile  # noqa: PLC0415
     from reconciler.core.health.judge import judge  # noqa: PLC0415
+    from reconciler.core.health.policy import NodeExpectation  # noqa: PLC0415
     from reconciler.wiring.node import peak_table, xid_table  # noqa: PLC0415
 
     _check_names(flags["checks"], check_ids())

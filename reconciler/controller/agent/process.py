@@ -32,6 +32,7 @@ from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.inflight.activity import gpu_uses
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
 from reconciler.core.health.sweeps import keep
 from reconciler.outputs.terminal.logs import Log, set_up
@@ -225,10 +226,12 @@ def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> 
     clock, xids, peaks = SystemClock(), xid_table(), peak_table()
     history: tuple[Sweep, ...] = ()
 
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         nonlocal history
         sweep = take_sweep(sources, node, clock, profile)
-        findings = judge(sweep, history=history, xids=xids, peaks=peaks, profile=profile, only=flags.checks)
+        findings = judge(
+            sweep, history=history, expected=expected, xids=xids, peaks=peaks, profile=profile, only=flags.checks
+        )
         activity = gpu_uses(sweep, history)
         history = keep(history, sweep)
         return SweepResult(sweep=sweep, findings=findings, profile=profile, activity=activity)

@@ -8,7 +8,6 @@ from reconciler.core.health.checks.check import (
     CheckResult,
     CheckScope,
     HealthCheck,
-    NodeExpectation,
     Unmeasured,
 )
 from reconciler.core.health.findings import (
@@ -20,6 +19,7 @@ from reconciler.core.health.findings import (
     Threshold,
 )
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import GpuIdentity, Sweep
 from reconciler.core.health.xids.table import NO_XIDS, XidTable
 

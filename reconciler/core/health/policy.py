@@ -149,6 +149,28 @@ class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: int = 8
 
 
+class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """What a node should have. None or empty: nobody says. Agents compare it with what they read.
+
+    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. resets: successful
+    ones by slot, in seconds since the epoch. origin: who expects it.
+    """
+
+    gpus: int | None = None
+    drivers: tuple[str, ...] = ()
+    denied_drivers: tuple[str, ...] = ()
+    mig: bool | None = None
+    nvlinks: int | None = None
+    pcie_width: int | None = None
+    resets: Mapping[str, float] = {}
+    origin: str = ""
+
+    @property
+    def said_by(self) -> str:
+        """The origin as the end of a message."""
+        return f" ({self.origin})" if self.origin else ""
+
+
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
@@ -166,6 +188,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     deep_runs: DeepRunRule = DeepRunRule()
     iperf: IperfRule = IperfRule()
     models: Mapping[str, Mapping[str, Any]] = {}
+    expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
     digest: str = ""
 
@@ -240,7 +263,10 @@ def merge_policies(documents: Iterable[PolicyDocument]) -> HealthPolicy:
     for one in chosen:
         spec = merge_maps(spec, {key: value for key, value in one.spec.items() if key != "selector"})
     policy = read_policy(" + ".join(one.name for one in chosen), spec)
-    return msgspec.structs.replace(policy, digest=_digest(spec))
+    expecting = " + ".join(one.name for one in chosen if one.spec.get("expected"))
+    origin = f"{KIND} {expecting}" if expecting else ""
+    expected = msgspec.structs.replace(policy.expected, origin=origin)
+    return msgspec.structs.replace(policy, digest=_digest(spec), expected=expected)
 
 
 def merge_maps(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -266,6 +292,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         models=spec.get("models", {}),
+        expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),
         remediation=spec.get("remediation", "none"),
     )
 

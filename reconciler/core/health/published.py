@@ -10,9 +10,10 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.secrets import mask_text
-from reconciler.core.values import plural
+from reconciler.core.values import mapping, plural, text
 
 MAX_BYTES = 64_000
 """The most that the status of a report takes as JSON: under 64 KB with the metadata around it."""
@@ -20,6 +21,9 @@ MAX_BYTES = 64_000
 _TEXT, _BRIEF = 400, 80
 TIMES = frozenset({"measured_at", "since", "requested_at", "started_at", "deadline", "finished_at"})
 """Fields that hold seconds since the epoch here, and RFC 3339 in the object."""
+
+EXPECTED = "gpureconciler.io/expected"
+"""Annotation in which the controller tells the agent what the merged policies expect of its node, as JSON."""
 
 MAPS = frozenset({"networks", "passed_by", "utilization", "errors", "measured"})
 """Fields whose keys are ids of checks, slots, interfaces or counters, not names of fields."""
@@ -61,6 +65,24 @@ def report_of(body: Mapping[str, Any]) -> NodeReport | None:
     if report.node != name:
         raise MalformedReport(f"{KIND} {name}: status.node is {report.node!r}")
     return report
+
+
+def expected_text(expected: NodeExpectation) -> str:
+    """Return the value of the annotation; empty if nothing is expected."""
+    return "" if expected == NodeExpectation() else msgspec.json.encode(expected).decode()
+
+
+def expected_of(body: Mapping[str, Any]) -> NodeExpectation:
+    """Return what the annotation of an object says; one that cannot be read, which the next round replaces, nothing."""
+    try:
+        return msgspec.json.decode(annotation(body, EXPECTED) or "{}", type=NodeExpectation)
+    except msgspec.MsgspecError:
+        return NodeExpectation()
+
+
+def annotation(body: Mapping[str, Any], name: str) -> str:
+    """Return an annotation of an object; empty if there is none."""
+    return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))
 
 
 def summary_of(report: NodeReport) -> str:

@@ -5,11 +5,14 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.app.health.agent import SWEEP_CHECK, Agent, AgentOptions, run_once
 from reconciler.app.health.reports import StoredReport
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
+from reconciler.core.health.inflight.preflight import PreflightResult
 from reconciler.core.health.merging import SweepResult, merged
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.report import NodeReport
 from reconciler.ports.cluster import ClusterUnavailable
 from tests.core.health.reports import FAIL, NOW, PASS, UNKNOWN, WARN, finding, gpus, result, slot
@@ -58,7 +61,7 @@ class MemoryStore:
         report = change(self.stored)
         if report is not None:
             self.writes += 1
-            self.stored = StoredReport(report=report, version=str(self.writes))
+            self.stored = replace(self.stored, report=report, version=str(self.writes), problem="")
         return self.stored
 
     @property
@@ -73,8 +76,10 @@ class Node:
     def __init__(self, clock: StoppedClock) -> None:
         self.clock, self.findings = clock, [finding("a", PASS)]
         self.block: threading.Event | None = None
+        self.expected: list[NodeExpectation] = []
 
-    def __call__(self, profile: ProbeProfile) -> SweepResult:
+    def __call__(self, profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
+        self.expected.append(expected)
         if self.block is not None:
             self.block.wait()
         return result(*self.findings, profile=profile, at=self.clock.at)
@@ -181,7 +186,7 @@ def test_a_sweep_that_hangs_is_unknown_and_the_agent_lives(node: Node, store: Me
 
 
 def test_a_sweep_that_breaks_is_unknown(store: MemoryStore, clock: StoppedClock, told: Told) -> None:
-    def broken(profile: ProbeProfile) -> SweepResult:
+    def broken(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         raise RuntimeError("no such\nfield")
 
     agent = Agent(broken, store, clock, OPTIONS, told)
@@ -206,7 +211,7 @@ def test_a_deep_run_that_breaks_is_not_left_running(store: MemoryStore, clock: S
     """F-089: TESTING ends with the run, or at its deadline."""
     seen: list[NodeReport] = []
 
-    def dies(profile: ProbeProfile) -> SweepResult:
+    def dies(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         seen.append(store.report)
         raise RuntimeError("the GPU is lost")
 
@@ -249,6 +254,55 @@ def test_a_request_survives_a_write_of_another(
     assert run.requested_at == NOW
 
 
+def counted(gpus: int, clock: StoppedClock) -> Callable[[ProbeProfile, NodeExpectation], SweepResult]:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
+        status = FAIL if gpus < (expected.gpus or 0) else PASS
+        return result(finding("gpu.count", status), profile=profile, at=clock.at)
+
+    return probe
+
+
+def test_nothing_is_published_that_was_judged_without_what_git_expects(
+    store: MemoryStore, clock: StoppedClock, told: Told
+) -> None:
+    """A restarted agent knows nothing of Git, and must not end a failure that it cannot see."""
+    eight = NodeExpectation(gpus=8, origin="HealthPolicy h100")
+    failed = merged(None, result(finding("gpu.count", FAIL)))
+    store.stored = StoredReport(report=failed, version="7", expected=eight)
+    clock.at += 300
+    agent = Agent(counted(7, clock), store, clock, OPTIONS, told)
+    agent.step()
+    assert (store.writes, statuses(store.report)) == (0, {"gpu.count": FAIL})
+    agent.step()
+    assert (store.writes, statuses(store.report)) == (1, {"gpu.count": FAIL})
+    assert (store.report.findings[0].since, agent.state.failures) == (NOW, 0)
+    assert told == ["Git expects something else of this node: the next sweep is judged by it"]
+    store.stored, clock.at = replace(store.stored, expected=NodeExpectation(gpus=7)), clock.at + 120
+    agent.step()
+    agent.step()
+    assert statuses(store.report) == {}
+
+
+def test_what_a_test_found_is_kept_for_the_sweep_that_is_published(
+    agent: Agent, node: Node, store: MemoryStore, clock: StoppedClock
+) -> None:
+    known = merged(None, result(finding("a", PASS)))
+    store.stored = StoredReport(report=known, version="7", expected=NodeExpectation(gpus=8))
+    clock.at += 300
+    tested = PreflightResult(namespace="default", pod="a-0", uid="u-1", measured_at=clock.at, has_failed=True)
+    agent.take(tested)
+    agent.step()
+    agent.step()
+    assert [one.uid for one in store.report.preflights] == ["u-1"]
+    assert node.expected == [NodeExpectation(), NodeExpectation(gpus=8)]
+
+
+def test_a_deep_run_is_judged_by_what_git_expects(node: Node, store: MemoryStore, clock: StoppedClock) -> None:
+    store.stored = StoredReport(expected=NodeExpectation(gpus=8))
+    run_once(node, store, clock, OPTIONS, DEEP)
+    assert node.expected == [NodeExpectation(gpus=8)]
+
+
 def test_events_are_swept_at_once(node: Node, store: MemoryStore) -> None:
     """A wake-up does not wait for the interval; the first sweep does not, either."""
     from reconciler.adapters.clock import SystemClock  # noqa: PLC0415
@@ -261,7 +315,7 @@ def test_events_are_swept_at_once(node: Node, store: MemoryStore) -> None:
             done.release()
             return stored
 
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         found: list[HealthFinding] = [finding("a", next(changing))]
         return result(*found, at=SystemClock().now().timestamp())
 

@@ -19,6 +19,7 @@ from reconciler.controller.agent.process import fetch
 from reconciler.controller.web.listener import HttpListener
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import NodeReading
 from tests.app.health.test_agent import StoppedClock, Told
 from tests.app.health.test_node_tests import judged
@@ -47,7 +48,7 @@ def serving(
 ) -> Iterator[str]:
     """Run the interface of one node, with its agent."""
 
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(*findings, profile=profile, node=node)
 
     agent = Agent(probe, None, StoppedClock(), AgentOptions(node=node, pause=0), Told())

@@ -17,6 +17,7 @@ from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener,
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.inflight.preflight import PreflightResult
 from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.errors import OutsideError
 from reconciler.wiring.agents import to_agent
 from tests.app.health.test_agent import OPTIONS, MemoryStore, StoppedClock, Told
@@ -45,7 +46,7 @@ def store() -> Acknowledging:
 
 @pytest.fixture
 def agent(store: Acknowledging) -> Agent:
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(profile=profile)
 
     return Agent(probe, store, StoppedClock(), OPTIONS, Told())

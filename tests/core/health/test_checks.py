@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.core.health.catalogue import BY_ID, CHECKS
-from reconciler.core.health.checks.check import CheckScope, NodeExpectation
+from reconciler.core.health.checks.check import CheckScope
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.core.health.judge import judge
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import ReadError, Sweep
 from tests.node.fakes.library import changed, sound
 from tests.node.fakes.recorded_amd import amd_node
@@ -530,7 +531,7 @@ def test_the_fabric_manager_is_a_hint() -> None:
         ("versions.uniform", {}, NodeExpectation(denied_drivers=("580.65.06",)), FAIL),
         ("versions.uniform", {}, NodeExpectation(drivers=("570.1",)), WARN),
         ("nvlink.active", {"nvml.nvlink_states": [0] * 18}, NodeExpectation(nvlinks=18), FAIL),
-        ("pcie.width", {"nvml.pcie_width": 8}, NodeExpectation(pcie_widths={"NVIDIA H200": 8}), PASS),
+        ("pcie.width", {"nvml.pcie_width": 8}, NodeExpectation(pcie_width=8), PASS),
     ],
 )
 def test_git_says_what_a_node_should_have(
@@ -544,6 +545,33 @@ def test_a_number_of_gpus_that_somebody_expects_is_not_said_to_be_in_git() -> No
     """`probe --expect-gpus` is a flag: nothing about it is in Git."""
     assert run("gpu.count", {}, expected=NodeExpectation(gpus=8)).message == "4 GPUs, 8 expected"
     assert run("gpu.count", {}, expected=NodeExpectation(gpus=2)).message == "4 GPUs, more than the 2 expected"
+
+
+@pytest.mark.parametrize(
+    ("check", "values", "expected", "message"),
+    [
+        ("gpu.count", {}, {"gpus": 8}, "4 GPUs, 8 expected (HealthPolicy h200)"),
+        (
+            "nvml.init",
+            {"nvml.init": ReadError.NO_DRIVER},
+            {"gpus": 8},
+            "the node should have 8 GPUs (HealthPolicy h200)",
+        ),
+        ("versions.uniform", {}, {"drivers": ("570.1",)}, "driver 580.65.06 is not one of 570.1 (HealthPolicy h200)"),
+        ("versions.uniform", {}, {"denied_drivers": ("580.65.06",)}, "driver 580.65.06 is denied (HealthPolicy h200)"),
+        ("mig.mode", {}, {"mig": True}, "MIG is off, and should be on (HealthPolicy h200)"),
+        ("nvlink.active", {}, {"nvlinks": 19}, "18 of 19 links are active (HealthPolicy h200)"),
+        ("pcie.width", {"nvml.pcie_width": 8}, {"pcie_width": 16}, "8 of 16 lanes (HealthPolicy h200)"),
+        ("amd.count", {}, {"gpus": 99}, "of 99 GPUs (HealthPolicy h200)"),
+        ("amd.pcie.width", {}, {"pcie_width": 32}, "16 of 32 lanes (HealthPolicy h200)"),
+    ],
+)
+def test_a_message_says_which_policy_expects_it(
+    check: str, values: Values, expected: dict[str, Any], message: str
+) -> None:
+    found = run(check, values, expected=NodeExpectation(**expected, origin="HealthPolicy h200"))
+    assert found.status in (WARN, FAIL)
+    assert message in found.message
 
 
 def test_firmware_differs_within_a_model() -> None:

@@ -4,7 +4,16 @@ import pytest
 
 from reconciler.core.health.findings import FindingSeverity, RepairAction
 from reconciler.core.health.fleet.replay import catalogue_rules
-from reconciler.core.health.policy import CheckMode, CheckRule, HealthPolicy, Lane, PolicyBook, PolicyDocument, seconds
+from reconciler.core.health.policy import (
+    CheckMode,
+    CheckRule,
+    HealthPolicy,
+    Lane,
+    NodeExpectation,
+    PolicyBook,
+    PolicyDocument,
+    seconds,
+)
 
 VENDOR = CheckRule(mode=CheckMode.ENFORCE, lane=Lane.FAST)
 
@@ -31,6 +40,19 @@ def test_maps_merge_by_key() -> None:
     assert (book.base.breaker.per_pool, book.base.breaker.window, book.base.breaker.spike_nodes) == (0.05, 43200, 4)
     assert own.digest != book.base.digest
     assert book.of_labels({"pool": "h200"}) is own, "nodes with the same policies share one"
+
+
+def test_what_a_node_should_have_merges_and_names_its_policies() -> None:
+    base = PolicyDocument(name="base", spec={"expected": {"gpus": 8, "deniedDrivers": ["570.1"]}})
+    other = PolicyDocument(name="other", spec={"mode": "propose"})
+    pool = PolicyDocument(name="l40s", node_labels={"pool": "l40s"}, spec={"expected": {"gpus": 4, "pcieWidth": 16}})
+    book = PolicyBook([base, other, pool])
+    denied = ("570.1",)
+    assert book.base.expected == NodeExpectation(gpus=8, denied_drivers=denied, origin="HealthPolicy base")
+    assert book.of_labels({"pool": "l40s"}).expected == NodeExpectation(
+        gpus=4, denied_drivers=denied, pcie_width=16, origin="HealthPolicy base + l40s"
+    )
+    assert PolicyBook([other]).base.expected == NodeExpectation()
 
 
 def test_the_fast_lane_takes_a_policy_that_says_so() -> None:

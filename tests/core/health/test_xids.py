@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.adapters import bundle
-from reconciler.core.health.checks.check import NodeExpectation
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.core.health.judge import judge
+from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import ReadError, Sweep
 from reconciler.core.health.slots import normal_slot
 from reconciler.core.health.xids.events import bursts, parse_xid

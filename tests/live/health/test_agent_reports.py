@@ -7,6 +7,7 @@ from reconciler.app.health.agent import Agent, AgentOptions, run_once
 from reconciler.app.health.reports import MANAGER, ClusterReports, report_key
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.merging import SweepResult
+from reconciler.core.health.policy import NodeExpectation
 from tests.app.health.test_agent import StoppedClock, Told
 from tests.core.health.reports import FAIL, PASS, finding, result
 
@@ -31,7 +32,7 @@ def test_the_agent_creates_its_report_and_writes_it_only_with_news(
     """F-095: one object per node; two failures of the same node are one report."""
     findings = [finding("a", PASS)]
 
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(*findings, profile=profile, at=stopped.at, node="agent-1")
 
     store = ClusterReports(health_cluster)
@@ -58,10 +59,10 @@ def test_two_writers_of_one_report_lose_nothing(health_cluster: KubernetesCluste
     other = ClusterReports(health_cluster)
     interrupted: list[str] = []
 
-    def light(profile: ProbeProfile) -> SweepResult:
+    def light(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(finding("a", FAIL), profile=profile, at=stopped.at, node="agent-2")
 
-    def deep(profile: ProbeProfile) -> SweepResult:
+    def deep(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(finding("hbm", FAIL, profile=DEEP), profile=profile, at=stopped.at, node="agent-2")
 
     class Slow(ClusterReports):
@@ -88,7 +89,7 @@ def test_two_writers_of_one_report_lose_nothing(health_cluster: KubernetesCluste
 def test_a_report_that_somebody_broke_is_replaced(health_cluster: KubernetesCluster, stopped: StoppedClock) -> None:
     store, told = ClusterReports(health_cluster), Told()
 
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         return result(finding("a", PASS), profile=profile, at=stopped.at, node="agent-3")
 
     def agent() -> Agent:

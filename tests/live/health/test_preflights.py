@@ -13,7 +13,7 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbePro
 from reconciler.core.health.inflight.preflight import PreflightResult
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.nodes.mark import TAINT
-from reconciler.core.health.policy import PolicyBook, PolicyDocument
+from reconciler.core.health.policy import NodeExpectation, PolicyBook, PolicyDocument
 from reconciler.core.health.readings import GpuIdentity, Sweep
 from tests.app.health.test_agent import Told as Log
 from tests.live.health.conftest import Node, SetClock
@@ -83,7 +83,7 @@ class CheckedJob:
 
 
 def _agent(fleet: LiveFleet, node: str) -> Agent:
-    def probe(profile: ProbeProfile) -> SweepResult:
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
         sweep = Sweep(node=node, taken_at=fleet.clock.at, boot_id="b", gpus=(GPU,))
         return SweepResult(sweep=sweep, findings=(), profile=profile)
 

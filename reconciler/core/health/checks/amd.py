@@ -21,11 +21,12 @@ _EXPORTER = "AMD device metrics exporter, health thresholds"
 
 def _init(given: CheckInput) -> CheckResult:
     found, wanted = int(given.number("amdsmi.count")), given.expected.gpus
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
     if wanted is None:
-        wanted = len(given.rows("sysfs.pci_gpus"))
-    limit = Threshold(value=wanted, source=ThresholdSource.POLICY, citation="what is expected, else the PCI bus")
-    status = FAIL if found < wanted else PASS
-    return CheckResult(status=status, message=f"{found} of {plural(wanted, 'GPU')}", observed=found, threshold=limit)
+        wanted, said_by = len(given.rows("sysfs.pci_gpus")), ""
+        limit = Threshold(value=wanted, source=ThresholdSource.SPEC, citation="the PCI bus")
+    text = f"{found} of {plural(wanted, 'GPU')}{said_by}"
+    return CheckResult(status=FAIL if found < wanted else PASS, message=text, observed=found, threshold=limit)
 
 
 def _ecc(given: CheckInput) -> CheckResult:
@@ -46,10 +47,13 @@ def _pages(given: CheckInput) -> CheckResult:
 
 
 def _width(given: CheckInput) -> CheckResult:
-    current, most = given.field("amdsmi.pcie", "width"), given.field("amdsmi.pcie", "max_width")
-    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
-    text = f"{current:g} of {most:g} lanes"
-    return CheckResult(status=FAIL if current < most else PASS, message=text, observed=current, threshold=limit)
+    current, wanted = given.field("amdsmi.pcie", "width"), given.expected.pcie_width
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        wanted, said_by = int(given.field("amdsmi.pcie", "max_width")), ""
+        limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
+    text = f"{current:g} of {wanted} lanes{said_by}"
+    return CheckResult(status=FAIL if current < wanted else PASS, message=text, observed=current, threshold=limit)
 
 
 def _replays(given: CheckInput) -> CheckResult:

@@ -12,9 +12,16 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from reconciler.core.health.findings import CheckStatus, FindingSeverity, ProbeProfile, RepairAction, Threshold
+from reconciler.core.health.findings import (
+    CheckStatus,
+    FindingSeverity,
+    ProbeProfile,
+    RepairAction,
+    Threshold,
+    ThresholdSource,
+)
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
-from reconciler.core.health.policy import CheckMode, Lane
+from reconciler.core.health.policy import CheckMode, Lane, NodeExpectation
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
 from reconciler.core.health.xids.table import NO_XIDS, XidTable
 
@@ -34,18 +41,6 @@ class CheckPrivilege(StrEnum):
     USER = "user"
     ROOT = "root"
     HOST = "host"
-
-
-class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Git says about a node. None or empty: it says nothing."""
-
-    gpus: int | None = None
-    drivers: tuple[str, ...] = ()  # allowed versions
-    denied_drivers: tuple[str, ...] = ()
-    mig: bool | None = None
-    pcie_widths: Mapping[str, int] = field(default_factory=dict)  # expected width by product, x1 on GH200 for one
-    nvlinks: int | None = None  # active links of each GPU
-    resets: Mapping[str, float] = field(default_factory=dict)  # successful resets by slot, in seconds since the epoch
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
@@ -130,6 +125,12 @@ class CheckInput(Struct, frozen=True, kw_only=True):
         if number is None:
             raise Unmeasured(CheckStatus.UNKNOWN, f"the threshold {name} is not a number")
         return number
+
+    def expected_limit(self, value: float | None) -> Threshold | None:
+        """Return a number that somebody expects as a limit, with who does; None for none."""
+        if value is None:
+            return None
+        return Threshold(value=value, source=ThresholdSource.POLICY, citation=self.expected.origin)
 
     def value(self, name: str, slot: str | None = None) -> Any:
         """Return a value of this slot (or another). Raises `Unmeasured` if there is none."""

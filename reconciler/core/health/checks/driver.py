@@ -37,7 +37,8 @@ def _init(given: CheckInput) -> CheckResult:
         if given.expected.gpus:
             return CheckResult(
                 status=CheckStatus.FAIL,
-                message=f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}",
+                message=f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
+                f"{given.expected.said_by}",
             )
         if given.expected.gpus == 0:
             raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
@@ -48,8 +49,8 @@ def _init(given: CheckInput) -> CheckResult:
 
 def _count(given: CheckInput) -> CheckResult:
     """Compare what NVML counts with what is expected, else with the PCI bus: a GPU that fell off may be on neither."""
-    expected, place = given.expected.gpus, "expected"
-    threshold = Threshold(value=float(expected), source=ThresholdSource.POLICY) if expected is not None else None
+    expected, place = given.expected.gpus, f"expected{given.expected.said_by}"
+    threshold = given.expected_limit(expected)
     if expected is None:
         expected, place = len(given.rows("sysfs.pci_gpus")), "on the PCI bus"
     found = int(given.number("nvml.count"))

@@ -48,20 +48,18 @@ def _most_active(given: CheckInput) -> int:
 
 def _active(given: CheckInput) -> CheckResult:
     states = _states(given, given.slot)
-    active = sum(state == 1 for state in states)
-    if given.expected.nvlinks is not None:
-        limit = Threshold(value=given.expected.nvlinks, source=ThresholdSource.POLICY)
-    else:
-        most = _most_active(given)
-        limit = Threshold(
-            value=most, source=ThresholdSource.MEASURED, citation="the GPU with the most links in this node"
-        )
-        if most == 0:
+    active, wanted = sum(state == 1 for state in states), given.expected.nvlinks
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        wanted, said_by = _most_active(given), ""
+        citation = "the GPU with the most links in this node"
+        limit = Threshold(value=wanted, source=ThresholdSource.MEASURED, citation=citation)
+        if wanted == 0:
             text = f"none of {len(states)} links is active on any GPU of this node"
-            raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set the expected number of links in Git")
+            raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set `expected.nvlinks` in a HealthPolicy")
     down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
-    if active < float(limit.value):
-        text = f"{active} of {limit.value} links are active; down: {down}"
+    if active < wanted:
+        text = f"{active} of {wanted} links are active{said_by}; down: {down}"
         return CheckResult(status=FAIL, message=text, observed=active, threshold=limit)
     return CheckResult(status=PASS, message=f"{active} links are active", observed=active, threshold=limit)
 

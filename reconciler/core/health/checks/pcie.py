@@ -14,22 +14,17 @@ _NARROW = ("GH200", "GB200", "GB300")  # the processor is reached by C2C; PCIe h
 
 
 def _width(given: CheckInput) -> CheckResult:
-    current, most = int(given.number("nvml.pcie_width")), int(given.number("nvml.pcie_max_width"))
-    product = given.gpu.product
-    wanted, source = most, ThresholdSource.VENDOR
-    if product in given.expected.pcie_widths:
-        wanted, source = given.expected.pcie_widths[product], ThresholdSource.POLICY
-    elif any(name in product for name in _NARROW):
-        wanted = 1
+    current, wanted = int(given.number("nvml.pcie_width")), given.expected.pcie_width
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        most, said_by = int(given.number("nvml.pcie_max_width")), ""
+        wanted = 1 if any(name in given.gpu.product for name in _NARROW) else most
+        limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     if wanted <= 0 or current <= 0:
-        raise Unmeasured(CheckStatus.UNKNOWN, f"the driver reports a width of {current} of {most} lanes")
+        raise Unmeasured(CheckStatus.UNKNOWN, f"the driver reports a width of {current} of {wanted} lanes")
     status = FAIL if current < wanted else PASS
-    return CheckResult(
-        status=status,
-        message=f"{current} of {wanted} lanes",
-        observed=current,
-        threshold=Threshold(value=wanted, source=source, citation="the maximum of GPU and slot"),
-    )
+    text = f"{current} of {wanted} lanes{said_by}"
+    return CheckResult(status=status, message=text, observed=current, threshold=limit)
 
 
 def _is_slow(given: CheckInput) -> bool:

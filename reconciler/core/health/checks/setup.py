@@ -37,9 +37,10 @@ def _inforom(given: CheckInput) -> CheckResult:
 def _versions(given: CheckInput) -> CheckResult:
     driver = given.text("nvml.driver")
     if driver in given.expected.denied_drivers:
-        return CheckResult(status=FAIL, message=f"the policy denies driver {driver}", observed=driver)
+        text = f"driver {driver} is denied{given.expected.said_by}"
+        return CheckResult(status=FAIL, message=text, observed=driver)
     if given.expected.drivers and driver not in given.expected.drivers:
-        text = f"driver {driver} is not one of {', '.join(given.expected.drivers)}"
+        text = f"driver {driver} is not one of {', '.join(given.expected.drivers)}{given.expected.said_by}"
         return CheckResult(status=WARN, message=text, observed=driver)
     for name, part in (("nvml.vbios", "VBIOS"), ("nvml.gsp_firmware", "GSP firmware")):
         for product in sorted({gpu.product for gpu in given.sweep.gpus}):
@@ -57,7 +58,9 @@ def _mig(given: CheckInput) -> CheckResult:
     if current != pending:
         return CheckResult(status=WARN, message=f"MIG is {said} until the next reset", observed=said)
     if given.expected.mig is not None and bool(current) != given.expected.mig:
-        return CheckResult(status=WARN, message=f"MIG is {said}, but Git declares otherwise", observed=said)
+        wanted = "on" if given.expected.mig else "off"
+        text = f"MIG is {said}, and should be {wanted}{given.expected.said_by}"
+        return CheckResult(status=WARN, message=text, observed=said)
     return CheckResult(status=PASS, message=f"MIG is {said}", observed=said)
 
 

@@ -73,7 +73,7 @@ def effect_on_reports(change: PolicyChange, reports: Sequence[NodeReport]) -> Po
         changed=len(words),
         verdicts=_verdicts(words),
         refused=gate(after, comparison),
-        unknown=(*_limits(change, reports), *_missing(change, recorded, "report")),
+        unknown=(*_limits(change, reports), *_expected(change), *_missing(change, recorded, "report")),
     )
 
 
@@ -115,6 +115,7 @@ def effect_on_health(change: PolicyChange, health: FleetHealth) -> PolicyEffect:
         refused=refused,
         unknown=(
             *_limits(change),
+            *_expected(change),
             *_unclear(change, health),
             *_missing(change, health.nodes, "recorded health"),
         ),
@@ -173,6 +174,16 @@ def _thresholds(book: PolicyBook) -> dict[str, list[Any]]:
         if models := one.spec.get("models"):
             found.setdefault("models", []).append([dict(one.node_labels), models])
     return found
+
+
+def _expected(change: PolicyChange) -> Iterator[str]:
+    """Say that no record tells what agents will find."""
+    before, after = (
+        [[dict(one.node_labels), found] for one in book.documents if (found := one.spec.get("expected"))]
+        for book in (change.before, change.after)
+    )
+    if before != after:
+        yield "which nodes lack what `expected` says now: agents compare it with values that records do not contain"
 
 
 def _unclear(change: PolicyChange, health: FleetHealth) -> Iterator[str]:

@@ -99,6 +99,10 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
         field = ("spec", "jobs", "preflight", "image")
         message, hint = "names no digest, so it may change without a review", "write it as IMAGE@sha256:DIGEST"
         yield _problem(document, field, message, hint, Severity.WARNING)
+    for index, driver in enumerate(policy.expected.denied_drivers):
+        if driver in policy.expected.drivers:
+            field = ("spec", "expected", "deniedDrivers", index)
+            yield _problem(document, field, f"driver {driver} is allowed as well", "remove it from one of the lists")
     for kind, rules in (("checks", policy.checks), ("xid", policy.xid)):
         for name, rule in rules.items():
             if rule.lane is Lane.FAST and rule.mode in (CheckMode.SHADOW, CheckMode.PROPOSE):
