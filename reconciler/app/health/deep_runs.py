@@ -12,6 +12,7 @@ from reconciler.core.health.active.due import DueRuns
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.report import NodeReport
 from reconciler.core.objects import ObjectKey
+from reconciler.core.observe.placed import DEEP_RUN
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import mapping
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
@@ -104,7 +105,7 @@ def uses_gpus(pod: Mapping[str, Any]) -> bool:
 def deep_job(node: str, resource: str, gpus: int, settings: DeepRunSettings, now: float) -> Body:
     """Return the Job: one attempt, on this node, with all its GPUs, ended by its deadline."""
     digest = hashlib.sha256(f"{node} {settings.profile} {int(now) // settings.seconds}".encode()).hexdigest()[:12]
-    labels = {"app.kubernetes.io/part-of": "gpu-reconciler", "app.kubernetes.io/component": "deep-run"}
+    labels = {"app.kubernetes.io/part-of": "gpu-reconciler", DEEP_RUN[0]: DEEP_RUN[1]}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

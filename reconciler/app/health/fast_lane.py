@@ -17,7 +17,7 @@ from reconciler.core.health.exports.node_labels import node_labels
 from reconciler.core.health.fleet.conclude import is_stale
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
-from reconciler.core.health.fleet.state import FleetNode, HealthPhase, NodeState
+from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase, NodeState
 from reconciler.core.health.inflight.postflight import with_job_errors
 from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.nodes.decided import node_mark
@@ -85,6 +85,7 @@ def run_round(
         cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
         workloads=dict(named.names),
+        proven={name: uids for name, uids in stored.state.proven.items() if _is_in_probation(evaluation.state, name)},
     )
     if not dry_run:
         store.write(state, stored)
@@ -112,12 +113,21 @@ def _tell_agents(cluster: LiveCluster, reading: FleetReading, policies: PolicyBo
 
 
 def _facts(reading: FleetReading, state: LaneState) -> dict[str, FleetNode]:
-    """Return the facts. Who closes the proposal of a case disagrees with it, as who removes our taint does."""
+    """Return the facts. Who closes the proposal of a case disagrees with it, as who removes our taint does.
+
+    What ran well on a node counts for its probation.
+    """
     nodes = state.fleet.nodes
     closed = {
         node for node, case in state.cases.items() if node in nodes and case.closed_at >= max(nodes[node].since, 1.0)
     }
-    return {name: replace(one, unfenced=True) if name in closed else one for name, one in reading.facts.items()}
+    facts = {name: replace(one, unfenced=True) if name in closed else one for name, one in reading.facts.items()}
+    proven = {name: replace(facts[name], jobs=len(uids)) for name, uids in state.proven.items() if name in facts}
+    return {**facts, **proven}
+
+
+def _is_in_probation(state: FleetState, name: str) -> bool:
+    return name in state.nodes and state.nodes[name].phase is HealthPhase.PROBATION
 
 
 def _mark_all(

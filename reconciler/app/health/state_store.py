@@ -47,7 +47,8 @@ class LaneState(Struct, frozen=True, kw_only=True):
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
     workloads: the names of pods with Xids, by UID.
     jobs: what is said about jobs. job_errors: what the last job of each GPU left.
-    preflights: failed preflight checks of the last day.
+    preflights: failed preflight checks of the last day. proven: the workloads that ended well on nodes in probation, by
+    UID.
     """
 
     fleet: FleetState = FleetState()
@@ -58,6 +59,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     jobs: tuple[JobNote, ...] = ()
     job_errors: tuple[JobErrors, ...] = ()
     preflights: tuple[PreflightAttempt, ...] = ()
+    proven: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

@@ -32,7 +32,7 @@ def watch_jobs(
         write_watch(file, made.watch)
     except (ClusterError, OSError) as error:
         return replace(done, failures=(*done.failures, f"jobs cannot be watched: {one_line(str(error))}"))
-    return replace(done, state=state)
+    return replace(done, state=state, failures=(*done.failures, *made.proven.problems))
 
 
 def read_watch(file: Path) -> JobWatch:

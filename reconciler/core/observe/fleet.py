@@ -1,6 +1,5 @@
 """Nodes of a live cluster as the evaluator of health sees them: who can take work, and who repairs them."""
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -9,6 +8,7 @@ from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.nodes.edits import is_overridden
 from reconciler.core.health.nodes.owners import RepairOwner
 from reconciler.core.kinds.progress import conditions
+from reconciler.core.observe.placed import moment
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import mapping, sequence, text
 
@@ -46,7 +46,7 @@ def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
         tainted=any(map(_is_trouble, sequence(mapping(body.get("spec")).get("taints")))),
         owner=owner.name if owner is not None else "",
         unfenced=is_overridden(body),
-        created=_seconds(text(metadata.get("creationTimestamp"))),
+        created=moment(text(metadata.get("creationTimestamp"))),
     )
 
 
@@ -67,14 +67,6 @@ def busy_nodes(pods: Iterable[Body]) -> frozenset[str]:
 def has_gpus(node: FleetNode) -> bool:
     """Whether a node has GPUs, or should: a label stays when the last GPU is gone."""
     return bool(node.gpus or node.product)
-
-
-def _seconds(timestamp: str) -> float:
-    """Return a time of Kubernetes in seconds since the epoch; 0 for none."""
-    try:
-        return dt.datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def _is_trouble(taint: Any) -> bool:

@@ -1,16 +1,20 @@
-"""Running jobs with GPUs, from pods: which job has how many GPUs on which nodes."""
+"""Jobs with GPUs, from pods: which job has how many GPUs on which nodes, and whose pods ended well on a node."""
 
+import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.core.devices import WHOLE_GPUS, is_gpu
 from reconciler.core.health.inflight.watch import PlacedJob
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.objects import split_api_version
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import mapping, sequence, text
 
 Body = Mapping[str, Any]
+
+DEEP_RUN = ("app.kubernetes.io/component", "deep-run")
+"""The label of our own deep runs."""
 
 
 def placed_jobs(kinds: Kinds, pods: Iterable[Body]) -> tuple[PlacedJob, ...]:
@@ -26,8 +30,7 @@ def placed_jobs(kinds: Kinds, pods: Iterable[Body]) -> tuple[PlacedJob, ...]:
         owner = controller_of(pod)
         uid = text(owner.get("uid")) or text(metadata.get("uid"))
         users.setdefault(node, set()).add(uid)
-        row = kinds.find(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
-        if owner and row.progress is not None and all(name in WHOLE_GPUS for name in amounts):
+        if owner and row_of(kinds, owner).progress is not None and all(name in WHOLE_GPUS for name in amounts):
             owners[uid] = {**owner, "namespace": metadata.get("namespace")}
             gpus.setdefault(uid, {}).setdefault(node, 0)
             gpus[uid][node] += sum(amounts.values())
@@ -43,6 +46,40 @@ def placed_jobs(kinds: Kinds, pods: Iterable[Body]) -> tuple[PlacedJob, ...]:
         )
         for uid, owner in sorted(owners.items())
     )
+
+
+def succeeded_owners(kinds: Kinds, pods: Iterable[Body], since: float) -> tuple[Mapping[str, Any], ...]:
+    """Return the owners of which all pods with GPUs on a node started after a time and succeeded: of kinds that end.
+
+    Our own deep runs are no jobs.
+    """
+    owners: dict[str, Mapping[str, Any]] = {}
+    others = {""}
+    for pod in pods:
+        spec, status, owner = mapping(pod.get("spec")), mapping(pod.get("status")), controller_of(pod)
+        amounts, labels = pod_gpus(spec), mapping(mapping(pod.get("metadata")).get("labels"))
+        if not amounts:
+            continue
+        uid = text(owner.get("uid"))
+        owners[uid] = {**owner, "namespace": mapping(pod.get("metadata")).get("namespace")}
+        is_job = row_of(kinds, owner).progress is not None and labels.get(DEEP_RUN[0]) != DEEP_RUN[1]
+        is_good = status.get("phase") == "Succeeded" and moment(text(status.get("startTime"))) >= since
+        if not is_job or not is_good or not all(name in WHOLE_GPUS for name in amounts):
+            others.add(uid)
+    return tuple(owner for uid, owner in sorted(owners.items()) if uid not in others)
+
+
+def row_of(kinds: Kinds, owner: Mapping[str, Any]) -> Kind:
+    """Return the row of the kind that a reference names."""
+    return kinds.find(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
+
+
+def moment(timestamp: str) -> float:
+    """Return a time of Kubernetes in seconds since the epoch; 0 for none."""
+    try:
+        return dt.datetime.fromisoformat(timestamp).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def controller_of(pod: Body) -> Mapping[str, Any]:

@@ -1,6 +1,5 @@
 """Jobs whose pods wait for each other's preflight checks: some have begun, and others have not passed for long."""
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.core.health.inflight.notes import JobNote, JobNoteKind
 from reconciler.core.kinds.health.jobs import CONTAINER
-from reconciler.core.observe.placed import controller_of
+from reconciler.core.observe.placed import controller_of, moment
 from reconciler.core.values import mapping, plural, sequence, text
 
 Body = Mapping[str, Any]
@@ -57,7 +56,7 @@ def _rank(pod: Body) -> _Rank | None:
         name=text(metadata.get("name")),
         owner=owner,
         namespace=text(metadata.get("namespace")),
-        started_at=_moment(text((ended or mapping(state.get("running"))).get("startedAt"))),
+        started_at=moment(text((ended or mapping(state.get("running"))).get("startedAt"))),
         has_passed=bool(ended) and ended.get("exitCode") == 0,
     )
 
@@ -80,10 +79,3 @@ def _note(ranks: list[_Rank], now: float) -> JobNote | None:
         since=min(begun),
         text=f"{said} ten minutes after the first began: {names}. The infrastructure is at fault, so no node is blamed",
     )
-
-
-def _moment(at: str) -> float:
-    try:
-        return dt.datetime.fromisoformat(at).timestamp() if at else 0.0
-    except ValueError:
-        return 0.0

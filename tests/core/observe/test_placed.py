@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.observe.placed import placed_jobs, pod_gpus
+from reconciler.core.observe.placed import placed_jobs, pod_gpus, succeeded_owners
 
 JOB = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "1", "controller": True}
 
@@ -50,6 +50,33 @@ def test_a_job_on_slices_is_not_watched() -> None:
     sliced = pod("a")
     sliced["spec"]["containers"][0]["resources"] = {"limits": {"nvidia.com/mig-1g.10gb": 1}}
     assert placed_jobs(BUILT_IN, [sliced]) == ()
+
+
+def test_the_owners_of_pods_that_succeeded() -> None:
+    """All pods of the owner on the node succeeded, and were placed there after a time."""
+
+    def ended(owner: str, phase: str = "Succeeded", started: str = "2026-11-01T06:00:00Z", **more: Any) -> Any:
+        one = pod("a", owner={**JOB, "uid": owner}, phase=phase)
+        one["metadata"] |= more
+        one["status"]["startTime"] = started
+        return one
+
+    web = pod("a", owner={**JOB, "apiVersion": "apps/v1", "kind": "ReplicaSet", "uid": "web"}, phase="Succeeded")
+    pods = [
+        ended("good"),
+        ended("good"),
+        ended("fails"),
+        ended("fails", "Failed"),
+        ended("runs"),
+        ended("runs", "Running"),
+        ended("old", started="2026-11-01T05:59:59Z"),
+        ended("no time", started=""),
+        ended("ours", labels={"app.kubernetes.io/component": "deep-run"}),
+        pod("a", 0, owner={**JOB, "uid": "no GPUs"}, phase="Succeeded"),
+        web,
+    ]
+    found = succeeded_owners(BUILT_IN, pods, 1_793_512_800.0)
+    assert [one["uid"] for one in found] == ["good"]
 
 
 def test_an_init_container_shares_the_gpus_of_its_pod() -> None:

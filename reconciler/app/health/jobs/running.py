@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.app.health.fast_lane import LaneRound
+from reconciler.app.health.jobs.probation import ProvenNodes, ended_well
 from reconciler.app.health.state_store import LaneState
 from reconciler.app.health.telling import Told, tell, tell_job
 from reconciler.core.health.inflight.notes import JobNote, JobNoteKind, left_by, notes
@@ -43,7 +44,8 @@ class JobWatch(Struct, frozen=True, kw_only=True):
 class JobsRound(Struct, frozen=True, kw_only=True, eq=False):
     """One look: what is kept, what is said now, what ended jobs left, and the pods there are.
 
-    late: jobs that began to wait for preflight checks of some of their ranks.
+    late: jobs that began to wait for preflight checks of some of their ranks. proven: what ended well on nodes in
+    probation.
     """
 
     watch: JobWatch
@@ -52,11 +54,12 @@ class JobsRound(Struct, frozen=True, kw_only=True, eq=False):
     left: tuple[JobErrors, ...] = ()
     late: tuple[JobNote, ...] = ()
     pods: Sequence[Body] = ()
+    proven: ProvenNodes = ProvenNodes()
 
     def state(self, before: LaneState) -> LaneState:
         """Return the state of the lanes with what was found."""
         errors = newest(before.job_errors, self.left, self.watch.looked_at)
-        return replace(before, jobs=self.notes, job_errors=errors)
+        return replace(before, jobs=self.notes, job_errors=errors, proven=dict(self.proven.jobs))
 
 
 def read_series(path: str, content: bytes) -> tuple[JobSeries, ...]:
@@ -84,7 +87,8 @@ def look_at_jobs(cluster: LiveCluster, kinds: Kinds, watch: JobWatch, done: Lane
     left = left_by(seen, done.reading.reports)
     known = {one.uid for one in done.state.jobs if one.kind is JobNoteKind.PREFLIGHT}
     new = tuple(one for one in late if one.uid not in known)
-    return JobsRound(watch=kept, seen=seen, notes=said, left=left, late=new, pods=pods)
+    proven = ended_well(cluster, kinds, done)
+    return JobsRound(watch=kept, seen=seen, notes=said, left=left, late=new, pods=pods, proven=proven)
 
 
 def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:

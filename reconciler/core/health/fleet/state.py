@@ -46,7 +46,7 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     owner: another system that repairs this node, such as `nvsentinel` or `karpenter`; we only observe then.
     unfenced: a person took our taint off. drained: no pod with GPUs is left, asked only while the node is drained.
-    jobs: small jobs that ended well since the node returned. created: when the node joined; 0: not known.
+    jobs: jobs that ended well since its probation began. created: when the node joined; 0: not known.
     """
 
     name: str
