@@ -20,10 +20,9 @@ from reconciler.core.health.report import NodeReport
 from reconciler.core.kinds.health import POLICY, QUARANTINE
 from reconciler.core.policy.references import evidence_ages
 from reconciler.core.problems import Severity
-from reconciler.errors import ConfigError, InvalidInput
+from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.index.build import read_files
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import ClusterError
 
 
 class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
@@ -83,8 +82,8 @@ def live_fleets(
                 name = f"{workspace.config.name}-{sources.cluster.name}"
                 store = StateStore(live, namespace=namespace, source=name)
                 done = run_round(live, store, rules, clock=clock, dry_run=True)
-        except ClusterError as error:
-            yield SeenFleet(sources=sources, rules=rules, failure=error.message)
+        except OutsideError as error:
+            yield SeenFleet(sources=sources, rules=rules, failure=str(error))
             continue
         reading = done.reading
         limits = rules.policies.base.breaker

@@ -23,11 +23,18 @@ from reconciler.controller.sources.source import Mode
 from reconciler.core.health.exports.fleet_gauges import FleetSamples, fleet_samples
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
-from reconciler.errors import ConfigError, ReconcilerError, RemoteError, RepositoryError, StalePlan, one_line
+from reconciler.errors import (
+    ConfigError,
+    OutsideError,
+    ReconcilerError,
+    RemoteError,
+    RepositoryError,
+    StalePlan,
+    one_line,
+)
 from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.settings import ALERT_WEBHOOKS
 from reconciler.version import __version__
 from reconciler.wiring.cluster import cluster_opener
@@ -101,13 +108,13 @@ def _sources(run: wiring.Run) -> list[HealthSources]:
 def _act(
     request: Request, environ: dict[str, str], run: wiring.Run, stack: ExitStack, clock: Clock
 ) -> list[ClusterRound]:
-    """Make a round on every cluster; one that cannot be reached stops no other."""
+    """Make a round on every cluster; one that cannot be reached, or whose state is damaged, stops no other."""
     opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
     rounds = []
     for sources in _sources(run):
         name = sources.cluster.name
         try:
-            live: LiveCluster = stack.enter_context(opener(sources.cluster))
+            live = stack.enter_context(opener(sources.cluster))
             namespace = run.settings.inventory_namespace
             is_dry, rules = request.source.mode is Mode.OBSERVE, sources.rules()
             if not is_dry:
@@ -121,7 +128,7 @@ def _act(
                 file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.kinds
                 done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
-        except (ClusterError, ConfigError, StalePlan) as error:
+        except (OutsideError, ConfigError, StalePlan) as error:
             rounds.append(ClusterRound(cluster=name, failure=failure(error)))
     return rounds
 
@@ -228,7 +235,7 @@ def _summary(rounds: Sequence[ClusterRound]) -> str:
     parts = []
     for one in rounds:
         if one.done is None:
-            parts.append(f"{one.cluster}: not checked")
+            parts.append(f"{one.cluster}: not checked{f': {one.failure.message}' if one.failure is not None else ''}")
             continue
         decisions = one.done.evaluation.decisions.values()
         out = sum(decision.phase.is_out for decision in decisions)

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.live.controller.gitserver import GitServer
 from tests.live.controller.test_pass import push
 from tests.live.health.conftest import taints
 from tests.live.health.fleet import FAST, SLOT, LiveFleet, lost
-from tests.live.health.test_rounds import Round, fenced, fleet, policy, run
+from tests.live.health.test_rounds import Round, damaged, fenced, fleet, policy, run
 
 __all__ = ["fleet", "run"]
 
@@ -100,6 +101,17 @@ def test_a_release_is_a_commit_that_the_fast_lane_follows(
     assert f"{bad}.yaml" not in server.git("ls-tree", "-r", "--name-only", "main")
     code, text = health("release", bad)
     assert (code, "no NodeQuarantine" in text) == (2, True)
+
+
+def test_a_damaged_state_of_one_cluster_hides_no_other(
+    fleet: LiveFleet, private_server: ApiServer, person: Sandbox, health: Health, tmp_path: Path
+) -> None:
+    kubeconfig = damaged(fleet, private_server, person, tmp_path)
+    code, text = health(flags=("--kubeconfig", str(kubeconfig)))
+    assert code == 6
+    assert "reconciler-health-fleet-other: the state of node health is damaged" in " ".join(text.split())
+    assert "then delete the ConfigMap" in " ".join(text.split())
+    assert "10 nodes, 0 out of use" in text
 
 
 def test_without_a_cluster_the_repository_speaks(person: Sandbox, health: Health) -> None:

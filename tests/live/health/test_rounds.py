@@ -11,6 +11,7 @@ import yaml
 from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.health.state_store import LABEL
 from reconciler.controller.health.rounds import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
@@ -235,6 +236,36 @@ def test_while_the_api_server_is_away_nothing_is_proposed(
     made = run(kubeconfig)
     assert made.failure is not None
     assert (server.tip(), branches(server)) == (tip, [])
+
+
+def damaged(fleet: LiveFleet, server: ApiServer, person: Sandbox, folder: Path) -> Path:
+    """Push a second cluster, `other`, whose state is damaged; return the access to both."""
+    known = yaml.safe_load(server.kubeconfig.read_text())
+    context = known["contexts"][0]["context"]
+    kubeconfig = folder / "several"
+    contexts = [{"name": name, "context": context} for name in ("other", "main")]
+    kubeconfig.write_text(yaml.safe_dump({**known, "contexts": contexts}))
+    config = (person.folder / "reconciler.yaml").read_text()
+    config = config.replace("    - name: main\n", "    - {name: other, backend: none}\n    - name: main\n")
+    push(person, {"reconciler.yaml": config.encode(), **policy(FAST)})
+    server.client.ensure_namespaces([NAMESPACE])
+    metadata = {"name": "reconciler-health-fleet-other", "namespace": NAMESPACE, "labels": {LABEL: "fleet-other"}}
+    state = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": {"state": "eA=="}}
+    fleet.cluster.create(state)
+    return kubeconfig
+
+
+def test_a_damaged_state_of_one_cluster_stops_no_other(
+    fleet: LiveFleet, private_server: ApiServer, person: Sandbox, run: Round, tmp_path: Path
+) -> None:
+    """The breaker of that cluster is not known, so nothing is decided there; all others are looked at."""
+    made = run(damaged(fleet, private_server, person, tmp_path), mode=Mode.OBSERVE)
+    assert made.failure is not None
+    assert (made.failure.reason, made.failure.stalled) == ("OutsideFailed", False)
+    assert "reconciler-health-fleet-other: the state of node health is damaged" in made.failure.message
+    assert "other: not checked: ConfigMap" in made.message
+    assert "main: 10 nodes" in made.message
+    assert set(made.gauges) == {"main"}
 
 
 def test_the_rights_of_the_chart_are_enough(
