@@ -59,7 +59,7 @@ _HEALTH: tuple[Rule, ...] = (
     {"apiGroups": [GROUP], "resources": ["nodehealthreports"], "verbs": ["list", "watch", "patch"]},
     {"apiGroups": ["remediation.medik8s.io"], "resources": ["nodehealthchecks"], "verbs": ["list"]},
 )
-"""What the lanes of node health do: marks on nodes, and acknowledgements on reports.
+"""What the lanes of node health do: marks on nodes, and on reports acknowledgements and what Git expects.
 
 Pods are listed, to tell their owners. No deletion, no eviction.
 """

@@ -9,7 +9,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.core.health.findings import FindingSeverity, ProbeProfile
-from reconciler.core.health.published import MAX_BYTES, MalformedReport, body_of, report_of, summary_of
+from reconciler.core.health.policy import NodeExpectation
+from reconciler.core.health.published import (
+    EXPECTED,
+    MAX_BYTES,
+    MalformedReport,
+    body_of,
+    expected_of,
+    expected_text,
+    report_of,
+    summary_of,
+)
 from reconciler.core.health.report import NodeReport
 from tests.core.health.reports import FAIL, NOW, PASS, UNKNOWN, WARN, finding, gpus, slot, worst
 
@@ -32,6 +42,17 @@ def test_names_and_times_are_those_of_kubernetes() -> None:
     assert status["measuredAt"] == "2027-01-15T08:00:00.250000Z"
     assert {"nodeUID", "bootID", "gpus", "heartbeatSeconds"} - set(status) == {"heartbeatSeconds"}
     assert (status["status"], status["summary"]) == ("FAIL", "FAIL: family.check_00.counter")
+
+
+def test_what_git_expects_survives_the_way_through_an_annotation() -> None:
+    """What somebody broke says nothing until the next round replaces it."""
+    expected = NodeExpectation(gpus=8, denied_drivers=("570.1",), mig=False, origin="HealthPolicy base")
+    value = expected_text(expected)
+    assert value == '{"gpus":8,"deniedDrivers":["570.1"],"mig":false,"origin":"HealthPolicy base"}'
+    assert expected_of({"metadata": {"annotations": {EXPECTED: value}}}) == expected
+    assert expected_text(NodeExpectation()) == ""
+    for broken in ("{", '{"gpus": "many"}', "[]"):
+        assert expected_of({"metadata": {"annotations": {EXPECTED: broken}}}) == NodeExpectation()
 
 
 @settings(max_examples=30, deadline=None)
