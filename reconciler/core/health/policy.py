@@ -152,8 +152,7 @@ class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """What a node should have. None or empty: nobody says. Agents compare it with what they read.
 
-    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. resets: successful
-    ones by slot, in seconds since the epoch. origin: who expects it.
+    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. origin: who expects it.
     """
 
     gpus: int | None = None
@@ -162,7 +161,6 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     mig: bool | None = None
     nvlinks: int | None = None
     pcie_width: int | None = None
-    resets: Mapping[str, float] = {}
     origin: str = ""
 
     @property

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from reconciler.adapters import bundle
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.core.health.judge import judge
-from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import ReadError, Sweep
 from reconciler.core.health.slots import normal_slot
 from reconciler.core.health.xids.events import bursts, parse_xid
@@ -167,13 +166,9 @@ def test_an_earlier_boot_does_not_count() -> None:
 
 
 def test_a_reset_ends_what_was_before() -> None:
-    """The last change of the action to none, or a reset that somebody recorded; an event after it counts."""
+    """The last change of the action to none; an event after it counts."""
     assert xid(node([(2, 79, "x"), (1, 154, _TO_NONE)])).status is CheckStatus.PASS
     assert xid(node([(1, 154, _TO_NONE), (0.5, 95, "x")])).status is CheckStatus.FAIL
-    at = sound(1).taken_at
-    reset = NodeExpectation(resets={SLOT: at - 1800})
-    assert xid(node([(1, 95, "x")]), expected=reset).status is CheckStatus.PASS
-    assert xid(node([(0.4, 95, "x")]), expected=reset).status is CheckStatus.FAIL
 
 
 def test_one_bad_program_does_not_condemn_a_gpu() -> None:

@@ -90,7 +90,7 @@ def _xid_events(given: CheckInput) -> tuple[XidEvent, ...]:
             raise Unmeasured(unmeasured.status, f"{unmeasured}; no NVML event since the agent started") from None
         logged = []
     events = (event for event in together(logged, told) if event.slot == given.slot)
-    return since_reset(events, given.expected.resets.get(given.slot, 0.0))
+    return since_reset(events)
 
 
 def _event(given: CheckInput, line: _KernelLine) -> XidEvent | None:
@@ -232,12 +232,8 @@ def _is_remap_pending(given: CheckInput) -> bool:
 
 def _fallen_off(given: CheckInput) -> CheckResult:
     """Look for GPUs that fell off the bus: the kernel may say so without an Xid."""
-    found = {
-        slot: line.seconds
-        for line in _lines(given)
-        if _FALLEN in line.text and (match := _BUS_ID.search(line.text)) and (slot := normal_slot(match[0]))
-    }
-    gone = sorted(slot for slot, seconds in found.items() if seconds > given.expected.resets.get(slot, 0.0))
+    told = (_BUS_ID.search(line.text) for line in _lines(given) if _FALLEN in line.text)
+    gone = sorted({slot for match in told if match and (slot := normal_slot(match[0]))})
     if gone:
         text = f"fell off the bus: {', '.join(gone)}"
         return CheckResult(status=FAIL, message=text, observed=len(gone))

@@ -50,11 +50,10 @@ def recovery_of(event: XidEvent) -> int | None:
     return int(found[1], 16) if found else None
 
 
-def since_reset(events: Iterable[XidEvent], reset: float = 0.0) -> tuple[XidEvent, ...]:
-    """Return distinct events in order, after the last reset: a known one, or the last change of the action to none."""
+def since_reset(events: Iterable[XidEvent]) -> tuple[XidEvent, ...]:
+    """Return distinct events in order, after the last reset: the last change of the action to none."""
     distinct = sorted(set(events))
-    resets = [event.seconds for event in distinct if recovery_of(event) == 0]
-    last = max((reset, *resets))
+    last = max((event.seconds for event in distinct if recovery_of(event) == 0), default=0.0)
     return tuple(event for event in distinct if event.seconds > last)
 
 
