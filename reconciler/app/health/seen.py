@@ -26,7 +26,10 @@ from reconciler.ports.clock import Clock
 
 
 class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
-    """One cluster: the overview, and what it is made of. `failure`: why the cluster could not be looked at."""
+    """One cluster: the overview, and what it is made of. `failure`: why the cluster could not be looked at.
+
+    proven: the workloads that ended well on nodes in probation.
+    """
 
     sources: HealthSources
     rules: HealthRules
@@ -35,6 +38,7 @@ class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
     facts: Mapping[str, FleetNode] = {}
     reports: Mapping[str, NodeReport] = {}
     cases: Mapping[str, HealthCase] = {}
+    proven: Mapping[str, tuple[str, ...]] = {}
     failure: str = ""
 
     @property
@@ -105,6 +109,7 @@ def live_fleets(
             facts=reading.facts,
             reports=reading.reports,
             cases=done.state.cases,
+            proven=done.state.proven,
         )
 
 

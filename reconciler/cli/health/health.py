@@ -100,6 +100,7 @@ def explain(group: dict[str, Any], node: str) -> int:
         policy=seen.fleet.rules.policies.of_labels(seen.labels),
         report=seen.report,
         case=seen.case.id if seen.case is not None else "",
+        jobs=len(seen.fleet.proven.get(node, ())),
     )
     if run.settings.output == "json":
         text = json.dumps(explanation_json(one, time.time()), indent=2, ensure_ascii=False) + "\n"

@@ -9,7 +9,7 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.fleet.decisions import HealthDecision, ProblemStatus
 from reconciler.core.health.fleet.overview import UNKNOWN
 from reconciler.core.health.fleet.state import CheckFailure, HealthPhase, NodeState
-from reconciler.core.health.policy import CheckMode, HealthPolicy
+from reconciler.core.health.policy import CheckMode, HealthPolicy, NodeExpectation
 from reconciler.core.health.report import NodeReport
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
@@ -18,7 +18,10 @@ from reconciler.outputs.terminal.page import Page, Style, Styled
 
 
 class NodeExplanation(Struct, frozen=True, kw_only=True):
-    """One node: what was decided, from what, by which policy. `case` is the id of its open case."""
+    """One node: what was decided, from what, by which policy.
+
+    case: the id of its open case. jobs: how many ended well on it since its probation began.
+    """
 
     cluster: str
     decision: HealthDecision
@@ -26,6 +29,7 @@ class NodeExplanation(Struct, frozen=True, kw_only=True):
     policy: HealthPolicy
     report: NodeReport | None = None
     case: str = ""
+    jobs: int = 0
 
     @property
     def phase(self) -> str:
@@ -103,8 +107,25 @@ def _policy(one: NodeExplanation) -> Iterator[str]:
     for failure in one.state.failures:
         mode = CheckMode.ENFORCE if failure.enforced else CheckMode.PROPOSE
         yield f"{failure.check}{_at(failure.slot)}: mode {mode}, lane {failure.lane}, {_confirmed(one, failure)}"
+    if expected := ", ".join(_expected(one.policy.expected)):
+        yield f"expected: {expected}{one.policy.expected.said_by}"
     if one.decision.refused:
         yield f"breaker: {one.decision.refused}"
+
+
+def _expected(expected: NodeExpectation) -> Iterator[str]:
+    if expected.gpus is not None:
+        yield plural(expected.gpus, "GPU")
+    if expected.drivers:
+        yield f"driver {' or '.join(expected.drivers)}"
+    if expected.denied_drivers:
+        yield f"not driver {' or '.join(expected.denied_drivers)}"
+    if expected.mig is not None:
+        yield f"MIG {'enabled' if expected.mig else 'disabled'}"
+    if expected.nvlinks is not None:
+        yield f"{plural(expected.nvlinks, 'NVLink')} per GPU"
+    if expected.pcie_width is not None:
+        yield f"PCIe x{expected.pcie_width}"
 
 
 def _confirmed(one: NodeExplanation, failure: CheckFailure) -> str:
@@ -133,8 +154,19 @@ def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
         yield f"proposed: {decision.proposal}{where}"
     if decision.action != "none":
         yield f"recommended: {decision.action}"
+    if decision.phase is HealthPhase.PROBATION:
+        yield f"probation ends {_end_of_probation(one, now)}"
     if decision.escalate:
         yield "somebody must look at it: the taint was renewed because the check still fails"
+
+
+def _end_of_probation(one: NodeExplanation, now: float) -> str:
+    life = one.policy.lifecycle
+    when = f"in {duration(max(0.0, one.state.since + life.probation - now))}"
+    if life.probation_jobs:
+        missing = max(0, life.probation_jobs - one.jobs)
+        when += f", or after {plural(missing, 'more job')} without a failure"
+    return f"{when}, if no check fails"
 
 
 def _bad(report: NodeReport | None) -> list[HealthFinding]:

@@ -1,10 +1,11 @@
 """`reconciler health explain`: the chain from a reading to its consequence."""
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.health.fleet.decisions import HealthDecision, ProblemStatus
 from reconciler.core.health.fleet.state import HealthPhase, NodeState
-from reconciler.core.health.policy import HealthPolicy
+from reconciler.core.health.policy import HealthPolicy, LifecycleLimits, NodeExpectation
 from reconciler.outputs.health.explained import NodeExplanation, explanation_json, render_explanation
 
 
@@ -31,3 +32,34 @@ def test_a_node_without_a_current_report_is_never_healthy(
     assert explanation_json(one, 0.0)["phase"] == word
     assert (f"label gpureconciler.io/health={word}" in text) is (word != "unknown")
     assert "=healthy" not in text or word == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("limit", "jobs", "words"),
+    [
+        (3, 2, "probation ends in 20 h, or after 1 more job without a failure, if no check fails"),
+        (3, 0, "probation ends in 20 h, or after 3 more jobs without a failure, if no check fails"),
+        (0, 9, "probation ends in 20 h, if no check fails"),
+    ],
+)
+def test_the_end_of_a_probation(limit: int, jobs: int, words: str) -> None:
+    policy = HealthPolicy(lifecycle=LifecycleLimits(probation=86400.0, probation_jobs=limit))
+    one = replace(explained(HealthPhase.PROBATION, ProblemStatus.FALSE), policy=policy, jobs=jobs)
+    assert words in render_explanation(one, 4 * 3600.0, width=120)
+
+
+def test_what_is_expected_of_a_node() -> None:
+    expected = NodeExpectation(
+        gpus=8,
+        drivers=("570.1", "580.2"),
+        denied_drivers=("560.3",),
+        mig=False,
+        nvlinks=18,
+        pcie_width=16,
+        origin="base",
+    )
+    one = replace(explained(HealthPhase.HEALTHY, ProblemStatus.FALSE), policy=HealthPolicy(expected=expected))
+    text = " ".join(render_explanation(one, 0.0, width=200).split())
+    assert (
+        "expected: 8 GPUs, driver 570.1 or 580.2, not driver 560.3, MIG disabled, 18 NVLinks per GPU, PCIe x16 (base)"
+    ) in text
