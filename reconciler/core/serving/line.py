@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
 from reconciler.core.launch import Diagnostic, Fact, FileReader, find_launch_line
@@ -11,29 +13,17 @@ from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, read_file
 from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
 from reconciler.core.serving.server import Server, ServingEngine, WeightType
-from reconciler.core.sizing.resolve import resolve_model
+from reconciler.core.serving.weights import published_type, type_of_config, type_of_flag, type_of_name
+from reconciler.core.sizing.resolve import find_config, resolve_model
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.values import mapping
 
 _COUNTS = ("sequences", "batched", "tensor", "pipeline", "data")
-_NAMES = (
-    (re.compile(r".*(?:fp8|int8|w8a8|w8a16|8bit|8-bit)(?:[-_.].*)?", re.IGNORECASE), WeightType.INT8),
-    (re.compile(r".*(?:mxfp4)(?:[-_.].*)?", re.IGNORECASE), WeightType.MXFP4),
-    (re.compile(r".*(?:awq|gptq|int4|w4a16|4bit|4-bit|nvfp4|fp4)(?:[-_.].*)?", re.IGNORECASE), WeightType.INT4),
-)
-"""Names of repositories by the type of their weights; the first that matches counts."""
-_NATIVE = (("deepseek-v3", WeightType.INT8), ("deepseek-r1", WeightType.INT8), ("gpt-oss", WeightType.MXFP4))
-"""Models that are published in fewer bits, by the beginning of their names (`quantization_config` of their files)."""
-_QUANTIZATIONS = {
-    WeightType.INT8: "fp8 w8a8_int8 w8a8_fp8 fbgemm_fp8 modelopt modelopt_fp8 ptpc_fp8 experts_int8 int8",
-    WeightType.INT4: "awq awq_marlin gptq_marlin_24 bitsandbytes modelopt_fp4 nvfp4 marlin moe_wna16 petit_nvfp4",
-    WeightType.MXFP4: "mxfp4",
-}
-_BY_NAME = frozenset({"gptq", "gptq_marlin", "compressed-tensors", "auto-round", "quark"})
-"""Methods with 4 or 8 bits, which the model's name tells."""
 _CACHES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
 _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
-_HINT = "remove the flag, or check the server by hand"
+_BY_HAND = "check the server by hand"
+_HINT = f"remove the flag, or {_BY_HAND}"
 _MAX_DIGITS = 12
 
 
@@ -67,6 +57,12 @@ def parse_server(
     return reader.read(files, tables, folder)
 
 
+def _config(tables: SizingTables, model: str, files: FileReader, folder: str) -> Mapping[str, Any]:
+    """Return the `config.json` of a model whose architecture it describes; empty if the table does."""
+    found = find_config(tables.models, model, files, folder)
+    return {} if found is None else mapping(msgspec.json.decode(found[1]))
+
+
 class _Reader:
     """Reads the settings of one line, and collects what is wrong with them."""
 
@@ -90,9 +86,10 @@ class _Reader:
         found = resolve_model(tables.models, model.text, files, folder) if model is not None else None
         if isinstance(found, Diagnostic):
             self._errors.append(found)
+        config = _config(tables, model.text, files, folder) if model is not None and isinstance(found, tuple) else {}
         name = "" if model is None else model.text.rstrip("/").rpartition("/")[2]
-        known = found[0].name if isinstance(found, tuple) else ""
-        weights, cache, length, fraction = self._weights(name, known), self._cache(), self._length(), self._fraction()
+        weights = self._weights(name, found[0].name if isinstance(found, tuple) else "", type_of_config(config))
+        cache, length, fraction = self._cache(), self._length(), self._fraction()
         experts = extraction.find("experts")
         eager = extraction.find("eager")
         self._judge_flags()
@@ -126,22 +123,23 @@ class _Reader:
         if problem is not None:
             self._errors.append(problem)
 
-    def _weights(self, name: str, known: str) -> WeightType:
-        """Return the type of the weights: by the flag, by the model's name, by what its vendor publishes."""
-        by_name = next((kind for pattern, kind in _NAMES if pattern.fullmatch(name)), None)
-        native = next((kind for start, kind in _NATIVE if known.startswith(start) and "distill" not in known), None)
+    def _weights(self, name: str, known: str, stated: WeightType | str | None) -> WeightType:
+        """Return the type of the weights: by the flag, the model's files, its name, and what its vendor publishes."""
         setting = self._from.resolve("weights", self._from.find("weights"))
         dtype = self._from.resolve("dtype", self._from.find("dtype"))
         if "gguf" in name.lower() or (setting is not None and setting.text == "gguf"):
             self._error(setting, "GGUF files have weights of several types, which are not modelled", _HINT)
+        stored = stated if isinstance(stated, WeightType) else type_of_name(name)
+        if stated is not None and stored is None:
+            self._error(None, f"config.json: the format of the weights, {stated!r}, is not modelled", _BY_HAND)
         if setting is not None and setting.text.lower() not in {"", "none", "null"}:
-            text = setting.text.lower()
-            found = next((kind for kind, words in _QUANTIZATIONS.items() if text in words.split()), None)
-            if found is None and text not in _BY_NAME:
+            found = type_of_flag(setting.text.lower(), stored)
+            if found is None:
                 self._error(setting, f"`{setting.fact.snippet}`: the format is not modelled", _HINT)
-            return found or by_name or WeightType.INT4
+            return found or WeightType.BF16
+        found = stored or published_type(name, known) or WeightType.BF16
         is_wide = dtype is not None and dtype.text in {"float", "float32"}
-        return by_name or native or (WeightType.FP32 if is_wide else WeightType.BF16)
+        return WeightType.FP32 if is_wide and found is WeightType.BF16 else found
 
     def _cache(self) -> float:
         setting = self._from.resolve("cache", self._from.find("cache"))

@@ -119,12 +119,13 @@ def weight_bytes(server: Server) -> float:
     ends = model.embedding * full / server.tensor
     if server.pipeline > 1:
         ends /= 1 if model.tied else 2  # the first stage has the embedding, the last one the head
+    experts_alone = server.weights.is_of_experts and model.experts > 0
     layers = 0.0
     for linear in model.linears:
         if linear.name in EMBEDDINGS:
             continue
         is_expert = linear.active < linear.count
-        each = full if server.weights is WeightType.MXFP4 and not is_expert else server.weights.each
+        each = full if experts_alone and not is_expert else server.weights.each
         split = ways * (server.data if is_expert and server.divides_experts else 1)
         layers += linear.size * linear.count * each / split * _copies(server, linear)
     return ends + layers + (model.norms + model.vision) * full / server.pipeline

@@ -21,12 +21,24 @@ class WeightType(StrEnum):
     BF16 = "bf16"  # and fp16
     INT8 = "8-bit"  # FP8 and INT8
     INT4 = "4-bit"  # GPTQ, AWQ, compressed tensors, bitsandbytes NF4, NVFP4
+    INT4_EXPERTS = "4-bit experts"  # of the experts alone
     MXFP4 = "mxfp4"  # of the experts alone
 
     @property
     def each(self) -> float:
-        """Bytes of a weight with its scales: a scale of 16 bits for 128 weights, of 8 bits for 32 (MXFP4)."""
-        return {"fp32": 4.0, "bf16": 2.0, "8-bit": 1.0, "4-bit": 0.53, "mxfp4": 0.53}[self.value]
+        """Bytes of a weight with its scales.
+
+        A scale has 16 bits for 128 weights, or for 32 (experts); 8 bits for 32 (MXFP4).
+        """
+        return _BYTES[self.value]
+
+    @property
+    def is_of_experts(self) -> bool:
+        """Whether only experts are in fewer bits."""
+        return self in {WeightType.INT4_EXPERTS, WeightType.MXFP4}
+
+
+_BYTES = {"fp32": 4.0, "bf16": 2.0, "8-bit": 1.0, "4-bit": 0.53, "4-bit experts": 0.5625, "mxfp4": 0.53}
 
 
 class Server(Struct, frozen=True, kw_only=True, cache_hash=True):

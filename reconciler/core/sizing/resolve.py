@@ -94,21 +94,27 @@ def resolve_model(
     The order is: `config.json` under the path as written, relative to the root of the repository, to its `models/`, and
     to the job's `folder`; the table; last a `config.json` beside the job, for models that the table does not know.
     """
-    for path in _config_paths(written, folder):
-        raw = files(path)
-        if raw is not None:
-            return _parse(table, raw, path, written)
+    file = find_config(table, written, files, folder)
+    if file is not None:
+        return _parse(table, file[1], file[0], written)
     known = table.find(written)
     if known is not None:
         return known, known.source
-    beside = _join(folder, "config.json")
-    raw = files(beside)
-    if raw is not None:
-        return _parse(table, raw, beside, written)
     closest = table.closest(written)
     hint = "add its config.json beside the job" + (f", or did you mean {', '.join(closest)}?" if closest else "")
     shown = written if len(written) <= _MAX_SHOWN_MODEL else written[:_MAX_SHOWN_MODEL] + "…"
     return Diagnostic(rule="sizing.model", message=f"unknown model {shown!r}", hint=hint)
+
+
+def find_config(table: ModelTable, written: str, files: FileReader, folder: str = "") -> tuple[str, bytes] | None:
+    """Return the path and the bytes of the `config.json` that describes a model; None if the table does, or nothing."""
+    for path in _config_paths(written, folder):
+        raw = files(path)
+        if raw is not None:
+            return path, raw
+    beside = _join(folder, "config.json")
+    raw = files(beside) if table.find(written) is None else None
+    return None if raw is None else (beside, raw)
 
 
 @lru_cache(maxsize=_CACHE_SIZE)

@@ -55,10 +55,19 @@ def estimated(line: str, product: str) -> ServerEstimate:
         ("vllm serve meta-llama/Meta-Llama-3-8B", 14.96),  # vllm-project/vllm#10511
         ("vllm serve meta-llama/Meta-Llama-3-8B -tp 2", 7.48),
         ("vllm serve deepseek-ai/DeepSeek-R1-Distill-Qwen-14B --tensor_parallel_size 2", 13.95),  # #13061
+        # The sizes of the files that the vendors publish: 1.03 TB in FP8, 594 GB with experts in INT4
+        ("vllm serve moonshotai/Kimi-K2-Instruct -tp 16", 1029e9 / 16 / 2**30),
+        ("vllm serve moonshotai/Kimi-K2-Thinking -tp 8", 594e9 / 8 / 2**30),
     ],
 )
 def test_weights_are_as_vllm_loads_them(line: str, gib: float) -> None:
     assert estimated(line, H100).weights_gib == pytest.approx(gib, rel=0.02)
+
+
+def test_all_matrices_of_a_dense_model_are_in_mxfp4() -> None:
+    """Only a mixture of experts has experts to which the format is limited."""
+    dense, four_bits = (f"vllm serve amd/Llama-3.3-70B-Instruct-{name}" for name in ("MXFP4", "AWQ"))
+    assert estimated(dense, H100).weights_gib == pytest.approx(estimated(four_bits, H100).weights_gib)
 
 
 @pytest.mark.parametrize(
@@ -122,6 +131,14 @@ def test_a_server_that_leaves_nothing_for_graphs_may_not_start() -> None:
         ("vllm serve Qwen/Qwen2.5-7B --dtype float32", {"weights": WeightType.FP32}),
         ("vllm serve deepseek-ai/DeepSeek-V3 -tp 8", {"weights": WeightType.INT8, "tensor": 8}),
         ("vllm serve openai/gpt-oss-20b", {"weights": WeightType.MXFP4}),
+        ("vllm serve unsloth/gpt-oss-20b-BF16", {"weights": WeightType.BF16}),
+        ("vllm serve unsloth/DeepSeek-V3-bf16 -tp 8", {"weights": WeightType.BF16}),
+        ("vllm serve deepseek-ai/DeepSeek-R1-0528-Qwen3-8B", {"weights": WeightType.BF16}),
+        ("vllm serve deepseek-ai/DeepSeek-R1-0528-Qwen3-8B --dtype float32", {"weights": WeightType.FP32}),
+        (
+            "vllm serve RedHatAI/Qwen2.5-7B-quantized.w8a8 --quantization compressed-tensors",
+            {"weights": WeightType.INT8},
+        ),
         (
             "python -m vllm.entrypoints.openai.api_server --model Qwen/Qwen2.5-7B -pp 2 --data-parallel-size 2",
             {"pipeline": 2, "data": 2, "gpus": 4},
@@ -145,6 +162,7 @@ def test_lines_are_read(line: str, expected: dict[str, object]) -> None:
         ("--cpu-offload-gb 10", "not modelled"),
         ("--quantization gguf", "GGUF"),
         ("--quantization aqlm", "the format is not modelled"),
+        ("--quantization compressed-tensors", "the format is not modelled"),
         ("--kv-cache-dtype int4", "the format of the cache"),
         ("--max-model-len many", "expected a number of tokens"),
         ("--gpu-memory-utilization 90", "expected a fraction"),
@@ -172,6 +190,55 @@ def test_files_name_the_flags_of_vllm() -> None:
     found = parsed("vllm serve --config c.yaml", {"c.yaml": b"model: Qwen/Qwen2.5-7B\nmax-model-len: 4096\n"})
     assert found.server is not None
     assert found.server.length == 4096
+
+
+@pytest.mark.parametrize(
+    ("quantization", "expected"),
+    [
+        ('{"quant_method": "fp8", "activation_scheme": "dynamic"}', WeightType.INT8),
+        ('{"quant_method": "awq", "bits": 4}', WeightType.INT4),
+        ('{"quant_method": "gptq", "bits": 8}', WeightType.INT8),
+        ('{"quant_method": "bitsandbytes", "load_in_8bit": true}', WeightType.INT8),
+        ('{"quant_method": "bitsandbytes", "load_in_4bit": true}', WeightType.INT4),
+        ('{"quant_method": "modelopt", "quant_algo": "NVFP4"}', WeightType.INT4),
+        (
+            '{"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": 8}}}}',
+            WeightType.INT8,
+        ),
+        (
+            """{"quant_method": "compressed-tensors", "ignore": ["re:.*self_attn.*"],
+                "config_groups": {"a": {"weights": {"num_bits": 4}}}}""",
+            WeightType.INT4_EXPERTS,
+        ),
+        ("null", WeightType.BF16),
+    ],
+)
+def test_the_type_of_weights_is_what_config_json_states(quantization: str, expected: WeightType) -> None:
+    """Whatever the name of the folder; the flag counts more."""
+    files = {"models/mine/config.json": _CONFIG.replace(b"null", quantization.encode())}
+    found = parsed("vllm serve /data/mine", files)
+    assert found.server is not None, found.errors
+    assert found.server.weights is expected
+    with_flag = parsed("vllm serve /data/mine --quantization fp8", files)
+    assert with_flag.server is not None
+    assert with_flag.server.weights is WeightType.INT8
+
+
+def test_weights_of_an_unknown_format_are_an_error() -> None:
+    config = _CONFIG.replace(b"null", b'{"quant_method": "aqlm"}')
+    found = parsed("vllm serve /data/mine", {"models/mine/config.json": config})
+    assert [error.message for error in found.errors] == [
+        "config.json: the format of the weights, 'aqlm', is not modelled"
+    ]
+    named = parsed("vllm serve /data/mine-awq", {"models/mine-awq/config.json": config})
+    assert named.server is not None
+    assert named.server.weights is WeightType.INT4
+
+
+_CONFIG = b"""
+{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 14336,
+ "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256, "quantization_config": null}
+"""
 
 
 def test_other_lines_are_no_servers() -> None:
