@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.core.documents import Document
-from reconciler.core.launch import FileReader
+from reconciler.core.launch import Diagnostic, FileReader
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.serving.containers import FoundServer, find_servers
 from reconciler.core.serving.engines import SERVERS
+from reconciler.core.serving.line import HEADS
 from reconciler.core.serving.memory import ServerEstimate, ServerVerdict, estimate_server, smallest_layout
 from reconciler.core.serving.server import Server, ServingEngine
 from reconciler.core.sizing.gpus import Gpu
@@ -20,10 +23,14 @@ def judge_servers(
 ) -> Iterator[Problem]:
     """Warn of each server that surely does not fit the product that its pods select, or the only one in the evidence.
 
-    Lines that cannot be read, and pods whose product is unknown, are not judged. `measured` returns the GPUs of the
-    evidence: it is asked only about servers whose lines can be read.
+    Also of each one that starts on no product because tensor parallelism cannot divide its heads. Other lines that
+    cannot be read, and pods whose product is unknown, are not judged. `measured` returns the GPUs of the evidence: it
+    is asked only about servers whose lines can be read.
     """
     for found in find_servers(document, tables, files):
+        for error in found.parsed.errors:
+            if error.rule == HEADS:
+                yield _heads(document, found, error)
         server = found.parsed.server
         gpu = None if server is None else _gpu(found.product, measured(), tables)
         if server is None or gpu is None:
@@ -39,6 +46,14 @@ def judge_servers(
                 hint=_hint(server, gpu, estimate),
                 severity=Severity.WARNING,
             )
+
+
+def _heads(document: Document, found: FoundServer, error: Diagnostic) -> Problem:
+    path = (*found.container.path, "args" if found.container.args else "command")
+    if error.span is not None:
+        path = (*found.container.path, error.span.field, error.span.index)
+    problem = error.to_problem(document.at(path), format_path(path))
+    return replace(problem, severity=Severity.WARNING)
 
 
 def _gpu(product: str, measured: Sequence[Gpu], tables: SizingTables) -> Gpu | None:

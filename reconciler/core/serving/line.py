@@ -12,10 +12,11 @@ from reconciler.core.launch.container import expand_env
 from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, read_file
 from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
-from reconciler.core.serving.server import Server, ServingEngine, WeightType
+from reconciler.core.serving.server import Server, ServingEngine, WeightType, undivided_heads
 from reconciler.core.serving.weights import published_type, type_of_config, type_of_flag, type_of_name
 from reconciler.core.sizing.resolve import find_config, resolve_model
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.sizing.training import Architecture
 from reconciler.core.values import mapping
 
 _COUNTS = ("sequences", "batched", "tensor", "pipeline", "data")
@@ -25,6 +26,8 @@ _UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
 _BY_HAND = "check the server by hand"
 _HINT = f"remove the flag, or {_BY_HAND}"
 _MAX_DIGITS = 12
+HEADS = "serving.heads"
+"""Rule of a layout with which an engine starts on no GPU."""
 
 
 class ParsedServer(Struct, frozen=True, kw_only=True):
@@ -93,6 +96,8 @@ class _Reader:
         experts = extraction.find("experts")
         eager = extraction.find("eager")
         self._judge_flags()
+        if isinstance(found, tuple):
+            self._judge_heads(found[0])
         errors = (*extraction.diagnostics, *extraction.unresolved.values(), *self._errors)
         if errors or not isinstance(found, tuple) or model is None:
             return ParsedServer(errors=tuple(dict.fromkeys(errors)), warnings=tuple(self._warnings))
@@ -189,6 +194,20 @@ class _Reader:
             named = ", ".join(f"`--{name.replace('_', '-')}`" for name in unknown)
             message = f"{named}: the effect on memory is unknown; the range of the estimate is wider"
             self._warnings.append(_diagnostic(place, message))
+
+    def _judge_heads(self, model: Architecture) -> None:
+        """Refuse tensor parallelism that the engine refuses."""
+        fact, framework = self._from.facts.get("tensor"), self._from.framework
+        ways = 1 if fact is None else int(fact.value)
+        heads = undivided_heads(model, ways)
+        if not heads or fact is None:
+            return
+        smaller = [str(1 << power) for power in range(ways.bit_length()) if 1 << power < ways]
+        possible = [size for size in smaller if not undivided_heads(model, int(size))]
+        message = f"{heads} cannot be divided among {ways} GPUs, so {framework.source} does not start"
+        flag = framework.settings["tensor"][0].replace("_", "-")
+        hint = f"set --{flag} to {', '.join(possible)}"
+        self._errors.append(Diagnostic(rule=HEADS, message=message, hint=hint, span=fact.span))
 
     def _error(self, setting: Setting | None, message: str, hint: str) -> None:
         span = None if setting is None else setting.fact.span

@@ -10,7 +10,7 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.serving.server import Server, ServingEngine, WeightType
+from reconciler.core.serving.server import Server, ServingEngine, WeightType, undivided_heads
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.models.lora import EMBEDDINGS
 from reconciler.core.sizing.training import Linear
@@ -103,7 +103,8 @@ def estimate_server(server: Server, gpu: Gpu) -> ServerEstimate:
 
 def smallest_layout(server: Server, gpu: Gpu, per_node: int = 8) -> Server | None:
     """Return the server with the fewest GPUs of one node that fits; None if none does. Replicas stay."""
-    ways = [ways for ways in range(1, per_node + 1) if server.architecture.heads % ways == 0 and not ways & (ways - 1)]
+    sizes = [size for size in (1, 2, 4, 8) if size <= per_node]
+    ways = [size for size in sizes if not undivided_heads(server.architecture, size)]
     layouts = (replace(server, tensor=tensor, pipeline=1) for tensor in ways)
     return next((one for one in layouts if estimate_server(one, gpu).verdict is ServerVerdict.FITS), None)
 

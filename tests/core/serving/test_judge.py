@@ -67,6 +67,15 @@ def test_what_is_not_sure_is_not_told() -> None:
     assert not judged(manifest(*_LARGE, image="example.com/web:1"))
 
 
+def test_heads_that_do_not_divide_are_told_whatever_the_memory() -> None:
+    """The engine does not start on any GPU, so that the product need not be known."""
+    words = ("--model=Qwen/Qwen2.5-7B-Instruct", "--tensor-parallel-size=8")
+    (problem,) = judged(manifest(*words, product=""))
+    assert (problem.rule, problem.severity) == ("serving.heads", Severity.WARNING)
+    assert problem.field.endswith(".containers[0].args[1]")
+    assert problem.message == "28 attention heads cannot be divided among 8 GPUs, so vLLM does not start"
+
+
 _MODELS = ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-72B-Instruct", "meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1")
 _SGLANG = "lmsysorg/sglang:v0.5.2"
 

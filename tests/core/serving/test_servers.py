@@ -176,6 +176,42 @@ def test_what_is_not_known_is_an_error(flags: str, said: str) -> None:
     assert any(said in error.message for error in found.errors), found.errors
 
 
+@pytest.mark.parametrize(
+    ("line", "message", "hint"),
+    [
+        (
+            "vllm serve Qwen/Qwen2.5-7B -tp 8",
+            "28 attention heads cannot be divided among 8 GPUs, so vLLM does not start",
+            "set --tensor-parallel-size to 1, 2, 4",
+        ),
+        (
+            "python3 -m sglang.launch_server --model-path meta-llama/Llama-3.1-8B --tp 3",
+            "32 attention heads cannot be divided among 3 GPUs, so SGLang does not start",
+            "set --tensor-parallel-size to 1, 2",
+        ),
+        (
+            "vllm serve microsoft/Phi-3-medium-128k-instruct -tp 4",
+            "10 heads of keys and values cannot be divided among 4 GPUs, so vLLM does not start",
+            "set --tensor-parallel-size to 1, 2",
+        ),
+    ],
+)
+def test_heads_that_do_not_divide_are_an_error(line: str, message: str, hint: str) -> None:
+    """`ModelConfig.verify_with_parallel_config` of vLLM; `divide` of the heads in both engines' attention layers."""
+    (error,) = parsed(line).errors
+    assert (error.rule, error.message, error.hint) == ("serving.heads", message, hint)
+
+
+def test_heads_of_keys_and_values_are_repeated_and_latent_attention_has_none() -> None:
+    assert server("vllm serve Qwen/Qwen2.5-72B-Instruct -tp 16").tensor == 16  # 8 heads of keys and values
+    assert server("vllm serve deepseek-ai/DeepSeek-V3 -tp 16").tensor == 16
+
+
+def test_the_smallest_layout_divides_the_heads() -> None:
+    line = "vllm serve microsoft/Phi-3-medium-128k-instruct --max-model-len 131072"
+    assert smallest_layout(server(line), gpu("NVIDIA-L4")) is None  # 2 GPUs are too few, 4 cannot divide 10 heads
+
+
 def test_a_flag_of_unknown_effect_widens_the_estimate() -> None:
     plain, other = (server(f"vllm serve Qwen/Qwen2.5-7B {flags}") for flags in ("", "--port 80 --max-loras 4"))
     assert [warning.message for warning in parsed("vllm serve Qwen/Qwen2.5-7B --max-loras 4").warnings] == [
