@@ -65,3 +65,39 @@ def test_what_is_not_known_is_named() -> None:
         check_servers([file("toaster")], TABLES)
     with pytest.raises(ConfigError, match="nothing names it"):
         check_servers([file(text=SERVER.replace("nodeSelector: {nvidia.com/gpu.product: PRODUCT}", ""))], TABLES)
+
+
+_NODES = "--tensor-parallel-size=16, --max-model-len=8192"
+_RAY = "sh, -c, 'ray start --head; vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 16 --max-model-len 8192'"
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("vllm/vllm-openai:v0.11.0", f"args: [--model=Qwen/Qwen2.5-72B-Instruct, {_NODES}, --nnodes=2, --node-rank=0]"),
+        (
+            "vllm/vllm-openai:v0.11.0",
+            f"args: [--model=Qwen/Qwen2.5-72B-Instruct, {_NODES}, --distributed-executor-backend=ray]",
+        ),
+        ("vllm/vllm-openai:v0.11.0", f"command: [{_RAY}]"),
+        (
+            "lmsysorg/sglang:v0.5.2",
+            "command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen2.5-72B-Instruct, --tp, '16',"
+            " --nnodes, $(LWS_GROUP_SIZE), --node-rank, $(LWS_WORKER_INDEX)]",
+        ),
+    ],
+)
+def test_a_server_on_several_nodes_requests_only_the_gpus_of_one(image: str, words: str) -> None:
+    """The pods of a LeaderWorkerSet or of a Ray cluster hold the others."""
+    lines = SERVER.replace("vllm/vllm-openai:v0.11.0", image).splitlines(keepends=True)
+    text = "".join(f"          {words}\n" if "args:" in line else line for line in lines).replace("gpu: 4", "gpu: 8")
+    (answer,) = check_servers([file(text=text)], TABLES)
+    assert answer.server.gpus == 16
+
+
+@pytest.mark.parametrize("flag", ["--nnodes=1", "--distributed-executor-backend=mp"])
+def test_a_server_on_one_node_requests_all_its_gpus(flag: str) -> None:
+    text = SERVER.replace("gpu: 4", "gpu: 2").replace("LENGTH", f"8192, {flag}")
+    with pytest.raises(InvalidInput) as raised:
+        check_servers([file(text=text)], TABLES)
+    assert [problem.rule for problem in raised.value.problems] == ["serving.gpus"]

@@ -25,6 +25,10 @@ _LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
 _UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
 _BY_HAND = "check the server by hand"
 _HINT = f"remove the flag, or {_BY_HAND}"
+_RAY = re.compile(r"\bray\s+(?:start|symmetric-run)\b|ray_cluster_size")
+"""A script that starts Ray, or vLLM's `multi-node-serving.sh`."""
+_OF_NODES = ("nnodes", "distributed_executor_backend", "data_parallel_address", "data_parallel_backend")
+_ONE_NODE = frozenset({"1", "mp", "uni", "external_launcher"})
 _MAX_DIGITS = 12
 HEADS = "serving.heads"
 """Rule of a layout with which an engine starts on no GPU."""
@@ -56,7 +60,8 @@ def parse_server(
     )
     if framework is None:
         return None
-    reader = _Reader(Extraction(line, framework, files))
+    starts_ray = any(_RAY.search(word) for word in (*command, *args))
+    reader = _Reader(Extraction(line, framework, files), starts_ray=starts_ray)
     return reader.read(files, tables, folder)
 
 
@@ -69,8 +74,9 @@ def _config(tables: SizingTables, model: str, files: FileReader, folder: str) ->
 class _Reader:
     """Reads the settings of one line, and collects what is wrong with them."""
 
-    def __init__(self, extraction: Extraction) -> None:
+    def __init__(self, extraction: Extraction, *, starts_ray: bool) -> None:
         self._from = extraction
+        self._starts_ray = starts_ray
         self._engine = ServingEngine(extraction.framework.name)
         self._errors: list[Diagnostic] = []
         self._warnings: list[Diagnostic] = []
@@ -112,6 +118,7 @@ class _Reader:
             fraction=fraction,
             divides_experts=experts is not None and experts.text not in {"1", "false"},
             captures=not is_true(eager),
+            spans_nodes=self._starts_ray or self._joins_nodes(),
             is_uncertain=bool(self._warnings),
             **counts,
         )
@@ -175,6 +182,11 @@ class _Reader:
         if not 0 < value <= 1:
             self._error(setting, f"`{setting.fact.snippet}`: expected a fraction from 0 to 1", "correct the value")
         return value
+
+    def _joins_nodes(self) -> bool:
+        """Return whether flags join the engine with processes on other nodes."""
+        found = {name: self._from.script.find((name,)) for name in _OF_NODES}
+        return any(one is not None and one.text not in _ONE_NODE for one in found.values())
 
     def _judge_flags(self) -> None:
         """Judge the flags that nobody read: an error, nothing, or a warning by name."""

@@ -75,6 +75,7 @@ class Server(Struct, frozen=True, kw_only=True, cache_hash=True):
     sequences: int = 0
     batched: int = 0
     captures: bool = True  # CUDA graphs
+    spans_nodes: bool = False  # other pods hold some of its GPUs
     is_uncertain: bool = False  # the line has flags whose effect on memory is not known
 
     @property
