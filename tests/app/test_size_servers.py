@@ -68,6 +68,7 @@ def test_what_is_not_known_is_named() -> None:
 
 
 _NODES = "--tensor-parallel-size=16, --max-model-len=8192"
+_SGLANG = "python3, -m, sglang.launch_server, --model-path, Qwen/Qwen2.5-72B-Instruct"
 _RAY = "sh, -c, 'ray start --head; vllm serve Qwen/Qwen2.5-72B-Instruct --tensor-parallel-size 16 --max-model-len 8192'"
 
 
@@ -82,8 +83,7 @@ _RAY = "sh, -c, 'ray start --head; vllm serve Qwen/Qwen2.5-72B-Instruct --tensor
         ("vllm/vllm-openai:v0.11.0", f"command: [{_RAY}]"),
         (
             "lmsysorg/sglang:v0.5.2",
-            "command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen2.5-72B-Instruct, --tp, '16',"
-            " --nnodes, $(LWS_GROUP_SIZE), --node-rank, $(LWS_WORKER_INDEX)]",
+            f"command: [{_SGLANG}, --tp, '16', --nnodes, $(LWS_GROUP_SIZE), --node-rank, $(LWS_WORKER_INDEX)]",
         ),
     ],
 )

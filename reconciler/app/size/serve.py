@@ -72,12 +72,9 @@ def _problems(document: Document, found: FoundServer) -> Iterator[Problem]:
     for error in found.parsed.errors:
         yield Problem(rule=error.rule, place=place, message=error.message, hint=error.hint)
     server = found.parsed.server
-    if (
-        server is not None
-        and found.gpus
-        and not server.spans_nodes
-        and server.gpus > found.gpus * max(1, server.pipeline)
-    ):
+    if server is None or not found.gpus or server.spans_nodes:
+        return
+    if server.gpus > found.gpus * server.pipeline:
         message = f"the server takes {plural(server.gpus, 'GPU')}, and its container requests {found.gpus}"
         yield Problem(
             rule="serving.gpus",

@@ -16,6 +16,7 @@ from reconciler.core.training.container import Container, parse_container
 from reconciler.core.values import mapping, sequence, text
 
 _MAX_DEPTH = 24
+_MIG = "nvidia.com/mig-"
 
 
 class FoundServer(Struct, frozen=True, kw_only=True):
@@ -39,7 +40,7 @@ def find_servers(document: Document, tables: SizingTables, files: FileReader) ->
             command = server_command(text(item.get("image")), container.command, container.args)
             parsed = parse_server(command, container.args, dict(container.env), files, tables, folder=folder)
             if parsed is not None:
-                gpus, product = _gpus(container.resources), _product(pod)
+                gpus, product = _devices(container.resources, _product(pod))
                 found.append(FoundServer(container=container, parsed=parsed, gpus=gpus, product=product))
     return found
 
@@ -58,15 +59,34 @@ def _pods(
             yield from _pods(inner, (*path, key), depth + 1)
 
 
-def _gpus(resources: Mapping[str, Any]) -> int:
+def _devices(resources: Mapping[str, Any], product: str) -> tuple[int, str]:
+    """Return how many GPUs a container requests, and their product; a slice of a GPU is a product of its own."""
     for section in ("limits", "requests"):
+        amounts = mapping(resources.get(section))
         for vendor in Vendor:
-            amount = str(mapping(resources.get(section)).get(vendor.resource, ""))
+            amount = str(amounts.get(vendor.resource, ""))
             if amount.isdecimal():
-                return int(amount)
-    return 0
+                return int(amount), product
+        for resource, amount in amounts.items():
+            if resource.startswith(_MIG) and str(amount).isdecimal():
+                slice_ = resource.removeprefix(_MIG)
+                return int(amount), f"{product}-MIG-{slice_}" if product else resource
+    return 0, product
 
 
 def _product(pod: Mapping[str, Any]) -> str:
+    """Return the product that the node selector, or else the required node affinity, names; empty for several."""
     selector = mapping(pod.get("nodeSelector"))
-    return next((text(selector[label]) for label in PRODUCT_LABEL.values() if label in selector), "")
+    selected = next((text(selector[label]) for label in PRODUCT_LABEL.values() if label in selector), "")
+    affinity = mapping(mapping(pod.get("affinity")).get("nodeAffinity"))
+    terms = mapping(affinity.get("requiredDuringSchedulingIgnoredDuringExecution")).get("nodeSelectorTerms")
+    allowed = {_term_product(mapping(term)) for term in sequence(terms)}
+    return selected or (allowed.pop() if len(allowed) == 1 else "")
+
+
+def _term_product(term: Mapping[str, Any]) -> str:
+    for expression in map(mapping, sequence(term.get("matchExpressions"))):
+        values = sequence(expression.get("values"))
+        if expression.get("key") in PRODUCT_LABEL.values() and expression.get("operator") == "In" and len(values) == 1:
+            return text(values[0])
+    return ""

@@ -76,6 +76,16 @@ def test_heads_that_do_not_divide_are_told_whatever_the_memory() -> None:
     assert problem.message == "28 attention heads cannot be divided among 8 GPUs, so vLLM does not start"
 
 
+def test_a_slice_of_a_gpu_has_less_memory_than_the_product_of_its_node() -> None:
+    words = ("--model=meta-llama/Llama-3.1-8B-Instruct", "--max-model-len=131072")
+    text = manifest(*words).replace(
+        "name: vllm\n", "name: vllm\n        resources: {limits: {nvidia.com/mig-2g.20gb: 1}}\n"
+    )
+    assert not judged(manifest(*words))
+    (problem,) = judged(text, A100)
+    assert problem.message.startswith(f"llama3.1-8b does not fit 1 GPU ({A100}-MIG-2g.20gb): of 17.")
+
+
 _MODELS = ("Qwen/Qwen2.5-7B", "Qwen/Qwen2.5-72B-Instruct", "meta-llama/Llama-3.1-8B", "mistralai/Mixtral-8x7B-v0.1")
 _SGLANG = "lmsysorg/sglang:v0.5.2"
 

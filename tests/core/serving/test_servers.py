@@ -331,3 +331,52 @@ def test_servers_are_found_in_pods_of_any_kind() -> None:
         ("image", 2, "AMD-Instinct-MI300X"),
     ]
     assert all(one.parsed.server is not None for one in found)
+
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: a}
+spec:
+  nodeSelector: SELECTOR
+  affinity: AFFINITY
+  containers:
+    - name: server
+      image: vllm/vllm-openai:v0.11.0
+      args: ["--model", "Qwen/Qwen2.5-7B"]
+      resources: {limits: LIMITS}
+"""
+
+
+def _required(*terms: str) -> str:
+    joined = ", ".join(f"{{matchExpressions: [{term}]}}" for term in terms)
+    return f"{{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{joined}]}}}}}}"
+
+
+_IN = "{{key: nvidia.com/gpu.product, operator: In, values: [{}]}}"
+
+
+@pytest.mark.parametrize(
+    ("selector", "affinity", "limits", "expected"),
+    [
+        ("{nvidia.com/gpu.product: NVIDIA-L40S}", "{}", "{nvidia.com/gpu: 1}", (1, "NVIDIA-L40S")),
+        ("{}", _required(_IN.format("NVIDIA-L40S")), "{nvidia.com/gpu: 1}", (1, "NVIDIA-L40S")),
+        ("{}", _required(*[_IN.format("NVIDIA-L40S")] * 2), "{nvidia.com/gpu: 1}", (1, "NVIDIA-L40S")),
+        ("{}", _required(_IN.format("NVIDIA-L40S, NVIDIA-L4")), "{nvidia.com/gpu: 1}", (1, "")),
+        ("{}", _required(_IN.format("NVIDIA-L40S"), _IN.format("NVIDIA-L4")), "{nvidia.com/gpu: 1}", (1, "")),
+        (f"{{nvidia.com/gpu.product: {A100}}}", "{}", "{nvidia.com/mig-3g.40gb: 1}", (1, f"{A100}-MIG-3g.40gb")),
+        (
+            f"{{nvidia.com/gpu.product: {A100}-MIG-3g.40gb}}",
+            "{}",
+            "{nvidia.com/gpu: 1}",
+            (1, f"{A100}-MIG-3g.40gb"),
+        ),
+        ("{}", "{}", "{nvidia.com/mig-1g.10gb: '2'}", (2, "nvidia.com/mig-1g.10gb")),
+    ],
+)
+def test_the_product_is_what_the_pod_gets(selector: str, affinity: str, limits: str, expected: tuple[int, str]) -> None:
+    """A slice of a GPU has its own memory, whatever the product of the node."""
+    text = POD.replace("SELECTOR", selector).replace("AFFINITY", affinity).replace("LIMITS", limits)
+    (found,) = find_servers(read("a.yaml", text.encode()).documents[0], TABLES, lambda _: None)
+    assert (found.gpus, found.product) == expected
+    assert not found.product or GPU_TABLE.find(found.product) is not None
