@@ -66,6 +66,12 @@ def test_ask_names_the_flag_with_the_invalid_value(column: str, value: str, flag
         answer_question({**ROW, column: value}, Bounds(), TABLES)
 
 
+def test_ask_refuses_a_degree_that_cannot_divide_the_heads() -> None:
+    row = ROW | {"model": "Qwen/Qwen2.5-7B", "parallelism": "FSDP + TP 3"}
+    with pytest.raises(ConfigError, match=r"^--parallelism: 28 attention heads cannot be divided among 3 GPUs"):
+        answer_question(row, Bounds(), TABLES)
+
+
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b"[]", b"{}", b"[" * 100_000])
 def test_an_unusable_model_configuration(raw: bytes) -> None:
     with pytest.raises(ConfigError, match=r"^my/config\.json: "):

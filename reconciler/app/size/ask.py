@@ -14,7 +14,7 @@ from reconciler.core.sizing.remedies import Situation
 from reconciler.core.sizing.run_columns import PRECISIONS, normalize
 from reconciler.core.sizing.summary import describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.training import Architecture, Training
+from reconciler.core.sizing.training import Architecture, Training, impossible_degrees
 from reconciler.errors import ConfigError
 from reconciler.outputs.sizing.answer import SizeAnswer
 
@@ -88,6 +88,7 @@ def answer_question(
         hint = "" if "did you mean" in rest else _HINTS.get(column, _HINT)
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
     _check_targets(sweep.question.training)
+    _check_degrees(sweep.question.training)
     answer = SizeAnswer(
         question=sweep.question,
         decision=sweep.decision,
@@ -123,6 +124,11 @@ def _check_targets(training: Training) -> None:
             raise ConfigError(
                 f"--lora-targets: {error}", hint="use all-linear, or names of the model's layers"
             ) from error
+
+
+def _check_degrees(training: Training) -> None:
+    for _, message in impossible_degrees(training):
+        raise ConfigError(f"--parallelism: {message}", hint="correct the degree of parallelism")
 
 
 def parse_architecture(raw: bytes, path: str, name: str) -> Architecture:

@@ -12,11 +12,11 @@ from reconciler.core.launch.container import expand_env
 from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, read_file
 from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
-from reconciler.core.serving.server import Server, ServingEngine, WeightType, undivided_heads
+from reconciler.core.serving.server import Server, ServingEngine, WeightType
 from reconciler.core.serving.weights import published_type, type_of_config, type_of_flag, type_of_name
 from reconciler.core.sizing.resolve import find_config, resolve_model
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.training import Architecture
+from reconciler.core.sizing.training import Architecture, undivided_heads
 from reconciler.core.values import mapping
 
 _COUNTS = ("sequences", "batched", "tensor", "pipeline", "data")

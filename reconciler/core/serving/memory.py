@@ -10,10 +10,10 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.serving.server import Server, ServingEngine, WeightType, undivided_heads
+from reconciler.core.serving.server import Server, ServingEngine, WeightType
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.models.lora import EMBEDDINGS
-from reconciler.core.sizing.training import Linear
+from reconciler.core.sizing.training import Linear, undivided_heads
 
 GIB = float(1 << 30)
 FRACTION = {ServingEngine.VLLM: 0.9, ServingEngine.SGLANG: 0.88}

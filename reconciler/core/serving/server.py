@@ -41,18 +41,6 @@ class WeightType(StrEnum):
 _BYTES = {"fp32": 4.0, "bf16": 2.0, "8-bit": 1.0, "4-bit": 0.53, "4-bit experts": 0.5625, "mxfp4": 0.53}
 
 
-def undivided_heads(model: Architecture, ways: int) -> str:
-    """Return the heads of a model that tensor parallelism over `ways` GPUs cannot divide; empty if it can.
-
-    Each GPU has as many heads of attention. Those of keys and values are divided, too, or else repeated equally.
-    """
-    if model.heads % ways:
-        return f"{model.heads} attention heads"
-    if max(model.kv_heads, ways) % min(model.kv_heads, ways):
-        return f"{model.kv_heads} heads of keys and values"
-    return ""
-
-
 class Server(Struct, frozen=True, kw_only=True, cache_hash=True):
     """What determines the memory of a server. Zeros mean that the line does not say so.
 

@@ -31,6 +31,7 @@ from reconciler.core.sizing.training import (
     Precision,
     Strategy,
     Training,
+    impossible_degrees,
 )
 
 _DECIDED_LATER = "launch.decided-later"
@@ -95,7 +96,9 @@ def build_questions(
     flags whose effect on memory is not known; `one_node`: pods of several nodes could not find each other; `dataset` is
     the size that the job states.
     """
-    builder = _QuestionBuilder(launch, settings, requested_gpus, starts_processes=starts_processes)
+    builder = _QuestionBuilder(
+        launch, settings, requested_gpus, starts_processes=starts_processes, is_uncertain=is_uncertain
+    )
     found = builder.build(tables, selected_gpu, offered, files, folder)
     questions = tuple(
         replace(
@@ -119,12 +122,19 @@ class _QuestionBuilder:
     """Reads values from a launch line and records each one that it uses."""
 
     def __init__(
-        self, launch: Launch, settings: SizingSettings, requested: int | None, *, starts_processes: bool
+        self,
+        launch: Launch,
+        settings: SizingSettings,
+        requested: int | None,
+        *,
+        starts_processes: bool,
+        is_uncertain: bool,
     ) -> None:
         self._launch = launch
         self._settings = settings
         self._requested = requested
         self._starts_processes = starts_processes
+        self._is_uncertain = is_uncertain
         self._facts: dict[str, Fact] = {}
         self._diagnostics: list[Diagnostic] = []
 
@@ -254,6 +264,8 @@ class _QuestionBuilder:
         counts = {name: int(self._stated(name) or 0) for name in _COUNTS}
         flags = {name: self._flag(name) for name in _FLAGS}
         training = replace(training, **degrees, **counts, **flags)
+        for name, message in impossible_degrees(training, is_uncertain=self._is_uncertain):
+            self._report("sizing.parallelism", name, message, "correct the degree of parallelism")
         return self._with_adapters(training) if method.has_adapters else training
 
     def _with_adapters(self, training: Training) -> Training:

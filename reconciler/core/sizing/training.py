@@ -1,5 +1,6 @@
 """A training run: the architecture of its model, how it is trained, and how it is laid out on GPUs."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 from math import lcm
 
@@ -104,6 +105,18 @@ def parameter_parts(architecture: Architecture) -> ParameterParts:
         vision=architecture.vision,
         norms=architecture.norms,
     )
+
+
+def undivided_heads(model: Architecture, ways: int) -> str:
+    """Return the heads of a model that tensor parallelism over `ways` GPUs cannot divide; empty if it can.
+
+    Each GPU has as many heads of attention. Those of keys and values are divided, too, or else repeated equally.
+    """
+    if model.heads % ways:
+        return f"{model.heads} attention heads"
+    if max(model.kv_heads, ways) % min(model.kv_heads, ways):
+        return f"{model.kv_heads} heads of keys and values"
+    return ""
 
 
 class Method(StrEnum):
@@ -285,6 +298,27 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     def holds_reference(self) -> bool:
         """Whether a frozen copy of the model scores the answers."""
         return self.has_reference and self.objective.has_reference
+
+
+_MEGATRON = ("megatron-lm", "megatron-swift")
+
+
+def impossible_degrees(training: Training, *, is_uncertain: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the name of each degree with which a training cannot start, and what it does not divide.
+
+    Megatron asserts that stages have as many layers (`get_num_layers_to_build`), unless flags make them uneven, which
+    `is_uncertain` covers; and that GPUs have as many experts (`MoELayer`).
+    """
+    model = training.architecture
+    heads = undivided_heads(model, training.tensor)
+    if heads:
+        yield "tensor", f"{heads} cannot be divided among {training.tensor} GPUs"
+    if training.framework not in _MEGATRON:
+        return
+    if model.layers % training.pipeline and not is_uncertain:
+        yield "pipeline", f"{model.layers} layers cannot be divided among {training.pipeline} stages"
+    if model.experts % training.expert:
+        yield "expert", f"{model.experts} experts cannot be divided among {training.expert} GPUs"
 
 
 class Layout(Struct, frozen=True, kw_only=True):

@@ -21,6 +21,12 @@ SFT = (
 )
 FULL = f"{SFT} --per_device_train_batch_size 4 --max_seq_length 4096"
 A100 = GPU_TABLE.find("NVIDIA-A100-SXM4-80GB")
+MEGATRON = (
+    "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 28 --hidden-size 3584 --num-attention-heads 28 --bf16"
+    " --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 --vocab-size 152064"
+)
+TENSOR = "accelerate launch --use_parallelism_config"
+TRL = "-m trl.scripts.sft --max_length 512 --per_device_train_batch_size 1"
 L40S = GPU_TABLE.find("NVIDIA-L40S")
 assert A100 is not None
 assert L40S is not None
@@ -99,6 +105,40 @@ def test_only_fms_hf_tunings_own_launcher_shards_unasked() -> None:
         assert asking(f"{launcher} -m tuning.sft_trainer {flags}").questions[0].training.strategy is Strategy.DDP
     sharded = f"accelerate launch --use_fsdp --num_processes 8 -m tuning.sft_trainer {flags}"
     assert asking(sharded).questions[0].training.strategy is Strategy.FSDP_FULL
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            f"{MEGATRON} --tensor-model-parallel-size 8",
+            "sizing.parallelism: 28 attention heads cannot be divided among 8 GPUs",
+        ),
+        (
+            f"{TENSOR} --parallelism_config_tp_size 3 --num_processes 3 {TRL} --model_name_or_path Qwen/Qwen3-8B",
+            "sizing.parallelism: 32 attention heads cannot be divided among 3 GPUs",
+        ),
+        (
+            f"{MEGATRON} --tensor-model-parallel-size 1 --pipeline-model-parallel-size 8",
+            "sizing.parallelism: 28 layers cannot be divided among 8 stages",
+        ),
+        (
+            f"{MEGATRON} --swiglu --disable-bias-linear --num-experts 12 --expert-model-parallel-size 8",
+            "sizing.parallelism: 12 experts cannot be divided among 8 GPUs",
+        ),
+    ],
+)
+def test_degrees_divide_the_model_or_the_job_cannot_start(line: str, message: str) -> None:
+    """Megatron asserts it; transformers cannot split projections into heads."""
+    found = asking(line)
+    assert troubles(found) == [message]
+    assert found.diagnostics[0].span is not None
+
+
+def test_stages_may_be_uneven_if_a_flag_says_so() -> None:
+    """Such a flag widens the estimate, so that the line is uncertain."""
+    line = f"{MEGATRON} --pipeline-model-parallel-size 8 --decoder-first-pipeline-num-layers 7"
+    assert asking(line, is_uncertain=True).questions
 
 
 def test_a_framework_without_sharding_is_not_sharded() -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.sizing.models.lora import adapter_parameters_or_default
-from reconciler.core.sizing.training import Attention, Method, Offload, Strategy, Training
+from reconciler.core.sizing.training import Attention, Method, Offload, Strategy, Training, undivided_heads
 
 RANK = 16
 """Rank of the adapters that a remedy proposes, on all linear layers."""
@@ -158,7 +158,8 @@ def _degrees(training: Training, gpus: int, kind: SavingKind, name: str) -> Iter
         saving = Saving(
             kind=kind, text=f"{name} parallelism {degree}", fields=((name, degree),), changes=(name,), degree=degree
         )
-        if gpus % saving.apply(training).multiple == 0:
+        is_possible = kind is not SavingKind.TENSOR or not undivided_heads(training.architecture, degree)
+        if is_possible and gpus % saving.apply(training).multiple == 0:
             yield saving
         degree *= 2
 

@@ -10,6 +10,7 @@ from reconciler.core.sizing.job_questions import build_questions, no_files
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.remedies import Remedies, Remedy, SavingKind, Situation, find_remedies
+from reconciler.core.sizing.remedies.savings import savings_of
 from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy
 from tests.core.sizing.remedies.trainings import framework, question, situations, training
 from tests.core.sizing.tables import GPU_TABLE, TABLES
@@ -295,6 +296,12 @@ def test_pretraining_is_remedied_by_its_own_parallelism() -> None:
         assert after.gpus % remedy.training.multiple == 0
         assert after.gpus // remedy.training.group * after.batch * after.accumulation == 128
     assert all(kind not in {"fused-loss", "offload"} for names in kinds(every) for kind in names)
+
+
+def test_tensor_parallelism_that_cannot_divide_the_heads_is_no_remedy() -> None:
+    one = training("qwen2.5-7b", framework="megatron-lm", strategy=Strategy.DDP, optimizer="adamw_apex_fused")
+    degrees = {saving.degree for saving in savings_of(one, 8, ("tensor",)) if saving.kind is SavingKind.TENSOR}
+    assert degrees == {2, 4}, "28 heads are not divided among 8 GPUs"
 
 
 def test_the_batch_of_a_remedy_is_spelled_as_on_the_line() -> None:
