@@ -88,7 +88,7 @@ def answer_question(
         hint = "" if "did you mean" in rest else _HINTS.get(column, _HINT)
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
     _check_targets(sweep.question.training)
-    _check_degrees(sweep.question.training)
+    _check_degrees(sweep.question.training, evenly=framework is not None and framework.divides_evenly)
     answer = SizeAnswer(
         question=sweep.question,
         decision=sweep.decision,
@@ -126,8 +126,8 @@ def _check_targets(training: Training) -> None:
             ) from error
 
 
-def _check_degrees(training: Training) -> None:
-    for _, message in impossible_degrees(training):
+def _check_degrees(training: Training, *, evenly: bool) -> None:
+    for _, message in impossible_degrees(training, evenly=evenly):
         raise ConfigError(f"--parallelism: {message}", hint="correct the degree of parallelism")
 
 

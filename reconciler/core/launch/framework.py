@@ -155,6 +155,8 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     deepspeed_presets: Mapping[str, tuple[str, str]] = {}  # name: ZeRO stage, offload
     optimizers: Mapping[str, str] = {}  # its own names of optimizers, by those of transformers
     read_sharding: Read | None = None
+    checkpoints_shards: bool = False  # only its FSDP strategy checkpoints: it does not on one GPU
+    divides_evenly: bool = False  # it asserts that stages have as many layers, and GPUs as many experts
     complete: Read | None = None
     # What a change of the training is called.
     changes: Changes = {}

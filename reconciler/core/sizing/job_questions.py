@@ -259,12 +259,14 @@ class _QuestionBuilder:
             rollout=float(self._stated("rollout") or 0.0),
             upcast=None if not upcast else upcast == "true",
             framework=self._launch.framework.name,
+            checkpoints_shards=self._launch.framework.checkpoints_shards,
         )
         degrees = {name: int(self._value(name, "1")) for name in _DEGREES}
         counts = {name: int(self._stated(name) or 0) for name in _COUNTS}
         flags = {name: self._flag(name) for name in _FLAGS}
         training = replace(training, **degrees, **counts, **flags)
-        for name, message in impossible_degrees(training, is_uncertain=self._is_uncertain):
+        evenly = self._launch.framework.divides_evenly and not self._is_uncertain  # other flags may make stages uneven
+        for name, message in impossible_degrees(training, evenly=evenly):
             self._report("sizing.parallelism", name, message, "correct the degree of parallelism")
         return self._with_adapters(training) if method.has_adapters else training
 

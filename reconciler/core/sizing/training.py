@@ -235,6 +235,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
     optimizer: str = "adamw_torch"
     optimizer_rank: int = 128  # of the gradients' projections (GaLore, APOLLO)
     checkpointing: bool = True
+    checkpoints_shards: bool = False  # on several GPUs alone
     attention: Attention = Attention.FLASH
     strategy: Strategy = Strategy.FSDP_FULL
     offload: Offload = Offload.NONE
@@ -300,24 +301,18 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
         return self.has_reference and self.objective.has_reference
 
 
-_MEGATRON = ("megatron-lm", "megatron-swift")
-
-
-def impossible_degrees(training: Training, *, is_uncertain: bool = False) -> Iterator[tuple[str, str]]:
+def impossible_degrees(training: Training, *, evenly: bool) -> Iterator[tuple[str, str]]:
     """Yield the name of each degree with which a training cannot start, and what it does not divide.
 
-    Megatron asserts that stages have as many layers (`get_num_layers_to_build`), unless flags make them uneven, which
-    `is_uncertain` covers; and that GPUs have as many experts (`MoELayer`).
+    `evenly`: stages have as many layers (Megatron's `get_num_layers_to_build`), and GPUs as many experts (`MoELayer`).
     """
     model = training.architecture
     heads = undivided_heads(model, training.tensor)
     if heads:
         yield "tensor", f"{heads} cannot be divided among {training.tensor} GPUs"
-    if training.framework not in _MEGATRON:
-        return
-    if model.layers % training.pipeline and not is_uncertain:
+    if evenly and model.layers % training.pipeline:
         yield "pipeline", f"{model.layers} layers cannot be divided among {training.pipeline} stages"
-    if model.experts % training.expert:
+    if evenly and model.experts % training.expert:
         yield "expert", f"{model.experts} experts cannot be divided among {training.expert} GPUs"
 
 

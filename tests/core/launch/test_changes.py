@@ -105,7 +105,9 @@ def read(name: str, line: str, edits: tuple[SettingEdit, ...] = (), content: dic
 
 def base(name: str, change: str) -> str:
     """Return a line that the change applies to: only adapters get a 4-bit base."""
-    if change != "4-bit-base" or name == "litgpt":
+    if name == "litgpt":  # it quantizes on one GPU alone
+        return LINES[name].replace("--devices 4", "--devices 1") if change == "4-bit-base" else LINES[name]
+    if change != "4-bit-base":
         return LINES[name]
     return f"{LINES[name]} --use_peft --peft_method lora" if name == "llama-recipes" else LINES[name]
 

@@ -113,6 +113,19 @@ def test_tensor_parallel_copies_are_whole() -> None:
     assert "4 GPUs share each sample" in decide(asked, estimator=fits_from(1), speed=steady).candidates[0].text
 
 
+def test_one_gpu_does_not_checkpoint_where_only_shards_do() -> None:
+    """LitGPT's FSDP strategy checkpoints, so that one GPU needs all activations."""
+    seen: dict[int, bool] = {}
+
+    def estimator(one: Training, layout: Layout, _: Gpu) -> Estimate:
+        seen[layout.gpus] = one.checkpointing
+        return estimate(100.0 / layout.gpus)
+
+    decision = decide(question(training=training(checkpoints_shards=True)), estimator=estimator)
+    assert gpus_of(decision) == 2
+    assert seen == {1: False, 2: True}
+
+
 def test_only_multiples_of_what_parallelism_shares_are_tried() -> None:
     """Tensor 8 and pipeline 4 share each sample among 32 GPUs; of 6 on a node, whole nodes are 24, 48 ..."""
     parallel = training(tensor=8, pipeline=4)

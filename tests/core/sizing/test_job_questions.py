@@ -135,6 +135,20 @@ def test_degrees_divide_the_model_or_the_job_cannot_start(line: str, message: st
     assert found.diagnostics[0].span is not None
 
 
+def test_litgpt_checkpoints_on_several_gpus_alone() -> None:
+    line = "litgpt finetune_full meta-llama/Llama-3.1-8B --devices 2 --train.max_seq_length 2048"
+    (one,) = asking(line).questions
+    assert (one.training.checkpointing, one.training.checkpoints_shards) == (True, True)
+    assert one.training.precision is Precision.BF16_MIXED
+    assert not asking(FULL).questions[0].training.checkpoints_shards
+
+
+def test_litgpt_quantizes_on_one_gpu_alone() -> None:
+    line = "litgpt finetune_lora meta-llama/Llama-3.1-8B --quantize bnb.nf4 --precision bf16-true"
+    (one,) = asking(f"{line} --train.max_seq_length 2048").questions
+    assert one.exact_gpus == 1
+
+
 def test_stages_may_be_uneven_if_a_flag_says_so() -> None:
     """Such a flag widens the estimate, so that the line is uncertain."""
     line = f"{MEGATRON} --pipeline-model-parallel-size 8 --decoder-first-pipeline-num-layers 7"

@@ -2,13 +2,15 @@
 
 import re
 
+from msgspec.structs import replace
+
 from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Command, Extraction, Framework, ProcessFlags
 from reconciler.core.launch.settings import parse_boolean
 from reconciler.core.patterns import later
 
-_GLOBAL_BATCH = "16"
-"""Default of `--train.global_batch_size` (litgpt.args.TrainArgs of the finetune scripts)."""
+_GLOBAL_BATCH, _PRETRAINING_GLOBAL_BATCH = "16", "512"
+"""Defaults of `--train.global_batch_size` (`TrainArgs` in `litgpt/finetune/*.py` and `litgpt/pretrain.py`)."""
 
 _MAX_DIGITS = 9
 
@@ -29,6 +31,8 @@ _LORA_TARGETS = {
     "lora_head": "lm_head",
 }
 _LORA_TARGETS_BY_DEFAULT = frozenset({"lora_query", "lora_value"})
+_PRETRAINING = {"batch": "4", "checkpointing": "false", "optimizer": "adamw_torch_fused"}
+"""Defaults of `litgpt/pretrain.py` other than those of fine-tuning."""
 _METHODS = frozenset({"lora", "full", "adapter", "adapter_v2"})
 
 
@@ -39,12 +43,17 @@ def _read_words(extraction: Extraction) -> None:
         extraction.script.add_word("checkpoint_dir", folder.text, folder)
 
 
+def _pretrains(extraction: Extraction) -> bool:
+    return extraction.invocation.name.endswith("pretrain")
+
+
 def _read_processes(extraction: Extraction) -> None:
-    """Read devices per node and nodes, which are flags of the script."""
+    """Read devices per node and nodes, which are flags of the script. Pre-training takes all GPUs by default."""
     setting = extraction.script.find(("devices",))
     devices = extraction.add_number("processes", setting)
     machines = extraction.add_number("machines", extraction.script.find(("num_nodes",))) or 1
-    extraction.set_default("processes", str(machines), "default of litgpt")
+    if not _pretrains(extraction):
+        extraction.set_default("processes", str(machines), "default of litgpt")
     extraction.set_default("machines", "1", "default of litgpt")
     if setting is not None and devices is not None:
         extraction.add("processes", setting, str(devices * machines))
@@ -70,6 +79,9 @@ def _read_method(extraction: Extraction) -> None:
             method = "qlora" if bits == "4bit" else "int8-lora"
     extraction.facts["method"] = Fact(value=method, snippet=invocation.name)
     _read_lora_targets(extraction)
+    if _pretrains(extraction):
+        for name, value in _PRETRAINING.items():
+            extraction.set_framework_default(name, value)
 
 
 def _read_lora_targets(extraction: Extraction) -> None:
@@ -91,21 +103,50 @@ def _read_precision(extraction: Extraction) -> None:
 
 
 def _read_sharding(extraction: Extraction) -> None:
-    """Shard and checkpoint as soon as there is more than one device."""
+    """Shard and checkpoint as soon as there may be more than one device. Pre-training shards within nodes alone."""
     processes = extraction.facts.get("processes")
-    if processes is not None and processes.value != "1":
+    if _pretrains(extraction):
+        extraction.set_framework_default("strategy", "fsdp-hybrid")
+    if extraction.unresolved.get("processes") or (processes is not None and processes.value != "1"):
         extraction.set_framework_default("strategy", "fsdp-full")
         extraction.set_framework_default("checkpointing", "true")
 
 
+def _read_quantization(extraction: Extraction) -> None:
+    """Refuse what the fine-tuning scripts refuse: a quantized base in mixed precision, or on several GPUs."""
+    quantized = extraction.facts.get("quantisation")
+    if quantized is None:
+        return
+    precision = extraction.facts.get("precision") or extraction.defaults["precision"]
+    processes = extraction.number("processes") or 1
+    if precision.value.endswith("-mixed"):
+        named = precision.snippet or "the default"
+        message = f"`{quantized.snippet}`: LitGPT trains no quantized base in mixed precision ({named})"
+        extraction.reject("precision", message, quantized.span, "set --precision bf16-true")
+    if processes > 1:
+        message = f"`{quantized.snippet}`: LitGPT trains no quantized base on several GPUs"
+        extraction.reject("quantisation", message, quantized.span, "set --devices 1, or remove the flag")
+    extraction.facts["shards"] = replace(quantized, value="1")
+
+
 def _complete(extraction: Extraction) -> None:
     """Divide the batch of all devices into accumulation steps."""
+    _read_quantization(extraction)
     setting = extraction.script.find(("train.global_batch_size",))
     if setting is not None and extraction.resolve("accumulation", setting) is None:
         return
-    text = _GLOBAL_BATCH if setting is None else setting.text
+    text = setting.text if setting is not None else _GLOBAL_BATCH
+    if setting is None and _pretrains(extraction):
+        text = _PRETRAINING_GLOBAL_BATCH
     batch, processes = extraction.number("batch"), extraction.number("processes")
-    if not text.isdecimal() or len(text) > _MAX_DIGITS or not batch or not processes:
+    if not text.isdecimal() or len(text) > _MAX_DIGITS or not batch:
+        return
+    if _pretrains(extraction):  # on all GPUs, whose number may be unknown
+        extraction.facts["update_batch"] = Fact(value=text, snippet="", origin="default of litgpt")
+        if setting is not None:
+            extraction.add("update_batch", setting, text)
+        return
+    if not processes:
         return
     steps, rest = divmod(int(text), batch * processes)
     if steps and not rest:
@@ -134,14 +175,16 @@ LITGPT = Framework(
         "optimizer": ("optimizer.class_path", "optimizer"),
     },
     defaults={"batch": "1", "lora_rank": "8", "optimizer": "adamw_torch", "checkpointing": "false", "attention": "sdpa"}
-    | {"precision": "bf16", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
+    | {"precision": "bf16-mixed", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
     single_values=True,
     config_flags=("config",),
     config_keys=frozenset({"checkpoint_dir"}),
+    loads_fp32=True,
     read_words=_read_words,
     read_method=_read_method,
     read_precision=_read_precision,
     read_sharding=_read_sharding,
+    checkpoints_shards=True,
     complete=_complete,
-    changes={"4-bit-base": {"quantize": "bnb.nf4"}},
+    changes={"4-bit-base": {"quantize": "bnb.nf4", "precision": "bf16-true"}},
 )

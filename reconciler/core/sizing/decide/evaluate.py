@@ -131,7 +131,7 @@ class Evaluator:
             self._unrated.append(layout)
         speed = None
         if result.fits and self._speed is not None:
-            speed = self._speed(self.question.training, layout, self.question.gpu)
+            speed = self._speed(_as_run(self.question.training, layout), layout, self.question.gpu)
         if result.fits and self.question.one_node and layout.workers > 1:
             result = _reject(DecisionReason.ONE_NODE)
         return Candidate(
@@ -164,7 +164,7 @@ class Evaluator:
     def _estimate(self, layout: Layout) -> Estimate:
         known = self._estimates.get(layout)
         if known is None:
-            known = self._estimator(self.question.training, layout, self.question.gpu)
+            known = self._estimator(_as_run(self.question.training, layout), layout, self.question.gpu)
             known = self._estimates[layout] = _widen(known) if self.question.is_uncertain else known
         return known
 
@@ -181,6 +181,13 @@ class Evaluator:
         if chance is None or (chance < LIKELY and any(_needs_no_more(layout, other) for other in self._unrated)):
             return None, ""
         return chance, f"{opinion.label} gives it a probability of {chance:.0%}"
+
+
+def _as_run(training: Training, layout: Layout) -> Training:
+    """Return the training as it runs with a layout."""
+    if training.checkpoints_shards and layout.gpus == 1:
+        return replace(training, checkpointing=False)
+    return training
 
 
 def _widen(estimate: Estimate) -> Estimate:

@@ -158,6 +158,7 @@ MEGATRON = Framework(
     read_precision=_read_precision,
     read_method=lambda extraction: extraction.set_framework_default("method", "full"),
     read_sharding=_read_sharding,
+    divides_evenly=True,
     complete=_complete,
     changes=_CHANGES,
 )
@@ -198,6 +199,7 @@ MEGATRON_SWIFT = Framework(
     other_objectives=later(r"megatron (?P<word>rlhf)"),
     read_precision=_read_precision,
     read_sharding=_read_sharding,
+    divides_evenly=True,
     complete=_complete_swift,
     changes={
         change: {name.replace("-", "_"): value or "true" for name, value in settings.items()}
