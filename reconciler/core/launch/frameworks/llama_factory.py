@@ -41,12 +41,18 @@ def _read_method(extraction: Extraction) -> None:
 def _complete(extraction: Extraction) -> None:
     """Apply its default rank of projections; BAdam never keeps all weights in fp32 (model/adapter.py).
 
+    Without a type on the line, the base of adapters is loaded in 16 bits (`infer_optim_dtype`), and trained weights are
+    in fp32.
     Liger's loss is for supervised training alone (`apply_liger_kernel` with `require_logits`).
     """
     if "objective" in extraction.facts:
         extraction.discard("fused_loss")
         extraction.set_default("fused_loss", "false", "the loss of the objective needs logits")
     optimizer, precision = extraction.facts.get("optimizer"), extraction.facts.get("precision")
+    method = extraction.facts.get("method") or extraction.defaults.get("method")
+    if precision is None and method is not None and method.value != "full":
+        extraction.discard("precision")
+        extraction.set_framework_default("precision", "bf16-mixed")
     if "optimizer_rank" in extraction.defaults:
         extraction.discard("optimizer_rank")
         extraction.set_framework_default("optimizer_rank", "16")
