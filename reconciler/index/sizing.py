@@ -71,7 +71,8 @@ def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem
         inventory = lookup.inventory()
         return lookup.tables.gpus.offered(inventory) if inventory is not None else ()
 
-    return tuple(judge_servers(document, lookup.tables, file, measured))
+    find = partial(_config_map, lookup, document.key.namespace or lookup.cluster.namespace)
+    return tuple(judge_servers(document, lookup.tables, file, measured, find))
 
 
 def unwritten(document: Document) -> Problem:

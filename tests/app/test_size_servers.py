@@ -101,3 +101,16 @@ def test_a_server_on_one_node_requests_all_its_gpus(flag: str) -> None:
     with pytest.raises(InvalidInput) as raised:
         check_servers([file(text=text)], TABLES)
     assert [problem.rule for problem in raised.value.problems] == ["serving.gpus"]
+
+
+def test_variables_from_config_maps_of_the_file_are_read() -> None:
+    """Whole ConfigMaps and single keys, as for training jobs."""
+    maps = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {TP: '4', TOKENS: '32768'}\n"
+    flags = "--tensor-parallel-size=$(TP), --max-model-len=$(MAX)"
+    text = SERVER.replace("--tensor-parallel-size=4, --max-model-len=LENGTH", flags)
+    env = """\
+          envFrom: [{configMapRef: {name: m}}]
+          env: [{name: MAX, valueFrom: {configMapKeyRef: {name: m, key: TOKENS}}}]
+"""
+    (answer,) = check_servers([file(text=text + env + maps)], TABLES)
+    assert (answer.server.tensor, answer.server.length) == (4, 32768)

@@ -23,3 +23,15 @@ def test_a_plan_warns_of_a_server_that_does_not_fit(fleet: Fleet) -> None:
     assert f"{_PATH}:" in fleet.run("plan").out
     fleet.edit(_PATH, "--max-model-len=32768", "--tensor-parallel-size=4")
     assert not warnings(fleet)
+
+
+def test_a_changed_config_map_changes_what_is_known_of_a_server(fleet: Fleet) -> None:
+    """Its variables are read from the repository, as for training jobs."""
+    server = manifest("--model=$(MODEL)", "--max-model-len=32768", product=_H100)
+    fleet.write(_PATH, server.replace("name: vllm\n", "name: vllm\n        envFrom: [{configMapRef: {name: m}}]\n"))
+    settings = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m}\ndata: {MODEL: Qwen/Qwen2.5-7B-Instruct}\n"
+    fleet.write("jobs/language/settings.yaml", settings)
+    assert not warnings(fleet)
+    fleet.edit("jobs/language/settings.yaml", "7B", "72B")
+    (message,) = warnings(fleet)
+    assert message.startswith("qwen2.5-72b does not fit 1 GPU")

@@ -290,14 +290,14 @@ def _standalone_targets(scope: SizingScope, file: InputFile) -> _Targets:
                 answers=Answers(),
                 paths=tuple(siblings),
                 file=lambda path: siblings.get(path) or siblings.get(path.removeprefix(f"{file.folder}/")),
-                config_map=partial(_config_map, (file.content, *siblings.values()), document.key.namespace),
+                config_map=partial(config_map_in, (file.content, *siblings.values()), document.key.namespace),
             ),
         )
 
     return targets
 
 
-def _config_map(files: Iterable[bytes], namespace: str, name: str) -> Mapping[str, Any] | None:
+def config_map_in(files: Iterable[bytes], namespace: str, name: str) -> Mapping[str, Any] | None:
     """Return a ConfigMap that one of the files holds."""
     for raw in files:
         for document in read("", raw).documents if name.encode() in raw else ():

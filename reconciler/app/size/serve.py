@@ -1,8 +1,9 @@
 """Check the servers of language models in files against the memory of their GPUs."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from reconciler.app.size.files import InputFile
+from reconciler.app.size.files import InputFile, config_map_in
 from reconciler.core.documents import Document, read
 from reconciler.core.launch import resolve_file
 from reconciler.core.problems import Problem
@@ -30,7 +31,8 @@ def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str 
         reading = read(file.path, file.content)
         problems += reading.problems
         for document in reading.documents:
-            for found in find_servers(document, tables, _Siblings(file)):
+            find = partial(config_map_in, (file.content, *file.siblings().values()), document.key.namespace)
+            for found in find_servers(document, tables, _Siblings(file), find):
                 problems += _problems(document, found)
                 if found.parsed.server is not None:
                     answers.append(_answer(document, found, _gpu(tables, found.product or gpu)))

@@ -12,6 +12,7 @@ from reconciler.core.launch import FileReader
 from reconciler.core.objects import FieldPath
 from reconciler.core.serving.line import ParsedServer, parse_server, server_command
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.training.config_maps import FindConfigMap, container_environment
 from reconciler.core.training.container import Container, parse_container
 from reconciler.core.values import mapping, sequence, text
 
@@ -28,7 +29,13 @@ class FoundServer(Struct, frozen=True, kw_only=True):
     product: str = ""
 
 
-def find_servers(document: Document, tables: SizingTables, files: FileReader) -> list[FoundServer]:
+def no_config_map(_: str) -> None:
+    """Find no ConfigMap, for documents outside of a repository."""
+
+
+def find_servers(
+    document: Document, tables: SizingTables, files: FileReader, config_map: FindConfigMap = no_config_map
+) -> list[FoundServer]:
     """Return the servers of a document, wherever its kind has pod templates (Deployment, KaiwoService, LWS, ...)."""
     folder = document.source.path.rpartition("/")[0]
     found = []
@@ -38,7 +45,8 @@ def find_servers(document: Document, tables: SizingTables, files: FileReader) ->
                 continue
             container = parse_container(item, (*path, "containers", index))
             command = server_command(text(item.get("image")), container.command, container.args)
-            parsed = parse_server(command, container.args, dict(container.env), files, tables, folder=folder)
+            env = dict(container_environment(item, container.env, config_map))
+            parsed = parse_server(command, container.args, env, files, tables, folder=folder)
             if parsed is not None:
                 gpus, product = _devices(container.resources, _product(pod))
                 found.append(FoundServer(container=container, parsed=parsed, gpus=gpus, product=product))

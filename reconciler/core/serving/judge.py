@@ -8,18 +8,23 @@ from reconciler.core.documents import Document
 from reconciler.core.launch import Diagnostic, FileReader
 from reconciler.core.objects import FieldPath, format_path
 from reconciler.core.problems import Problem, Severity
-from reconciler.core.serving.containers import FoundServer, find_servers
+from reconciler.core.serving.containers import FoundServer, find_servers, no_config_map
 from reconciler.core.serving.engines import SERVERS
 from reconciler.core.serving.line import HEADS
 from reconciler.core.serving.memory import ServerEstimate, ServerVerdict, estimate_server, smallest_layout
 from reconciler.core.serving.server import Server, ServingEngine
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.tables import SizingTables
+from reconciler.core.training.config_maps import FindConfigMap
 from reconciler.core.values import plural
 
 
 def judge_servers(
-    document: Document, tables: SizingTables, files: FileReader, measured: Callable[[], Sequence[Gpu]]
+    document: Document,
+    tables: SizingTables,
+    files: FileReader,
+    measured: Callable[[], Sequence[Gpu]],
+    config_map: FindConfigMap = no_config_map,
 ) -> Iterator[Problem]:
     """Warn of each server that surely does not fit the product that its pods select, or the only one in the evidence.
 
@@ -27,7 +32,7 @@ def judge_servers(
     cannot be read, and pods whose product is unknown, are not judged. `measured` returns the GPUs of the evidence: it
     is asked only about servers whose lines can be read.
     """
-    for found in find_servers(document, tables, files):
+    for found in find_servers(document, tables, files, config_map):
         for error in found.parsed.errors:
             if error.rule == HEADS:
                 yield _heads(document, found, error)

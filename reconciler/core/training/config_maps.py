@@ -2,7 +2,7 @@
 
 import base64
 import binascii
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from reconciler.core.objects import FieldPath
@@ -40,9 +40,15 @@ def mounted_file(data: Any, container: FieldPath, path: str, find: FindConfigMap
 
 def environment(job: TrainingJob, find: FindConfigMap) -> tuple[tuple[str, str | None], ...]:
     """Return the variables of the job, with the values that come from ConfigMaps of the repository."""
-    container = mapping(job.get(*job.lead.container.path))
+    return container_environment(mapping(job.get(*job.lead.container.path)), job.env, find)
+
+
+def container_environment(
+    container: Mapping[str, Any], env: Iterable[tuple[str, str | None]], find: FindConfigMap
+) -> tuple[tuple[str, str | None], ...]:
+    """Return the variables of a container, whose literal values are in `env`, with those from ConfigMaps."""
     items = {item.get("name"): item for item in map(mapping, sequence(container.get("env")))}
-    own = [(name, _value(items.get(name), find) if value is None else value) for name, value in job.env]
+    own = [(name, _value(items.get(name), find) if value is None else value) for name, value in env]
     names = {name for name, _ in own}
     whole = {name: value for name, value in _whole_maps(container, find) if name not in names}
     return (*whole.items(), *own)
