@@ -46,9 +46,9 @@ def find_servers(
             container = parse_container(item, (*path, "containers", index))
             command = server_command(text(item.get("image")), container.command, container.args)
             env = dict(container_environment(item, container.env, config_map))
-            parsed = parse_server(command, container.args, env, files, tables, folder=folder)
+            gpus, product = _devices(container.resources, _product(pod))
+            parsed = parse_server(command, container.args, env, files, tables, folder=folder, gpus=gpus)
             if parsed is not None:
-                gpus, product = _devices(container.resources, _product(pod))
                 found.append(FoundServer(container=container, parsed=parsed, gpus=gpus, product=product))
     return found
 

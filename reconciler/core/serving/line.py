@@ -11,6 +11,7 @@ from reconciler.core.launch import Diagnostic, Fact, FileReader, find_launch_lin
 from reconciler.core.launch.container import expand_env
 from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, read_file
+from reconciler.core.launch.shell.substitution import ALL_GPUS
 from reconciler.core.serving.engines import HARMLESS, OTHER_MODELS, SERVERS
 from reconciler.core.serving.server import Server, ServingEngine, WeightType
 from reconciler.core.serving.weights import published_type, type_of_config, type_of_flag, type_of_name
@@ -50,8 +51,12 @@ def parse_server(
     tables: SizingTables,
     *,
     folder: str = "",
+    gpus: int = 0,
 ) -> ParsedServer | None:
-    """Return the server that a container starts; None if it starts none."""
+    """Return the server that a container starts; None if it starts none.
+
+    `gpus` are those of the container, which its script may count (0: unknown).
+    """
     line = find_launch_line(tuple(command), tuple(args), expand_env(env), files, SERVERS)
     if isinstance(line, Diagnostic):
         return None
@@ -61,7 +66,7 @@ def parse_server(
     if framework is None:
         return None
     starts_ray = any(_RAY.search(word) for word in (*command, *args))
-    reader = _Reader(Extraction(line, framework, files), starts_ray=starts_ray)
+    reader = _Reader(Extraction(line, framework, files), gpus=gpus, starts_ray=starts_ray)
     return reader.read(files, tables, folder)
 
 
@@ -74,8 +79,9 @@ def _config(tables: SizingTables, model: str, files: FileReader, folder: str) ->
 class _Reader:
     """Reads the settings of one line, and collects what is wrong with them."""
 
-    def __init__(self, extraction: Extraction, *, starts_ray: bool) -> None:
+    def __init__(self, extraction: Extraction, *, gpus: int, starts_ray: bool) -> None:
         self._from = extraction
+        self._gpus = gpus
         self._starts_ray = starts_ray
         self._engine = ServingEngine(extraction.framework.name)
         self._errors: list[Diagnostic] = []
@@ -91,7 +97,11 @@ class _Reader:
         if model is None and not extraction.unresolved:
             self._error(None, "the line does not name the model", "name it with --model")
         for name in _COUNTS:
-            extraction.add_number(name, extraction.find(name))
+            setting = extraction.find(name)
+            if setting is not None and setting.text == ALL_GPUS and self._gpus:
+                extraction.add(name, setting, str(self._gpus))
+            else:
+                extraction.add_number(name, setting)
         found = resolve_model(tables.models, model.text, files, folder) if model is not None else None
         if isinstance(found, Diagnostic):
             self._errors.append(found)

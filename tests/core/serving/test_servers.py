@@ -222,6 +222,17 @@ def test_a_flag_of_unknown_effect_widens_the_estimate() -> None:
     assert second.low_gib < first.low_gib
 
 
+def test_a_script_may_count_the_gpus_of_its_container() -> None:
+    words = ["bash", "-c", 'TP=$(nvidia-smi -L | wc -l); exec vllm serve Qwen/Qwen2.5-7B --tensor-parallel-size "$TP"']
+    found = parse_server(words, [], {}, lambda _: None, TABLES, gpus=4)
+    assert found is not None
+    assert found.server is not None
+    assert found.server.tensor == 4
+    unknown = parse_server(words, [], {}, lambda _: None, TABLES)
+    assert unknown is not None
+    assert [error.rule for error in unknown.errors] == ["launch.decided-later"]
+
+
 def test_files_name_the_flags_of_vllm() -> None:
     found = parsed("vllm serve --config c.yaml", {"c.yaml": b"model: Qwen/Qwen2.5-7B\nmax-model-len: 4096\n"})
     assert found.server is not None

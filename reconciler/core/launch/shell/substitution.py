@@ -7,7 +7,7 @@ from reconciler.core.launch.shell.ast import Literal, ParameterExpansion, Part, 
 ITEMS = "items"
 """Operator of an expansion that counts the items of a variable, which commas separate."""
 
-_ALL_GPUS = "gpu"
+ALL_GPUS = "gpu"
 """As torchrun calls the number of GPUs of a node (`--nproc_per_node=gpu`)."""
 
 _COUNTS_GPUS = re.compile(
@@ -27,7 +27,7 @@ def read_substitution(command: str, *, quoted: bool) -> Part:
     """Return what a command in `$(…)` prints, where that is known without running it."""
     text = _BLANKS.sub(" ", _ERRORS.sub("", command)).strip()
     if _COUNTS_GPUS.fullmatch(text):
-        return Literal(_ALL_GPUS, quoted)
+        return Literal(ALL_GPUS, quoted)
     if (match := _COUNTS_ITEMS.fullmatch(text)) is not None:
         return ParameterExpansion(match["name"], quoted, "", ITEMS)
     return UnknownExpansion("a command substitution", quoted)
