@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler import wiring
-from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
+from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits, folder_inside
 from reconciler.app.commit import commit, plan_commit
 from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
@@ -27,6 +27,7 @@ from reconciler.errors import (
 from reconciler.outputs.commit import finished_proposal
 from reconciler.planning.plan import Planned
 from reconciler.ports import Repository
+from reconciler.revision.files import CONFIG_PATH
 from reconciler.wiring.cluster import ClusterFlags
 
 _ATTEMPTS = 3  # of a push, when the branch moves meanwhile
@@ -90,6 +91,7 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         revision=source.revision(head.oid), commit=head.oid, committed_at=head.committed_at, tips=tips
     )
     try:
+        require_folder(repository, head.oid, source)
         with trace.stage("open"):
             flags = {
                 "revision": head.oid,
@@ -130,6 +132,16 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
+
+
+def require_folder(repository: Repository, commit: str, source: ConfigSource) -> None:
+    """Raise `ConfigError` if the folder of a source has no `reconciler.yaml`: its mirror is no business of users."""
+    if not repository.tree(commit, (CONFIG_PATH,)):
+        where = folder_inside(source.path)
+        raise ConfigError(
+            f"there is no {CONFIG_PATH} in {f'the folder {where}' if where else 'the top folder'} of the repository",
+            hint="correct spec.path",
+        )
 
 
 def _is_known(repository: Repository, commit: str, head: str) -> bool:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.adapters.process import kill_after, scratch_file
-from reconciler.errors import RepositoryError, printable
+from reconciler.errors import ConfigError, RepositoryError, printable
 
 MARKER = "reconciler.yaml"
 DEADLINE_SECONDS = 120.0  # for a git that hangs: a dead network file system, a named pipe as .gitignore
@@ -306,9 +306,9 @@ def _prefix(folder: Path, top: Path) -> str:
 
 
 def branch_ref(git: Git, name: str) -> str:
-    """Return the full name of a branch. Raises `RepositoryError` if git does not allow the name."""
+    """Return the full name of a branch. Raises `ConfigError` if git does not allow the name."""
     ref = f"refs/heads/{name}"
     is_plain = name.isprintable() and not name.startswith("-") and name != "HEAD"
     if not is_plain or git.query("check-ref-format", "--normalize", ref) != ref:
-        raise RepositoryError(f"{printable(name)!r} is not a valid branch name", hint="see `git help check-ref-format`")
+        raise ConfigError(f"{printable(name)!r} is not a valid branch name", hint="see `git help check-ref-format`")
     return ref

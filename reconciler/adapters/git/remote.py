@@ -3,6 +3,7 @@
 import base64
 import fcntl
 import os
+import posixpath
 import re
 import shlex
 import shutil
@@ -18,7 +19,15 @@ from reconciler.adapters.git.command import Git, RepositoryLocation
 from reconciler.adapters.git.failures import remote_error
 from reconciler.adapters.git.repository import GitRepository
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessUnavailable
-from reconciler.errors import ConfigError, RemoteError, RemoteUnavailable, RepositoryError, StalePlan, one_line
+from reconciler.errors import (
+    ConfigError,
+    RemoteError,
+    RemoteUnavailable,
+    RepositoryError,
+    StalePlan,
+    one_line,
+    printable,
+)
 
 _NO_BRANCH = "refs/reconciler/none"  # where HEAD points: no branch of the mirror is checked out
 _MEMORY_BYTES = 1 << 30
@@ -94,14 +103,22 @@ class GitRemote:
         self._environ = {**environ, "GIT_CEILING_DIRECTORIES": str(folder.absolute().parent)}
 
     def repository(self, path: str = "", *, identity: Mapping[str, str] | None = None) -> GitRepository:
-        """Open the mirror; `path` is the folder of `reconciler.yaml`, `identity` the variables of the author."""
+        """Open the mirror; `path` is the folder of `reconciler.yaml`, `identity` the variables of the author.
+
+        Raises `ConfigError` for a path that leads out of it.
+        """
         top = self._folder.absolute()
         git = Git(folder=top, environ={**self._environ, **(identity or {})})
-        prefix = f"{path.strip('/')}/" if path.strip("/") else ""
+        inside = folder_inside(path)
         form = git.run("rev-parse", "--show-object-format").decode().strip()
         return GitRepository(
             RepositoryLocation(
-                git=git, top=top, git_dir=top / ".git", prefix=prefix, object_format=form, is_shallow=False
+                git=git,
+                top=top,
+                git_dir=top / ".git",
+                prefix=f"{inside}/" if inside else "",
+                object_format=form,
+                is_shallow=False,
             )
         )
 
@@ -275,6 +292,18 @@ def _private(path: Path, content: bytes) -> str:
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
         file.write(content if content.endswith(b"\n") else content + b"\n")
     return str(path)
+
+
+def folder_inside(path: str) -> str:
+    """Return the path of a folder below the top of a repository, empty for the top; `./a` and `/a/` are both `a`.
+
+    Raises `ConfigError` for one outside.
+    """
+    folder = posixpath.normpath(path.strip("/") or ".")
+    if folder == ".." or folder.startswith("../"):
+        message = f"spec.path leads out of the repository: {printable(path)}"
+        raise ConfigError(message, hint="name the folder of reconciler.yaml")
+    return "" if folder == "." else folder
 
 
 def checked_url(url: str, credentials: Credentials) -> str:

@@ -18,7 +18,7 @@ from reconciler.controller.health.preflights import acknowledge_preflights
 from reconciler.controller.health.testing import start_tests
 from reconciler.controller.health.watching import watch_jobs
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of
+from reconciler.controller.reconcile import Request, author_of, require_folder
 from reconciler.controller.sources.source import Mode
 from reconciler.core.health.exports.fleet_gauges import FleetSamples, fleet_samples
 from reconciler.core.secrets import mask_text
@@ -97,6 +97,7 @@ def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id
         "cache_dir": str(Path(request.folder) / "cache"),
     }
     repository = remote.repository(request.source.path, identity=author_of(request.source))
+    require_folder(repository, commit_id, request.source)
     return wiring.open_repository(repository, flags, environ)
 
 

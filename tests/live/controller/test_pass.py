@@ -72,6 +72,43 @@ def test_observe_plans_and_writes_nothing(server: GitServer, person: Sandbox, ru
         assert names == ["fetch", "open", "plan", "reconcile"], "F-135: one span for each stage"
 
 
+@pytest.mark.parametrize("path", ["", "/", ".", "./", "jobs/.."])
+def test_a_folder_is_found_however_its_path_is_written(
+    server: GitServer, person: Sandbox, run: Pass, path: str
+) -> None:
+    """Flux users write `./`."""
+    push(person, job("blue"))
+    outcome = run(mode=Mode.OBSERVE, path=path)
+    assert outcome.failure is None, outcome.failure
+    assert outcome.message == "1 change pending (1 create)"
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("nope", "there is no reconciler.yaml in the folder nope of the repository; correct spec.path"),
+        ("./jobs/", "there is no reconciler.yaml in the folder jobs of the repository; correct spec.path"),
+        ("../x", "spec.path leads out of the repository: ../x; name the folder of reconciler.yaml"),
+        ("jobs/../../x", "spec.path leads out of the repository: jobs/../../x; name the folder of reconciler.yaml"),
+    ],
+)
+def test_a_wrong_path_stalls_without_a_folder_of_the_controller(
+    server: GitServer, run: Pass, path: str, message: str
+) -> None:
+    failed = run(mode=Mode.OBSERVE, path=path).failure
+    assert failed is not None
+    assert (failed.reason, failed.stalled, failed.message) == ("InvalidConfiguration", True, message)
+
+
+def test_a_branch_that_git_does_not_allow_stalls(server: GitServer, person: Sandbox, run: Pass) -> None:
+    """Its schema cannot tell: only a change of the source helps."""
+    push(person, job("blue"))
+    failed = run(branch="a..b").failure
+    assert failed is not None
+    assert (failed.reason, failed.stalled) == ("InvalidConfiguration", True)
+    assert "'a..b' is not a valid branch name" in failed.message
+
+
 def test_commit_renders_pushes_and_then_rests(server: GitServer, person: Sandbox, run: Pass) -> None:
     tip = push(person, job("blue"))
     made = run()
