@@ -43,8 +43,8 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
     from reconciler import wiring  # noqa: PLC0415
     from reconciler.app.drift import adopt  # noqa: PLC0415
     from reconciler.app.plan import plan  # noqa: PLC0415
-    from reconciler.core.plan.replacements import UNKNOWN  # noqa: PLC0415
-    from reconciler.errors import OutsideError  # noqa: PLC0415
+    from reconciler.core.plan.replacements import ABOUT_CHANGES, UNKNOWN  # noqa: PLC0415
+    from reconciler.errors import InvalidInput, OutsideError  # noqa: PLC0415
     from reconciler.outputs.live.drift import render_diff, render_drift  # noqa: PLC0415
     from reconciler.wiring.cluster import access_flags, live_choices, open_clusters  # noqa: PLC0415
 
@@ -67,7 +67,11 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
             emit(f"wrote {edit.path}", err=True)
         elif run.settings.output == "text":
             emit("".join(render_diff(edit.path, edit.before, edit.after)), nl=False)
-    unknown = [problem for problem in planned.plan.errors if problem.rule == UNKNOWN]
+    errors = planned.plan.errors
+    if hidden := [problem for problem in errors if problem.rule not in ABOUT_CHANGES]:
+        emit("objects with errors were not compared with the cluster:", err=True)
+        raise InvalidInput(hidden)
+    unknown = [problem for problem in errors if problem.rule == UNKNOWN]
     if unknown:
         raise OutsideError(f"not every object could be compared: {unknown[0]}", hint=unknown[0].hint)
     if not drift:

@@ -90,6 +90,33 @@ def test_all_drift_can_be_adopted_whatever_the_policy_says(site: Site) -> None:
     assert "+  a: 'live'" in site.fleet.run("drift", "--all", *site.flags).out
 
 
+def test_what_was_not_compared_is_never_free_of_drift(site: Site) -> None:
+    """F-143: a label that somebody removed, and a file with errors, hide what others changed."""
+    start(site)
+    label = "app.kubernetes.io/managed-by"
+    site.cluster.patch(site.key("ConfigMap", "one"), {"metadata": {"labels": {label: None}}}, manager="kubectl-label")
+    hidden = site.fleet.run("drift", *site.flags)
+    assert hidden.code == 3
+    assert "no drift" not in hidden.err
+    assert "live.foreign" in hidden.err
+    assert "not compared" in hidden.err
+
+    site.cluster.patch(
+        site.key("ConfigMap", "one"), {"metadata": {"labels": {label: "gpu-reconciler"}}}, manager="kubectl-label"
+    )
+    assert site.fleet.run("drift", *site.flags).code == 0
+    edit(site, "one", a="live")
+    edit(site, "other", a="live")
+    source = site.fleet.root / "jobs/one.yaml"
+    source.write_text(source.read_text().replace("data:", "dota:"))
+    broken = site.fleet.run("drift", "--exit-code", *site.flags)
+    assert broken.code == 3
+    assert f"ConfigMap/{site.name}/other on main: data.a: live (Git: 1): revert" in broken.out
+    assert "jobs/one.yaml:" in broken.err
+    assert "unknown field" in broken.err
+    assert "no drift" not in broken.err
+
+
 def test_a_secret_is_not_adopted(site: Site) -> None:
     """F-143: neither the value nor a part of it is shown or written."""
     start(site)
