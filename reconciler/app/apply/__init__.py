@@ -122,6 +122,7 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
     if not saved.is_live or not saved.head.commit:
         which = "of the working tree" if saved.is_live else "against rendered/"
         raise ConfigError(f"a plan {which} cannot be applied", hint=f"commit your changes, then: {_NEW_PLAN}")
+    _require_servers(saved, current)
     before, now = planned_objects(saved, work.folder), planned_objects(current, work.folder)
     moved = [*moved_inputs(saved, current), *moved_objects(before, now)]
     if moved:
@@ -142,6 +143,21 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
             f"the plan is stale: {what} already as planned, and this plan was never started here",
             hint=f"review a new plan: {_NEW_PLAN}",
         )
+
+
+def _require_servers(saved: Plan, current: Plan) -> None:
+    """Raise `StalePlan` if a cluster has another server than the one that was planned for.
+
+    Only changes and deletions name the UID of an object there; a creation would succeed anywhere.
+    """
+    servers = {state.cluster: state.server for state in saved.clusters}
+    for state in current.clusters:
+        if servers.get(state.cluster, state.server) != state.server:
+            raise StalePlan(
+                "the plan was made for another server: "
+                f"{state.cluster} is {servers[state.cluster]} in the plan, and {state.server} now",
+                hint=f"choose the one of the plan (--context, --kubeconfig), or review a new plan: {_NEW_PLAN}",
+            )
 
 
 _NEW_PLAN = "reconciler plan --live --revision HEAD --out plan.json"

@@ -1,6 +1,7 @@
 """`reconciler apply` on the real API server, as a person uses it."""
 
 import json
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -184,6 +185,22 @@ def test_a_plan_against_rendered_is_not_applied(site: Site) -> None:
     ran = site.apply()
     assert ran.code == 2
     assert "a plan against rendered/ cannot be applied" in ran.err
+
+
+def test_a_plan_is_for_the_servers_that_it_was_made_for(site: Site, tmp_path: Path) -> None:
+    """Creations alone name no object that would tell one cluster from another, such as staging from production."""
+    site.config_map("one")
+    assert site.plan().code == 0
+    other = tmp_path / "other"
+    other.write_text(site.server.kubeconfig.read_text().replace("127.0.0.1", "localhost"))
+    command = ("apply", str(site.plan_file), "--no-wait", "--kubeconfig", str(other))
+    refused = site.fleet.run(*command)
+    assert refused.code == 5, refused.out
+    assert "the plan was made for another server: main is https://127.0.0.1:" in refused.err
+    assert "and https://localhost:" in refused.err
+    assert "--context" in refused.err
+    assert not site.exists("ConfigMap", "one")
+    assert site.apply().code == 0
 
 
 def test_an_edited_plan_file_is_refused(site: Site) -> None:
