@@ -122,8 +122,8 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
     if not saved.is_live or not saved.head.commit:
         which = "of the working tree" if saved.is_live else "against rendered/"
         raise ConfigError(f"a plan {which} cannot be applied", hint=f"commit your changes, then: {_NEW_PLAN}")
-    _require_servers(saved, current)
     before, now = planned_objects(saved, work.folder), planned_objects(current, work.folder)
+    _require_servers(saved, current, {one.path.partition("/")[0] for one in before ^ now})
     moved = [*moved_inputs(saved, current), *moved_objects(before, now)]
     if moved:
         more = f" and {len(moved) - _MAX_NAMED} more" if len(moved) > _MAX_NAMED else ""
@@ -145,17 +145,25 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
         )
 
 
-def _require_servers(saved: Plan, current: Plan) -> None:
-    """Raise `StalePlan` if a cluster has another server than the one that was planned for.
+def _require_servers(saved: Plan, current: Plan, differing: AbstractSet[str]) -> None:
+    """Raise `StalePlan` if a saved plan is for other clusters, or for another server.
 
     Only changes and deletions name the UID of an object there; a creation would succeed anywhere.
+    differing: clusters whose changes are others in the two plans.
     """
     servers = {state.cluster: state.server for state in saved.clusters}
-    for state in current.clusters:
-        if servers.get(state.cluster, state.server) != state.server:
+    current_servers = {state.cluster: state.server for state in current.clusters}
+    if missing := sorted(differing & (servers.keys() ^ current_servers.keys())):
+        raise StalePlan(
+            f"the plan is for {' and '.join(servers)}, and this run for {' and '.join(current_servers)}: "
+            f"the changes of {' and '.join(missing)} are in one of them only",
+            hint=f"choose the same clusters with --cluster, or review a new plan: {_NEW_PLAN}",
+        )
+    for name in servers.keys() & current_servers.keys():
+        if servers[name] != current_servers[name]:
             raise StalePlan(
                 "the plan was made for another server: "
-                f"{state.cluster} is {servers[state.cluster]} in the plan, and {state.server} now",
+                f"{name} is {servers[name]} in the plan, and {current_servers[name]} now",
                 hint=f"choose the one of the plan (--context, --kubeconfig), or review a new plan: {_NEW_PLAN}",
             )
 

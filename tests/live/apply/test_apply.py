@@ -3,12 +3,15 @@
 import json
 from pathlib import Path
 
+import yaml
 from msgspec.structs import replace
 
 from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import Plan
 from reconciler.core.plan.codec import encode, from_json
 from reconciler.core.plan.digest import digest
+from tests.cli.fleet import Ran
+from tests.cluster.kubeconfig import with_contexts
 from tests.live.apply.conftest import Site
 
 
@@ -201,6 +204,33 @@ def test_a_plan_is_for_the_servers_that_it_was_made_for(site: Site, tmp_path: Pa
     assert "--context" in refused.err
     assert not site.exists("ConfigMap", "one")
     assert site.apply().code == 0
+
+
+def test_a_plan_is_for_the_clusters_that_it_was_made_for(site: Site, tmp_path: Path) -> None:
+    """A run that leaves one out, or adds one, says so, instead of calling the objects of that cluster changed."""
+    path = site.fleet.root / "reconciler.yaml"
+    config = yaml.safe_load(path.read_text())
+    config["spec"]["clusters"].append({**config["spec"]["clusters"][0], "name": "two"})
+    path.write_text(yaml.safe_dump(config))
+    contexts = tmp_path / "contexts"
+    contexts.write_text(with_contexts(site.server.kubeconfig, ("main", "two")))
+    site.config_map("one")
+    site.fleet.commit()
+
+    def run(verb: str, *arguments: str) -> Ran:
+        return site.fleet.run(verb, *arguments, "--kubeconfig", str(contexts))
+
+    plan = ("--live", "--revision", "HEAD", "--out", str(site.plan_file))
+    assert run("plan", *plan).code == 0
+    narrow = run("apply", str(site.plan_file), "--cluster", "main")
+    assert narrow.code == 5
+    assert "the plan is for main and two, and this run for main: the changes of two are in one of them" in narrow.err
+    assert "--cluster" in narrow.err
+    assert run("plan", *plan, "--cluster", "main").code == 0
+    wide = run("apply", str(site.plan_file))
+    assert wide.code == 5
+    assert "the plan is for main, and this run for main and two: the changes of two are in one of them" in wide.err
+    assert not site.exists("ConfigMap", "one")
 
 
 def test_an_edited_plan_file_is_refused(site: Site) -> None:
