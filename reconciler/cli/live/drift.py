@@ -73,7 +73,8 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
         raise InvalidInput(hidden)
     unknown = [problem for problem in errors if problem.rule == UNKNOWN]
     if unknown:
-        raise OutsideError(f"not every object could be compared: {unknown[0]}", hint=unknown[0].hint)
+        first = unknown[0]
+        raise OutsideError(f"not every object could be compared: {first.place}: {first.message}", hint=first.hint)
     if not drift:
         emit("no drift: nobody else changed a field of an object of this repository", err=True)
     return 1 if exit_code and drift else 0

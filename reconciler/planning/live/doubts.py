@@ -11,6 +11,7 @@ from reconciler.planning.live.probe import Probe, ServerReply
 _HINTS = {
     ServerReply.NO_PLACE: "add its namespace or its CRD to the sources, or create it",
     ServerReply.REFUSED: "change the object, or what refuses it",
+    ServerReply.GOING: "plan again when the namespace is gone",
     ServerReply.UNKNOWN: "plan again when the server can answer",
 }
 
@@ -32,5 +33,5 @@ def doubt_of(path: str, answer: Probe, body: Mapping[str, Any]) -> Doubt:
         message=KnownSecrets(secret_leaves(body)).mask(answer.message),
         field=answer.causes[0].field if len(answer.causes) == 1 else "",
         hint=_HINTS[answer.reply],
-        is_refused=answer.reply is not ServerReply.UNKNOWN,
+        is_refused=answer.reply not in (ServerReply.UNKNOWN, ServerReply.GOING),
     )

@@ -14,6 +14,7 @@ from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable, Fie
 
 _NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
 _WEBHOOK, _MISSES = "admission webhook", ("not found", "does not exist", "must be created before")
+_TERMINATING = "NamespaceTerminating"
 _QUOTED = re.compile(r"""['"`]([a-z0-9][-a-z0-9.]*)""")
 _NO_PERMISSION = re.compile(r'is forbidden: User ".*" cannot \w+ resource')
 
@@ -24,6 +25,7 @@ class ServerReply(StrEnum):
     ACCEPTED = "accepted"
     REFUSED = "refused"
     NO_PLACE = "no place"  # its namespace or its kind does not exist
+    GOING = "going"  # its namespace is being deleted, and may come again
     UNKNOWN = "unknown"
 
 
@@ -92,6 +94,8 @@ def _is_conflict(error: ClusterError) -> bool:
 def _reply(error: ClusterError) -> ServerReply:
     if error.status == _NOT_FOUND:
         return ServerReply.NO_PLACE
+    if any(cause.reason == _TERMINATING for cause in error.causes):
+        return ServerReply.GOING
     is_forbidden = error.status == _FORBIDDEN and _NO_PERMISSION.search(error.message) is not None
     if isinstance(error, ClusterUnavailable) or error.status in (0, _UNAUTHORIZED, _CONFLICT) or is_forbidden:
         return ServerReply.UNKNOWN

@@ -259,6 +259,24 @@ def test_a_namespace_that_goes_away_makes_the_plan_stale(site: Site) -> None:
     assert not site.exists("ConfigMap", "better")
 
 
+def test_a_namespace_that_is_being_deleted_is_no_fault_of_its_objects(site: Site) -> None:
+    """The same plan succeeds once the namespace is gone: nothing in the repository is invalid."""
+    site.config_map("one")
+    assert site.reconcile().code == 0
+    site.config_map("two")
+    key = ObjectKey(group="", kind="Namespace", namespace="", name=site.name)
+    body = site.cluster.get(key)
+    assert body is not None
+    site.cluster.delete(key, uid=body["metadata"]["uid"], propagation="Background")
+    planned = site.plan()
+    assert planned.code == 6, planned.out
+    assert "live.refused" not in planned.out
+    assert "plan again when the namespace is gone" in " ".join(planned.out.split())
+    drift = site.fleet.run("drift", *site.flags)
+    assert drift.code == 6
+    assert drift.err.count("plan again when") == 1
+
+
 def test_a_failure_stops_only_what_needs_it(site: Site) -> None:
     """What only the real apply can find out: an address that the server refuses, in a namespace of the same plan."""
     spec = {"clusterIP": "192.0.2.1", "ports": [{"port": 80}]}
