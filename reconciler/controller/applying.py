@@ -133,6 +133,7 @@ def _reverted(plan: Plan, results: Iterable[StepResult], *, is_applied: bool) ->
         RevertedField(cluster=change.cluster, object=str(change.key), field="")
         for change in plan.changes
         if is_applied and change.operation is Operation.CREATE and (change.cluster, change.key) in done
+        if (change.cluster, change.key, "") not in known
     ]
     return (*_fields(drift), *others, *deleted)
 

@@ -32,7 +32,7 @@ Examples:
 @options.exit_code
 @options.run_options
 def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flags: Any) -> int:
-    """Show fields of live objects that others changed, and propose edits of the sources that adopt them.
+    """Show what others changed or deleted on live clusters, and propose edits of the sources that adopt the fields.
 
     spec.drift of reconciler.yaml decides what happens to each field: `revert` (an apply sets it back), `adopt` (it
     stays, and the edit is shown as a diff) or `ignore` (it stays until the rule expires). A field can be adopted if its
@@ -76,5 +76,5 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
         first = unknown[0]
         raise OutsideError(f"not every object could be compared: {first.place}: {first.message}", hint=first.hint)
     if not drift:
-        emit("no drift: nobody else changed a field of an object of this repository", err=True)
+        emit("no drift: nobody else changed or deleted an object of this repository", err=True)
     return 1 if exit_code and drift else 0

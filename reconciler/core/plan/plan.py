@@ -315,7 +315,7 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of a live object that is not what Git says, although no edit of Git explains it.
 
     managers: who set it, as `name (operation, time)`; empty if somebody removed it.
-    live, git: values; secrets are masked.
+    live, git: values; secrets are masked. field: empty if somebody deleted the whole object.
     action: `revert`, or it stays: `adopt` (an edit of the source is proposed), `ignore`, `contested` (somebody keeps
         changing it back). reason, expires: those of the rule that decided.
     """

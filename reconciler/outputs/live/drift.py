@@ -9,11 +9,13 @@ from reconciler.core.plan import Drift
 
 
 def render_drift(drift: Iterable[Drift]) -> Iterator[str]:
-    """Yield two lines for each field: what it is and what happens to it, and who changed it."""
+    """Yield two lines for each field, or object that is gone: what it is and what happens to it, and who changed it."""
     for one in drift:
         live, git = _value(one.live, exists=one.has_live), _value(one.git, exists=one.has_git)
-        yield f"{one.key} on {one.cluster}: {one.field}: {live} (Git: {git}): {one.action}\n"
-        details = [f"changed by {', '.join(one.managers) or 'somebody who removed it'}"]
+        field = f"{one.field}: " if one.field else ""
+        yield f"{one.key} on {one.cluster}: {field}{live} (Git: {git}): {one.action}\n"
+        who = f"changed by {', '.join(one.managers) or 'somebody who removed it'}"
+        details = [who if one.field else "deleted by somebody"]
         details += [f"from {one.source}"] if one.source is not None else []
         details += [f"through {one.expires}"] if one.expires else []
         details += [one.reason] if one.reason else []

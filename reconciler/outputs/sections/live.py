@@ -64,8 +64,8 @@ def drift(view: View) -> PageSection | None:
         Column("changed by", Form.NOTE),
     )
     words = (
-        "Fields of live objects that were not changed in Git. An apply reverts those whose action is revert, and "
-        "leaves the others as they are."
+        "Fields of live objects that were not changed in Git, and objects that somebody deleted. An apply reverts "
+        "those whose action is revert, and leaves the others as they are."
     )
     return PageSection(
         title="Drift",
@@ -77,7 +77,7 @@ def drift(view: View) -> PageSection | None:
 def _drift(one: Drift) -> Row:
     return (
         Name(f"{one.key} on {one.cluster}"),
-        Name(one.field),
+        Name(one.field or "(the object)"),
         Name(_value(one.live, exists=one.has_live), Style.DELETED),
         Name(_value(one.git, exists=one.has_git), Style.CREATED),
         one.action,

@@ -40,7 +40,7 @@ from reconciler.planning.live.reading import (
     read_clusters,
     version_of,
 )
-from reconciler.planning.live.settling import DriftRules, contested_deletions, settle
+from reconciler.planning.live.settling import DriftRules, absences, contested_deletions, settle
 from reconciler.ports.cluster import Body, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
@@ -68,7 +68,7 @@ class LiveBaseline:
     rules: what decides about drift and adoption. existing: `rendered/` of the base.
 
     adopted: whose the objects are that become ours, in words. left: drift that stays as it is, and `omitted` the fields
-    that an apply does not send because of that. All are by path.
+    that an apply does not send because of that. deleted: objects that somebody deleted. All are by path.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class LiveBaseline:
         self._existing = existing
         self.left: dict[str, tuple[Drift, ...]] = {}
         self.omitted: dict[str, tuple[FieldPath, ...]] = {}
+        self.deleted: dict[str, tuple[Drift, ...]] = {}
         self.adopted: dict[str, str] = {}
         self._versions: dict[str, str] = {}
         self._identities: dict[str, LiveIdentity] = {}
@@ -169,6 +170,8 @@ class LiveBaseline:
                 proofs[path] = proof(desired[path], identity.version)
             self._versions[path] = desired[path]
         save_proofs(self._runtime.cache, one.live.server, before, proofs)
+        applied = ownership.applied(missing, without=self._versions, base=self._existing.versions)
+        self.deleted |= absences(one.index, one.name, applied)
         self.states.append(
             LiveState(
                 cluster=one.name,
@@ -197,13 +200,10 @@ class LiveBaseline:
     def _ownership(self, name: str, reading: ClusterReading) -> Ownership:
         """Return what the inventories say: what is not in ours is never deleted, what is in another never changed."""
         if isinstance(reading.failure, UnsafePlan):
-            self.doubts.append(
-                Doubt(path="", message=reading.failure.message, hint=reading.failure.hint, is_refused=True)
-            )
+            self._doubt("", reading.failure.message, hint=reading.failure.hint, is_refused=True)
         elif reading.failure is not None:
             text = f"it is not known which objects of {name} are ours: {reading.failure.message}"
-            hint = f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}"
-            self.doubts.append(Doubt(path="", message=text, hint=hint))
+            self._doubt("", text, hint=f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}")
         found = reading.inventories
         return Ownership(uids=found.own.uids(), claims=found.claims, adopt=self.rules.choices.adopt)
 

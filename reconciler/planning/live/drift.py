@@ -14,14 +14,15 @@ from reconciler.planning.updates import Update
 def find_drift(
     index: CompiledRevision, live: LiveBaseline, existing: Baseline, updates: Mapping[str, Update]
 ) -> Iterator[Drift]:
-    """Yield the fields that others changed: those of updated objects, which an apply reverts, and those that stay.
+    """Yield what others changed: fields of updated objects and deleted objects, which an apply reverts, and what stays.
 
     existing: `rendered/` of the base.
     """
     existing.objects(path for path in updates if path in existing.versions)  # all at one time
-    for path in sorted({*updates, *live.left}):
+    for path in sorted({*updates, *live.left, *live.deleted}):
         yield from _reverted(index, live, existing, path, updates[path]) if path in updates else ()
         yield from live.left.get(path, ())
+        yield from live.deleted.get(path, ())
 
 
 def _reverted(

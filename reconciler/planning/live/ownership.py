@@ -1,6 +1,6 @@
 """Whose a live object is: ours, of another config repository, or of nobody that we know."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -32,6 +32,19 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
     def is_listed(self, one: LiveIdentity) -> bool:
         """Whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
         return not self._uids(one.key).isdisjoint({one.version.uid, ""})
+
+    def applied(
+        self, missing: Mapping[str, ObjectKey], *, without: Collection[str], base: Collection[str]
+    ) -> dict[str, ObjectKey]:
+        """Return the missing objects, by path, that our inventory lists with a UID: they existed once.
+
+        base: paths of the objects that Git had before, if that is known; the others are new.
+        """
+        return {
+            path: key
+            for path, key in missing.items()
+            if any(self._uids(key)) and path not in without and (path in base or not base)
+        }
 
     def claims_of(self, key: ObjectKey, uid: str) -> tuple[InventoryClaim, ...]:
         """Return the other config repositories that list an object. A creation that was begun counts if it is new."""

@@ -99,23 +99,32 @@ def contested_deletions(
     choices: LiveChoices, index: CompiledRevision, cluster: str, missing: Mapping[str, ObjectKey]
 ) -> dict[str, tuple[Drift, ...]]:
     """Return the missing objects that are not created again, because somebody keeps deleting them."""
-    paths = [path for path, key in missing.items() if choices.contested and choices.is_contested(cluster, key, "")]
-    rows = index.summaries(paths)
+    contested = {
+        path: key for path, key in missing.items() if choices.contested and choices.is_contested(cluster, key, "")
+    }
+    return absences(index, cluster, contested, CONTESTED)
+
+
+def absences(
+    index: CompiledRevision, cluster: str, missing: Mapping[str, ObjectKey], action: str = DriftAction.REVERT
+) -> dict[str, tuple[Drift, ...]]:
+    """Return objects that somebody deleted on a cluster as drift, by path."""
+    rows = index.summaries(missing)
     folder = index.revision.config.rendered
     return {
         path: (
             Drift(
                 cluster=cluster,
-                key=missing[path],
+                key=key,
                 path=f"{folder}/{path}",
                 field="",
                 git="present",
                 has_live=False,
                 source=rows[path].place,
-                action=CONTESTED,
+                action=action,
             ),
         )
-        for path in paths
+        for path, key in missing.items()
     }
 
 

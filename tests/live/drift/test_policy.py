@@ -90,6 +90,32 @@ def test_all_drift_can_be_adopted_whatever_the_policy_says(site: Site) -> None:
     assert "+  a: 'live'" in site.fleet.run("drift", "--all", *site.flags).out
 
 
+def test_an_object_that_somebody_deleted_is_drift(site: Site) -> None:
+    """F-143: only if it was applied, and Git had it then: a new object of Git was not deleted by anybody."""
+    start(site)
+    site.config_map("new")
+    site.fleet.commit()
+    body = site.live("ConfigMap", "one")
+    site.cluster.delete(site.key("ConfigMap", "one"), uid=body["metadata"]["uid"], propagation="Background")
+    shown = site.fleet.run("drift", "--exit-code", *site.flags)
+    assert shown.code == 1, shown.err
+    line = f"ConfigMap/{site.name}/one on main: (absent) (Git: present): revert"
+    assert shown.out.splitlines() == [line, "  deleted by somebody; from jobs/one.yaml:1:1"]
+    planned = site.plan()
+    assert planned.code == 0, planned.err
+    assert f"ConfigMap/{site.name}/one on main (the object) (absent) present revert" in words(planned)
+    assert site.changes() == ["create ConfigMap/new", "create ConfigMap/one"]
+    assert site.apply().code == 0
+    assert site.fleet.run("drift", "--exit-code", *site.flags).code == 0
+
+    site.remove("jobs/one.yaml")
+    assert site.reconcile().code == 0
+    site.config_map("one")
+    site.fleet.commit()
+    again = site.fleet.run("drift", "--exit-code", *site.flags)
+    assert (again.code, again.out) == (0, ""), "an object that we deleted ourselves, and that comes again"
+
+
 def test_what_was_not_compared_is_never_free_of_drift(site: Site) -> None:
     """F-143: a label that somebody removed, and a file with errors, hide what others changed."""
     start(site)
