@@ -203,6 +203,8 @@ def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
 
 
 def _find_kept(context: RiskContext) -> Iterator[Risk]:
+    is_live = bool(context.inputs.live.clusters)
+    how = "use kubectl" if is_live else "remove its rendered file; the plan then needs an approval"
     for path in context.paths.kept:
         row = context.paths.before.get(path)
         if row is not None:
@@ -211,7 +213,7 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
                 cluster=row.cluster,
                 key=row.key,
                 message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
-                hint="to delete it, remove its rendered file; the plan then needs an approval",
+                hint=f"to delete it, {how}",
                 place=SourceRef(path=f"{context.inputs.config.rendered}/{path}"),
             )
 

@@ -362,6 +362,23 @@ def test_drift_is_reverted_by_an_apply(site: Site) -> None:
     assert site.changes() == []
 
 
+def test_a_kept_object_stays_until_a_person_deletes_it(site: Site) -> None:
+    """The hint of the risk works: other annotations, for Flux and Argo CD, keep the object as well."""
+    metadata = {**site.metadata("kept"), "annotations": {"gpureconciler.io/keep": "true"}}
+    site.write("jobs/kept.yaml", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    assert site.reconcile().code == 0
+    site.remove("jobs/kept.yaml")
+    planned = site.plan()
+    assert (planned.code, site.changes()) == (0, [])
+    assert "risk.kept" in planned.out
+    assert "to delete it, use kubectl" in planned.out
+    uid = site.live("ConfigMap", "kept")["metadata"]["uid"]
+    site.cluster.delete(site.key("ConfigMap", "kept"), uid=uid, propagation="Background")
+    again = site.plan()
+    assert "risk.kept" not in again.out
+    assert site.changes() == []
+
+
 def test_an_object_that_was_excluded_on_the_cluster_stays(site: Site) -> None:
     """Flux's own switch is heard: neither updated nor deleted."""
     site.config_map("one")
