@@ -2,6 +2,8 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
+from reconciler.core.apply.annotations import why_not_applied, why_not_deleted
+from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.objects import SourceRef
 from reconciler.core.plan.inputs import LiveFacts
 from reconciler.core.plan.replacements import SERVER_REFUSED, UNKNOWN
@@ -15,6 +17,9 @@ from reconciler.revision.files import CONFIG_PATH
 
 RULE_EXPIRED = "drift.rule-expired"
 """Rule of a rule of `spec.drift` whose last day is over."""
+
+EXCLUDED = "live.excluded"
+"""Rule of an object on a cluster with an annotation or a label that keeps an apply from changing or deleting it."""
 
 WARNED = "live.warning"
 """Rule of what a server warns of in a dry run."""
@@ -61,6 +66,29 @@ def _problems(
             message=doubt.message,
             hint=doubt.hint,
         )
+    yield from _exclusions(index, live, updates, kept)
     for path, warnings in live.warnings.items():
         for text in warnings:
             yield Problem(rule=WARNED, place=rows[path].place, message=text, severity=Severity.WARNING)
+
+
+def _exclusions(
+    index: CompiledRevision, live: LiveBaseline, updates: Mapping[str, Update], kept: Collection[str]
+) -> Iterator[Problem]:
+    """Yield what an apply leaves out because of an annotation or label on the cluster, which Git may lack."""
+    rows = index.summaries(updates.keys() - set(kept))
+    for path in live.live_versions():
+        body = live.live(path)
+        if body is None or path in kept or is_kept(body):
+            continue
+        is_deleted = path not in index.desired
+        why = why_not_deleted(body) if is_deleted else why_not_applied({}, body) if path in rows else ""
+        if why:
+            yield Problem(
+                rule=EXCLUDED,
+                place=SourceRef(path=f"{index.revision.config.rendered}/{path}") if is_deleted else rows[path].place,
+                message=f"an apply does not {'delete' if is_deleted else 'update'} the object, because the cluster has "
+                f"{why}",
+                hint="remove that from the object on the cluster, or undo the change in Git",
+                severity=Severity.WARNING,
+            )

@@ -386,11 +386,17 @@ def test_an_object_that_was_excluded_on_the_cluster_stays(site: Site) -> None:
     annotation = {"kustomize.toolkit.fluxcd.io/reconcile": "disabled"}
     site.cluster.patch(site.key("ConfigMap", "one"), {"metadata": {"annotations": annotation}}, manager="kubectl")
     site.config_map("one", a="2")
-    assert site.plan().code == 0
+    planned = site.plan()
+    assert planned.code == 0
+    assert "live.excluded" in planned.out
+    why = "because the cluster has kustomize.toolkit.fluxcd.io/reconcile: disabled"
+    assert f"an apply does not update the object, {why}" in " ".join(planned.out.split())
     ran = site.apply()
     assert ran.code == 0, ran.out + ran.err
     assert "excluded    ConfigMap" in ran.out
     site.remove("jobs/one.yaml")
-    assert site.plan().code == 0
+    planned = site.plan()
+    assert planned.code == 0
+    assert f"an apply does not delete the object, {why}" in " ".join(planned.out.split())
     assert "excluded    ConfigMap" in site.apply().out
     assert site.live("ConfigMap", "one")["data"] == {"a": "1"}
