@@ -36,7 +36,6 @@ def test_1_changes_pending_only_when_asked(fleet: Fleet) -> None:
         (["health", "--offline", "--watch", "--interval", "inf"], "inf is not a finite number"),
         (["health", "--offline", "--watch", "--interval", "1e300"], "1e+300 is not in the range"),
         (["propose", "--share", "nan"], "nan is not a finite number"),
-        (["commit", "--branch", "a..b"], "'a..b' is not a valid branch name"),
     ],
 )
 def test_2_bad_flag(fleet: Fleet, arguments: list[str], words: str) -> None:
