@@ -1,7 +1,8 @@
 """What a change does to the rules (actions, parameters, policy files, exceptions), and the stricter of two verdicts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -9,6 +10,7 @@ from reconciler.core.config import RuleSetting
 from reconciler.core.config.changes import SettingChange, flatten, shown
 from reconciler.core.objects import SourceRef
 from reconciler.core.policy.admission import PolicySet
+from reconciler.core.policy.admission.policies import Binding, Policy
 from reconciler.core.policy.exceptions import PolicyException
 from reconciler.core.policy.references import RULES
 from reconciler.core.policy.rule_book import RuleBook
@@ -101,37 +103,67 @@ def _policy_changes(base: RuleBook, head: RuleBook) -> Iterator[SettingChange]:
     before, after = _described(base.policies), _described(head.policies)
     for rule in sorted({*before, *after}):
         old, new = before.get(rule), after.get(rule)
-        place = head.settings[rule].place if rule in head.settings else (new or old or _NOTHING)[0]
-        actions = (old[1] if old else OFF, new[1] if new else OFF)
+        place = head.settings[rule].place if rule in head.settings else (new or old or _Described()).place
+        actions = (old.action if old else OFF, new.action if new else OFF)
         yield from _action_change(rule, *actions, place)
         if old and new:
-            yield from _field_changes(rule, old[2], new[2], place)
+            yield from _binding_changes(rule, old, new, place)
+            yield from _field_changes(rule, old.fields, new.fields, place)
 
 
-_Described = tuple[SourceRef, str, dict[str, Any]]
-_NOTHING: _Described = (SourceRef(path="reconciler.yaml"), OFF, {})
+class _Described(NamedTuple):
+    """A rule: its place, the strictest action of each binding, and all other fields that decide, by path."""
+
+    place: SourceRef = SourceRef(path="reconciler.yaml")
+    bindings: Mapping[str, str] = MappingProxyType({})
+    fields: Mapping[str, Any] = MappingProxyType({})
+
+    @property
+    def action(self) -> str:
+        """The strictest action of all bindings."""
+        return max(self.bindings.values(), key=_STRICTNESS.index, default=OFF)
 
 
 def _described(policies: PolicySet) -> dict[str, _Described]:
-    """Return for each rule its place, its strictest action, and all fields that decide: by path."""
     found: dict[str, _Described] = {}
     for policy, binding in policies.bound:
-        _, action, fields = found.get(policy.rule, _NOTHING)
+        earlier = found.get(policy.rule, _Described())
         own = next((one for one in reversed(_STRICTNESS) if one in binding.actions), OFF)
         spec = {**(binding.document.data.get("spec") or {}), "validationActions": None}
         fields = {
-            **fields,
+            **earlier.fields,
             **flatten(policy.document.data.get("spec"), "spec"),
             **flatten(spec, f"binding {binding.name}"),
+            **_parameter_fields(policies, policy, binding),
         }
-        kind = policy.params and (policy.params.group, policy.params.kind)
-        for one in policies.parameters:
-            if (one.group, one.kind) == kind and (binding.ref is None or binding.ref.name in ("", one.name)):
-                short = "parameters" if one.name == policy.rule else f"parameters {one.name}"
-                fields |= flatten({**one.body, "data": None}, f"parameters {one.name}")
-                fields |= flatten(one.body.get("data"), short)
-        found[policy.rule] = (policy.document.source, max(action, own, key=_STRICTNESS.index), fields)
+        found[policy.rule] = _Described(policy.document.source, {**earlier.bindings, binding.name: own}, fields)
     return found
+
+
+def _parameter_fields(policies: PolicySet, policy: Policy, binding: Binding) -> dict[str, Any]:
+    """Return the fields of the parameters of a binding. Those of several namespaces can have the same name."""
+    kind, ref = policy.params and (policy.params.group, policy.params.kind), binding.ref
+    fields: dict[str, Any] = {}
+    for one in policies.parameters:
+        if (one.group, one.kind) != kind or (ref is not None and ref.name not in ("", one.name)):
+            continue
+        if ref is not None and ref.namespace not in ("", one.namespace):
+            continue
+        is_named = ref is not None and ref.namespace
+        name = one.name if is_named or not one.namespace else f"{one.namespace}/{one.name}"
+        short = "parameters" if name == policy.rule else f"parameters {name}"
+        fields |= flatten({**one.body, "data": None}, f"parameters {name}")
+        fields |= flatten(one.body.get("data"), short)
+    return fields
+
+
+def _binding_changes(rule: str, before: _Described, after: _Described, place: SourceRef) -> Iterator[SettingChange]:
+    """Yield the actions of bindings that the strictest one of all does not show."""
+    whole = (before.action, after.action)
+    for name in sorted({*before.bindings} & {*after.bindings}):
+        actions = (before.bindings[name], after.bindings[name])
+        if actions != whole:
+            yield from _action_change(f"{rule}.bindings.{name}", *actions, place)
 
 
 def _field_changes(
@@ -163,8 +195,7 @@ def _clip(text: str) -> str:
 
 
 def _exception_changes(base: Iterable[PolicyException], head: Iterable[PolicyException]) -> Iterator[SettingChange]:
-    before = {(one.rule, one.target): one for one in base}
-    after = {(one.rule, one.target): one for one in head}
+    before, after = _longest(base), _longest(head)
     for rule, target in sorted({*before, *after}):
         old, new = before.get((rule, target)), after.get((rule, target))
         either = new or old
@@ -181,3 +212,8 @@ def _exception_changes(base: Iterable[PolicyException], head: Iterable[PolicyExc
             effect=f"{target} may break {rule}: {new.reason} ({new.owner})" if new and weakens else "",
             place=either.place,
         )
+
+
+def _longest(exceptions: Iterable[PolicyException]) -> dict[tuple[str, str], PolicyException]:
+    """Return the exceptions by what they permit; of several files for the same, the one that expires last."""
+    return {(one.rule, one.target): one for one in sorted(exceptions, key=lambda one: one.expires)}

@@ -98,6 +98,56 @@ def test_parameters_of_a_policy_count_wherever_they_are_set() -> None:
     assert (change.before, change.after, change.weakens) == ("512", "9999", True)
 
 
+PER_NAMESPACE = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: sizes}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [batch], apiVersions: [v1], operations: [CREATE], resources: [jobs]}]
+  validations: [{expression: "object.spec.parallelism <= int(params.data.max)"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: sizes}
+spec: {policyName: sizes, validationActions: [Deny], paramRef: {name: sizes, parameterNotFoundAction: Deny}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: sizes, namespace: team-a}, data: {max: "%d"}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: sizes, namespace: team-b}, data: {max: "%d"}}
+"""
+
+
+BINDING = """
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %s}
+spec:
+  policyName: sizes
+  validationActions: [%s]
+  paramRef: {name: sizes, parameterNotFoundAction: Deny}
+"""
+
+
+@pytest.mark.parametrize(
+    ("action", "weakens"),
+    [("Warn", [("sizes.bindings.a", True)]), ("Deny", []), ("Audit", [("sizes.bindings.a", True)])],
+)
+def test_the_action_of_one_of_several_bindings(action: str, weakens: list[tuple[str, bool]]) -> None:
+    policy = (PER_NAMESPACE % (8, 8)) + BINDING % ("b", "Warn")
+    found = changes(book(policy + BINDING % ("a", "Deny")), book(policy + BINDING % ("a", action)))
+    assert [(name.removeprefix("rules."), one.weakens) for name, one in found.items()] == weakens
+
+
+@pytest.mark.parametrize(("after", "namespace"), [((64, 8), "team-a"), ((8, 64), "team-b")])
+def test_parameters_of_several_namespaces_are_compared_each(after: tuple[int, int], namespace: str) -> None:
+    ((setting, change),) = changes(book(PER_NAMESPACE % (8, 8)), book(PER_NAMESPACE % after)).items()
+    assert namespace in setting
+    assert (change.before, change.after, change.weakens) == ("8", "64", True)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "shown", "weakens"),
     [
@@ -111,6 +161,14 @@ def test_exceptions(before: str, after: str, shown: tuple[str, str], weakens: bo
     ((name, found),) = changes(book(before), book(after)).items()
     assert name == "exception max-gpus-per-job for Job/a/b"
     assert ((found.before, found.after), found.weakens, found.is_exception) == (shown, weakens, True)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_of_several_exceptions_for_the_same_the_longest_counts(reverse: bool) -> None:
+    texts = [EXCEPTION % "2026-12-01", EXCEPTION % "2027-01-01"]
+    several = book("---\n".join(reversed(texts) if reverse else texts))
+    ((_, found),) = changes(book(EXCEPTION % "2026-12-01"), several).items()
+    assert ((found.before, found.after), found.weakens) == (("until 2026-12-01", "until 2027-01-01"), True)
 
 
 def test_the_stricter_verdict_stays() -> None:
