@@ -6,7 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.fleet import Ran, run_verb
+from reconciler.adapters import bundle
+from reconciler.core.plan.codec import from_json
+from reconciler.core.policy.examples import PLAN_DEFINITION
+from reconciler.core.schemas import Catalogue
+from reconciler.planning.whole import plan_object
+from tests.cli.fleet import Fleet, Ran, run_verb
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -281,3 +286,43 @@ def test_what_cannot_be_rendered_is_an_error_of_the_test(folder: Path, capsys: p
     assert failed.code == 3
     assert "tests/team.yaml:6:" in failed.err
     assert "none-such" in failed.err
+
+
+_PLANS = """\
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: small-plans}
+spec:
+  matchConstraints:
+    resourceRules:
+      - {apiGroups: [gpureconciler.io], apiVersions: ["*"], operations: [CREATE], resources: [plans]}
+  validations:
+    - expression: "object.gpus.delta <= 8"
+      messageExpression: "'adds ' + string(object.gpus.delta)"
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: small-plans}
+spec: {policyName: small-plans, validationActions: [Warn]}
+"""
+_PLAN = "{apiVersion: gpureconciler.io/v1alpha1, kind: Plan, metadata: {name: plan}, gpus: {%s: 9}}"
+
+
+def test_a_policy_about_plans_has_examples_of_their_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "policies" / "team.yaml").write_text(_PLANS)
+    write(folder, f"{{object: {_PLAN % 'delta'}, expect: warn, message: adds 9}}", f"{{object: {_GOOD}, expect: skip}}")
+    passed = ran(capsys)
+    assert passed.code == 0, passed.out + passed.err
+    write(folder, f"{{object: {_PLAN % 'deltas'}, expect: warn}}")
+    failed = ran(capsys)
+    assert failed.code == 3
+    assert "gpus.deltas: unknown field; did you mean delta?" in failed.err
+
+
+def test_every_figure_of_a_plan_may_be_in_an_example(fleet: Fleet) -> None:
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    fleet.run("plan", "--out", str(fleet.root / "plan.json"))
+    figures = plan_object(from_json((fleet.root / "plan.json").read_bytes()))
+    assert all(figures[field] for field in ("gpus", "queues", "capacity", "changes", "risks"))
+    catalogue = Catalogue(bundle).with_definitions([dict(PLAN_DEFINITION)])
+    assert not list(catalogue.violations(figures))

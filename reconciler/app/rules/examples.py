@@ -17,6 +17,7 @@ from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.policy.admission import ServerView, Subject, is_policy
 from reconciler.core.policy.examples import (
     KIND,
+    PLAN_DEFINITION,
     Example,
     PolicyTest,
     TestedExample,
@@ -115,7 +116,7 @@ def _raise_errors(problems: Iterable[Problem]) -> None:
 
 def _run_test(run: _TestInputs, test: PolicyTest) -> Iterator[TestedExample]:
     definitions = _named(run, test, "definitions", test.definitions)
-    catalogue = run.catalogue.with_crds(run.valid(definitions, run.catalogue))
+    catalogue = run.catalogue.with_definitions([dict(PLAN_DEFINITION)]).with_crds(run.valid(definitions, run.catalogue))
     named = _named(run, test, "policies", test.policies) if test.policies else run.documents(_POLICIES, optional=True)
     documents = run.valid(named, catalogue)
     requests = _ExampleRequests(run, test, catalogue)

@@ -16,6 +16,55 @@ KIND = "PolicyTest"
 PASS, SKIP = "pass", "skip"
 _WORST = (Result.ERROR, Result.DENY, Result.WARN, Result.AUDIT)
 
+_INTEGER, _STRING = {"type": "integer"}, {"type": "string"}
+_COUNTS = {"type": "object", "additionalProperties": _INTEGER}
+
+
+def _fields(**properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+def _rows(**properties: Any) -> dict[str, Any]:
+    return {"type": "array", "items": _fields(**properties)}
+
+
+PLAN_DEFINITION: Mapping[str, Any] = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "plans.gpureconciler.io"},
+    "spec": {
+        "group": "gpureconciler.io",
+        "names": {"kind": "Plan", "plural": "plans"},
+        "scope": "Cluster",
+        "versions": [
+            {
+                "name": "v1alpha1",
+                "served": True,
+                "storage": True,
+                "schema": {
+                    "openAPIV3Schema": _fields(
+                        gpus=_fields(before=_INTEGER, after=_INTEGER, delta=_INTEGER),
+                        queues=_rows(
+                            cluster=_STRING, queue=_STRING, product=_STRING,
+                            before=_INTEGER, after=_INTEGER, limit=_INTEGER, requested=_INTEGER,
+                        ),
+                        capacity=_rows(
+                            cluster=_STRING, product=_STRING,
+                            before=_INTEGER, after=_INTEGER, guaranteed=_INTEGER, requested=_INTEGER,
+                        ),
+                        changes=_fields(
+                            total=_INTEGER, create=_INTEGER, update=_INTEGER, delete=_INTEGER, move=_INTEGER,
+                            replace=_INTEGER, byKind=_COUNTS, byCluster=_COUNTS,
+                        ),
+                        risks=_rows(rule=_STRING, harm=_STRING, cluster=_STRING, kind=_STRING),
+                    )
+                },
+            }
+        ],
+    },
+}  # fmt: skip
+"""The figures of a plan as policies see them (`planning/whole.py`). A saved plan has other fields."""
+
 Written = str | Mapping[str, Any]
 """A file or folder, or an object itself."""
 
