@@ -10,6 +10,7 @@ from reconciler.controller.fights import RevertedField
 from reconciler.controller.tracing import TraceSpan
 from reconciler.core.health.exports.fleet_gauges import FleetSamples
 from reconciler.core.plan import Plan
+from reconciler.core.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import (
@@ -89,15 +90,16 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
 
 def summarize(plan: Plan) -> PlanSummary:
     """Count what a plan holds."""
-    gpus: Counter[str] = Counter()
-    for line in plan.queues:
-        if line.before is not None and line.after is not None and line.before != line.after:
-            gpus[line.product] += line.after - line.before  # type: ignore[assignment]  # a Counter of floats
+    products = sorted({line.product for line in plan.queues if guarantee_delta(line)})
+    gpus = {
+        product: sum_of_trees([line for line in plan.queues if line.product == product], guarantee_delta)
+        for product in products
+    }
     return PlanSummary(
         digest=plan.digest,
         changes=dict(Counter(change.operation.value for change in plan.changes)),
         results=dict(Counter(verdict.result.value for verdict in plan.verdicts)),
-        gpus=dict(gpus),
+        gpus={product: change for product, change in gpus.items() if change},
         breaches=tuple(breach.budget for breach in plan.unapproved),
     )
 

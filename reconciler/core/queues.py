@@ -137,6 +137,27 @@ class QueueUsage(Struct, kw_only=True):
                 products[product] = products.get(product, 0) + gpus
         return totals
 
+    def beyond_members(self, cohort: QueueKey, requested: Mapping[str, int]) -> dict[str, int]:
+        """Return what is requested in a cohort, by product, beyond the quotas of all its members together."""
+        below, places, seen = self.children(), [cohort], {cohort}
+        for place in places:
+            members = [member for member in below.get(place, ()) if member not in seen]
+            seen.update(members)
+            places += members
+        spare: dict[str, float] = {}
+        for quota in (quota for member in places[1:] for quota in self.quotas(member)):
+            spare[quota.product] = spare.get(quota.product, 0.0) + (quota.guaranteed or 0.0)
+        rest = dict(requested)
+        whole = sorted(product for product in {*rest, *spare} if product and not is_slice(product))
+        # First each product of itself, then quotas for any, then what chooses no product.
+        pairs = [*((product, product) for product in rest), *((product, "") for product in whole)]
+        for wanted, granted in (*pairs, *(("", product) for product in whole)):
+            served = min(rest.get(wanted, 0), int(spare.get(granted, 0.0)))
+            if served:
+                rest[wanted] -= served
+                spare[granted] -= served
+        return {product: gpus for product, gpus in rest.items() if gpus}
+
     def copy(self, *, with_requests: bool = True) -> "QueueUsage":
         """Return a copy that can be changed."""
         return QueueUsage(

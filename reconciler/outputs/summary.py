@@ -7,7 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.plan import Approval, Harm, Operation, Plan
-from reconciler.core.plan.budgets import guaranteed_change
+from reconciler.core.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.core.plan.replacements import ABOUT_CHANGES
 from reconciler.core.values import plural
 from reconciler.outputs.findings import Category, Level, findings, loss_headline
@@ -45,6 +45,8 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     limit: float | None = None
     exists_before: bool = True
     exists_after: bool = True
+    is_total: bool = False
+    is_cohort: bool = False
 
     @property
     def delta(self) -> int:
@@ -130,9 +132,9 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
 
     A quota for any product is joined with the requests of its queue if they are all for one product, as in KAI.
     """
-    rows: dict[tuple[str, str, str], QueueRow] = {}
+    rows: dict[tuple[str, str, str, bool], QueueRow] = {}
     for line in plan.gpus:
-        rows[line.cluster, line.queue, line.product] = QueueRow(
+        rows[line.cluster, line.queue, line.product, False] = QueueRow(
             cluster=line.cluster,
             queue=line.queue,
             product=line.product,
@@ -142,13 +144,14 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
             most=line.most,
         )
     requested: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for cluster, queue, product in rows:
+    for cluster, queue, product, _ in rows:
         requested[cluster, queue].append(product)
-    quotas = Counter((quota.cluster, quota.queue) for quota in plan.queues)
+    quotas = Counter((quota.cluster, quota.queue) for quota in plan.queues if not quota.is_cohort)
     for quota in plan.queues:
         products = requested[quota.cluster, quota.queue]
         joins = quota.product == "" and len(products) == 1 and quotas[quota.cluster, quota.queue] == 1
-        key = (quota.cluster, quota.queue, products[0] if joins else quota.product)
+        joins = joins and not quota.is_cohort  # it may have the name of one of its members
+        key = (quota.cluster, quota.queue, products[0] if joins else quota.product, quota.is_cohort)
         row = rows.get(key) or QueueRow(cluster=quota.cluster, queue=quota.queue, product=quota.product, is_parent=True)
         rows[key] = replace(
             row,
@@ -159,6 +162,8 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
             limit=quota.limit,
             exists_before=quota.exists_before,
             exists_after=quota.exists_after,
+            is_total=quota.is_total,
+            is_cohort=quota.is_cohort,
         )
     return tuple(rows[key] for key in sorted(rows))
 
@@ -315,9 +320,10 @@ def _request(row: QueueRow) -> str:
 
 
 def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
-    for cluster, members in _by_cluster(row for row in rows if row.quota_is_changed).items():
-        delta = guaranteed_change(line for line in plan.queues if line.cluster == cluster)
-        if any(row.quota_change == float("inf") for row in members):
+    for cluster, members in _by_cluster(row for row in rows if row.quota_is_changed and not row.is_total).items():
+        is_unlimited = any(row.quota_change == float("inf") for row in members)
+        delta = sum_of_trees((line for line in plan.queues if line.cluster == cluster), guarantee_delta)
+        if is_unlimited:
             what = "Guaranteed GPUs change to or from unlimited"
         elif delta:
             what = f"{_signed_gpus(delta)} guaranteed"

@@ -61,6 +61,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
                 "after": _whole(line.after),
                 "limit": _whole(line.limit),
                 "requested": line.requested,
+                "isTotal": line.is_total,
             }
             for line in plan.queues
         ],

@@ -1,12 +1,13 @@
 """Budgets: limits on what a plan may change without an explicit approval."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.core.config import Budgets
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import KEEP as KEEP_ANNOTATION
 from reconciler.core.plan.edits import Edit, running_gpus
+from reconciler.core.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.core.plan.plan import Breach, GpuLine, Operation, QueueLine
 from reconciler.core.values import plural
 
@@ -123,8 +124,8 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
                 limit="no change from or to unlimited",
                 actual=f"{was} to {now}",
             )
-    change = _sum_of_trees(queues, _quota_change)
-    total = _sum_of_trees(queues, lambda line: line.before or 0.0)
+    change = sum_of_trees(queues, lambda line: abs(guarantee_delta(line)))
+    total = sum_of_trees(queues, lambda line: line.before or 0.0)
     if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
         yield Breach(
             budget="gpu-quota.count",
@@ -140,39 +141,6 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             limit=limit,
             actual=actual,
         )
-
-
-def guaranteed_change(queues: Iterable[QueueLine]) -> float:
-    """Return how many more GPUs queues are guaranteed, without those that become or were unlimited."""
-    return _sum_of_trees(queues, _signed_change)
-
-
-def _quota_change(line: QueueLine) -> float:
-    return abs(_signed_change(line))
-
-
-def _signed_change(line: QueueLine) -> float:
-    return 0.0 if line.before is None or line.after is None else line.after - line.before
-
-
-def _sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], float]) -> float:
-    """Add up an amount of every queue. In a tree a parent and its children share it: the larger counts."""
-    lines: dict[tuple[str, str], list[QueueLine]] = {}
-    children: dict[tuple[str, str], list[tuple[str, str]]] = {}
-    for line in queues:
-        key = (line.cluster, line.queue)
-        lines.setdefault(key, []).append(line)
-        if line.parent and len(lines[key]) == 1:
-            children.setdefault((line.cluster, line.parent), []).append(key)
-    counted: set[tuple[str, str]] = set()
-
-    def tree(key: tuple[str, str]) -> float:
-        counted.add(key)
-        own = sum(amount(line) for line in lines[key])
-        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted), key=abs)
-
-    roots = [key for key in lines if not lines[key][0].parent]
-    return sum(tree(key) for key in (*roots, *lines) if key not in counted)  # the rest: cycles of parents
 
 
 def _gpus(amount: float | None) -> str:

@@ -1,6 +1,6 @@
 """A plan in GPUs: requests by queue and product, quotas, capacity, workloads that change, and what they cost."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -42,6 +42,8 @@ def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
     for cluster in sorted({*before, *after}):
         left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
         requested = right.requested_with_children()
+        for cohort in filter(right.is_cohort, right.queues):
+            requested[cohort] = right.beyond_members(cohort, requested.get(cohort, {}))
         for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key.name, key)):
             lines += _queue(cluster, queue, left, right, requested.get(queue, {}))
     return tuple(lines)
@@ -56,7 +58,8 @@ def _queue(
     no_quota = Quota("", 0.0, 0.0)
     products = {*before, *after}
     unnamed = {product for product in requested if product not in products and not is_slice(product)}
-    if unnamed and products and "" not in products:
+    has_total = bool(unnamed and products and "" not in products)
+    if has_total:
         # Some workloads select none of the products of the queue, so only the whole queue can be compared.
         before[""], after[""] = _sum_quotas(before.values()), _sum_quotas(after.values())
         products.add("")
@@ -77,7 +80,36 @@ def _queue(
             parent=_parent(right if exists_after else left, queue),
             exists_before=exists_before,
             exists_after=exists_after,
+            is_total=has_total and not product,
+            is_cohort=(right if exists_after else left).is_cohort(queue),
         )
+
+
+def sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], float]) -> float:
+    """Add up an amount of every queue. In a tree a parent and its children share it: the larger of the two counts."""
+    lines: dict[tuple[str, str], list[QueueLine]] = {}
+    children: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for line in queues:
+        if line.is_total:
+            continue
+        key = (line.cluster, line.queue)
+        lines.setdefault(key, []).append(line)
+        if line.parent and len(lines[key]) == 1:
+            children.setdefault((line.cluster, line.parent), []).append(key)
+    counted: set[tuple[str, str]] = set()
+
+    def tree(key: tuple[str, str]) -> float:
+        counted.add(key)
+        own = sum(amount(line) for line in lines[key])
+        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted), key=abs)
+
+    roots = [key for key in lines if not lines[key][0].parent]
+    return sum(tree(key) for key in (*roots, *lines) if key not in counted)  # the rest: cycles of parents
+
+
+def guarantee_delta(line: QueueLine) -> float:
+    """Return by how much the guarantee of a queue changes; to and from unlimited has no number."""
+    return 0.0 if line.before is None or line.after is None else line.after - line.before
 
 
 def _parent(usage: QueueUsage, queue: QueueKey) -> str:

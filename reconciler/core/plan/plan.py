@@ -111,7 +111,10 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited."""
+    """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited.
+
+    The quota of a cohort is for what its members request beyond their own.
+    """
 
     cluster: str
     queue: str
@@ -121,6 +124,8 @@ class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
     limit: float | None
     requested: int
     parent: str = ""  # of a queue in a tree, whose GPUs are part of those of its parent
+    is_total: bool = False  # sum of the other lines of the queue, because some of its jobs choose no product
+    is_cohort: bool = False
     exists_before: bool = True
     exists_after: bool = True
 

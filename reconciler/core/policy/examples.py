@@ -47,6 +47,7 @@ PLAN_DEFINITION: Mapping[str, Any] = {
                         queues=_rows(
                             cluster=_STRING, queue=_STRING, product=_STRING,
                             before=_INTEGER, after=_INTEGER, limit=_INTEGER, requested=_INTEGER,
+                            isTotal={"type": "boolean"},
                         ),
                         capacity=_rows(
                             cluster=_STRING, product=_STRING,

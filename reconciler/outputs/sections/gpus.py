@@ -87,7 +87,7 @@ def _queue_row(row: QueueRow) -> Row:
     style = Style.CREATED if row.delta > 0 else Style.DELETED if row.delta else Style.DIM
     return (
         Name(row.cluster),
-        strong(row.queue) if row.queue else _NO_QUEUE,
+        _queue_cell(row),
         _product(row.product),
         str(row.requested_with_children) if row.is_parent else arrow(row.requested_before, row.requested_after),
         "" if row.is_parent else Styled(signed(row.delta), style),
@@ -95,6 +95,12 @@ def _queue_row(row: QueueRow) -> Row:
         ("none" if row.limit is None else number(row.limit)) if row.has_quota and row.exists_after else "",
         Styled(row.remark, Style.ERROR if row.over_limit or not row.exists_after else Style.WARNING),
     )
+
+
+def _queue_cell(row: QueueRow) -> Piece:
+    if row.is_cohort:
+        return strong(f"{row.queue} (cohort)")
+    return strong(row.queue) if row.queue else _NO_QUEUE
 
 
 def _total_row(name: str, requested: RequestTotal, style: Style) -> Row:

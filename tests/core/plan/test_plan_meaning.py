@@ -3,11 +3,14 @@
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.core.config import Budgets
 from reconciler.core.evidence.inventory import Inventory, Node
 from reconciler.core.plan import CapacityLine, GpuLine, Plan, QueueLine
+from reconciler.outputs.summary import headline, queue_rows
 from tests.core.plan.plan_cases import (
     KUEUE_QUEUE,
     PRODUCT,
@@ -128,6 +131,55 @@ def test_workloads_that_do_not_choose_are_compared_with_the_queue_as_a_whole() -
     made = plan([], [*KUEUE, quotas, queued("a"), queued("b", pods=1, product="H100")])
     assert (queue(made, "cq").after, queue(made, "cq").requested) == (24, 24)
     assert queue(made, "cq", "H100").requested == 8
+
+
+def test_the_queue_as_a_whole_is_not_added_to_its_products() -> None:
+    before, after = ([*KUEUE, cluster_queue("cq", {"hopper": hopper, "ampere": 8}), queued("a")] for hopper in (16, 32))
+    budgets = Budgets(delete_count=None, delete_share=None, gpu_quota_count=15, gpu_quota_share=0.6)
+    made = plan(before, after, budgets=budgets)
+    assert queue(made, "cq").is_total
+    assert headline(made) == "+16 GPUs guaranteed on main (cq: 16 → 32)"
+    assert [(breach.budget, breach.actual) for breach in made.breaches] == [
+        ("gpu-quota.count", "16"),
+        ("gpu-quota.share", "66.7%"),
+    ]
+
+
+def test_a_parent_and_its_child_that_grow_together_are_counted_once() -> None:
+    before, after = ([kai_queue("root", size), kai_queue("a", size, parent="root")] for size in (16, 24))
+    assert headline(plan(before, after)) == "+8 GPUs guaranteed on main (a: 16 → 24, root: 16 → 24)"
+    assert headline(plan(after, before)).startswith("-8 GPUs guaranteed on main")
+    grown = plan([kai_queue("root", 64), *before[1:]], [kai_queue("root", 64), *after[1:]])
+    assert headline(grown) == "+8 GPUs guaranteed on main (a: 16 → 24)"
+
+
+@pytest.mark.parametrize(
+    ("jobs", "beyond"),
+    [
+        ([], 0),
+        ([queued("a", pods=1, product="H100")], 0),
+        ([queued("a", pods=1, product="H100"), queued("b", pods=1)], 0),
+        ([queued("a", pods=3, product="H100")], 8),
+        ([queued("a", pods=3, product="H100"), queued("b", pods=2)], 24),
+    ],
+)
+def test_the_quota_of_a_cohort_is_for_what_its_members_request_beyond_their_own(jobs: list[Body], beyond: int) -> None:
+    cohort = cluster_queue("all", {"hopper": 8}) | {"kind": "Cohort"}
+    members = [cluster_queue(name, {"hopper": 8}, cohort="all") for name in ("cq", "all")]
+    made = plan([], [*KUEUE, cohort, *members, *jobs])
+    (line,) = (line for line in made.queues if line.is_cohort)
+    assert (line.after, line.limit, line.requested) == (8, 8, beyond)
+    rows = {(row.queue, row.is_cohort): row for row in queue_rows(made)}
+    assert rows["all", True].over_limit == max(0, beyond - 8)
+    assert rows["all", False].guaranteed_after == 8
+
+
+def test_a_cohort_that_shrinks_is_no_risk_for_members_within_their_quotas() -> None:
+    def objects(size: int) -> list[Body]:
+        cohort = cluster_queue("all", {"hopper": size}) | {"kind": "Cohort"}
+        return [*KUEUE, cohort, cluster_queue("cq", {"hopper": 16}, cohort="all"), queued("a", product="H100")]
+
+    assert not plan(objects(8), objects(4)).risks
 
 
 def test_a_local_queue_that_points_nowhere_keeps_its_name() -> None:
