@@ -17,6 +17,8 @@ Cell = tuple[str, str]
 
 Amounts = dict[Cell, float]
 
+_MOST_WORKLOADS = 1000  # of one object that are compared: further ones cost time
+
 
 class Shortage(NamedTuple):
     """Why pods fit no flavor of a queue.
@@ -63,14 +65,15 @@ class Borrowing:
             totals[product] = totals.get(product, 0.0) + amount
         return totals
 
-    def shortage(self, queue: QueueKey, requests: Sequence[PodRequest]) -> Shortage | None:
-        """Return why a queue never admits a workload; None if it does. Pods of one template take one flavor.
+    def shortage(self, queue: QueueKey, requests: Sequence[PodRequest], workloads: int = 1) -> Shortage | None:
+        """Return why a queue never admits all of some equal workloads; None if it does.
 
-        As Kueue's flavor assigner does, takes for each template the first flavor of a resource group that has enough.
+        Pods of one template take one flavor. As Kueue's flavor assigner does, takes for each template the first flavor
+        of a resource group that has enough.
         """
         largest, quotas = self.largest(queue), self._quotas(queue)
         taken: Amounts = {}
-        for request in requests:
+        for request in (request for _ in range(min(workloads, _MOST_WORKLOADS)) for request in requests):
             groups: dict[int, dict[str, int]] = {}
             for resource, gpus in request.devices:
                 group = next((quota.group for (_, name), quota in quotas.items() if name == resource), None)

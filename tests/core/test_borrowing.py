@@ -128,6 +128,36 @@ def test_pods_of_several_templates_share_a_flavor() -> None:
     assert message.endswith("flavor h100 of queue q has at most 12, of which other pods of the workload take 8")
 
 
+def copies(kind: str, replicas: int, **spec: Any) -> Body:
+    api = "leaderworkerset.x-k8s.io/v1" if kind == "LeaderWorkerSet" else "apps/v1"
+    metadata = {"name": "serve", "namespace": "ml", "labels": {KUEUE_QUEUE: "l"}}
+    return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": {"replicas": replicas, **spec}}
+
+
+_POD = {"spec": {"containers": [{"name": "c", "resources": {"limits": {GPU: 1}}}]}}
+_HAS_8 = "flavor h100 of queue q has at most 8"
+_GROUP = {"leaderWorkerTemplate": {"size": 4, "workerTemplate": _POD}}
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (copies("Deployment", 16, template=_POD), []),
+        (
+            copies("Deployment", 17, template=_POD),
+            [f"requests 1 H100 GPU 17 times, but {_HAS_8}, of which other pods of the workload take 8"],
+        ),
+        (copies("LeaderWorkerSet", 4, **_GROUP), []),
+        (
+            copies("StatefulSet", 16, template=_POD),
+            [f"requests 16 H100 GPUs in pods that share a flavor, but {_HAS_8}"],
+        ),
+    ],
+)
+def test_each_pod_of_a_deployment_and_each_group_is_a_workload(workload: Body, words: list[str]) -> None:
+    assert messages(cluster_queue("q", {"h100": 8, "a100": 8}), workload) == words
+
+
 def test_a_shortage_names_the_flavor_that_misses_least() -> None:
     known = usage(cluster_queue("q", {"h100": 8, "a100": 12}), local_queue("l", "q"))
     (row,) = rows([queued()])

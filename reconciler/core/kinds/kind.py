@@ -135,6 +135,8 @@ class Kind(Struct, frozen=True, kw_only=True):
         users: how to find the live objects that run in an object, and keep it from being deleted.
         is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
         never_moves: a deletion and a creation are never shown as one move.
+        job_metadata: where an object that creates others on a schedule has their metadata. Suspended, it creates none.
+        workloads: how many workloads a queue by flavor makes of an object, all alike; None: one.
         runs_on_each_node: one pod runs on every matching node, so the number of pods is unknown.
         is_namespace: other objects are in it.
         is_shared: several documents may render the same object.
@@ -194,6 +196,8 @@ class Kind(Struct, frozen=True, kw_only=True):
     users: Callable[[Body], Users] | None = None
     is_stateful: bool = False
     never_moves: bool = False
+    job_metadata: FieldPath = ()
+    workloads: Callable[[Body], int] | None = None
     runs_on_each_node: bool = False
     is_namespace: bool = False
     is_shared: bool = False

@@ -27,6 +27,11 @@ def replicated(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     yield PodSet(count(spec.get("replicas"), 1), mapping(spec.get("template")), f"{prefix}template.")
 
 
+def replicas(body: Mapping[str, Any]) -> int:
+    """Return the number of copies of an object: `spec.replicas`, by default 1."""
+    return count(mapping(body.get("spec")).get("replicas"), 1)
+
+
 def batch_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     """Yield the pods of a `batch/v1` JobSpec: as many as run at the same time."""
     parallelism = count(spec.get("parallelism"), 1)

@@ -146,7 +146,8 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     needs: tuple[Need, ...] = ()
     uncounted: tuple[Uncounted, ...] = ()
     provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
-    pod_requests: tuple[PodRequest, ...] = ()  # of a workload whose queue grants GPUs by flavor
+    pod_requests: tuple[PodRequest, ...] = ()  # of one workload whose queue grants GPUs by flavor
+    workloads: int = 1  # that such a queue makes of it, all alike
     labels: tuple[tuple[str, str], ...] = ()  # of a flavor: those of its nodes
     on_nodes: NodeMatch | None = None  # of a DaemonSet: where it runs a pod
     priority: int | None = None  # of a priority class: its value

@@ -23,7 +23,7 @@ from reconciler.core.summary.object_summary import (
 )
 from reconciler.core.summary.pods import PodReading, read_pod, required_labels
 from reconciler.core.summary.uncounted import find_uncounted
-from reconciler.core.values import mapping, sequence, text
+from reconciler.core.values import mapping, sequence, text, value_at
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.fields`, which only sizing imports
 
@@ -173,11 +173,13 @@ def _workload(
         "queue_kind": queue_kind.id if queue_kind is not None else NO_KIND,
         "queue_role": role,
         # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
-        "suspended": has_ended or is_paused(body) or (is_suspended(body) and role is not QueueRole.ALIAS),
+        "suspended": has_ended
+        or is_paused(body)
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.job_metadata))),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
-        "pod_requests": tuple(_pod_requests(pod_sets, pods)) if demands and role is QueueRole.ALIAS else (),
+        **(_requests(row, body, pod_sets, pods) if demands and role is QueueRole.ALIAS else {}),
         "is_workload": True,
         "on_nodes": _nodes(pod_sets) if row.runs_on_each_node and demands else None,
         **(_preemption(row, body, pod_sets, pods) if queue_kind is not None and queue_kind.follows_kai else {}),
@@ -206,9 +208,15 @@ def _nodes(pod_sets: Sequence[PodSet]) -> NodeMatch:
     return NodeMatch(required_labels(spec), tuple((key, how, value, effect) for key, how, value, effect in written))
 
 
-def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> Iterator[PodRequest]:
+def _requests(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, Any]:
+    """Return the workloads that a queue by flavor admits, and what each of them requests."""
+    workloads = max(1, row.workloads(body)) if row.workloads is not None else 1
+    return {"workloads": workloads, "pod_requests": tuple(_pod_requests(pod_sets, pods, workloads))}
+
+
+def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], workloads: int) -> Iterator[PodRequest]:
     for pod_set, pod in zip(pod_sets, pods, strict=True):
-        count = pod_set.replicas - pod_set.spare
+        count = (pod_set.replicas - pod_set.spare) // workloads
         if pod.devices and count:
             devices = tuple((resource, gpus * count) for resource, gpus in pod.devices.items())
             yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
@@ -229,19 +237,29 @@ def _queue(
     kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
 ) -> tuple[Kind | None, str, str]:
     """Return kind, name and field of the queue: the object's own labels win over those of its pods."""
+    jobs = _job_prefix(row)
     for labels, prefix in _labels(row, body, pod_sets, pods):
         for label, kind in kinds.queue_labels if labels else ():
             name = labels.get(label)
+            if jobs and prefix in ("", jobs) and (kind.queue_role is QueueRole.ALIAS) is not bool(prefix):
+                continue  # Kueue reads the label of each job, KAI that of the object which creates them
             if name and type(name) is str:
                 return kind, name, f'{prefix}metadata.labels["{label}"]'
     return None, "", ""
 
 
+def _job_prefix(row: Kind) -> str:
+    """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
+    return f"{format_path(row.job_metadata[:-1])}." if len(row.job_metadata) > 1 else ""
+
+
 def _labels(
     row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
 ) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """Yield the labels of an object, its components, and its pods, each with the prefix of its fields."""
+    """Yield the labels of an object, its jobs, its components, and its pods, each with the prefix of its fields."""
     yield mapping(mapping(body.get("metadata")).get("labels")), ""
+    if jobs := _job_prefix(row):
+        yield mapping(mapping(value_at(body, row.job_metadata)).get("labels")), jobs
     if row.components is not None:
         for path, component in row.components(body):
             yield mapping(mapping(component.get("metadata")).get("labels")), f"{format_path(path)}."

@@ -246,6 +246,36 @@ def test_queue_of_the_object_wins_over_that_of_its_pods() -> None:
     assert found.references[0].field == 'spec.template.metadata.labels["kai.scheduler/queue"]'
 
 
+def cron_job(where: str, label: str = KUEUE_QUEUE, *, suspend: bool = False) -> Body:
+    template: Body = {"metadata": {}, "spec": {"template": {"metadata": {}, "spec": pod_spec(8)}}}
+    body = workload("batch/v1", "CronJob", suspend=suspend, jobTemplate=template)
+    places = {"object": body, "jobs": template, "pods": template["spec"]["template"]}
+    places[where]["metadata"]["labels"] = {label: "q"}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("where", "label", "queue"),
+    [
+        ("jobs", KUEUE_QUEUE, "q"),
+        ("object", KUEUE_QUEUE, ""),
+        ("object", KAI_QUEUE, "q"),
+        ("jobs", KAI_QUEUE, ""),
+        ("pods", KAI_QUEUE, "q"),
+    ],
+)
+def test_kueue_reads_the_label_of_each_job_that_a_cron_job_creates(where: str, label: str, queue: str) -> None:
+    found = read(cron_job(where, label))
+    assert (found.queue, found.gpus) == (queue, 8)
+    prefix = {"jobs": "spec.jobTemplate.", "pods": "spec.jobTemplate.spec.template."}.get(where, "")
+    assert [one.field for one in found.references] == ([f'{prefix}metadata.labels["{label}"]'] if queue else [])
+
+
+def test_a_suspended_cron_job_creates_no_jobs_in_any_queue() -> None:
+    assert read(cron_job("jobs", suspend=True)).suspended
+    assert not read(cron_job("jobs")).suspended
+
+
 def test_the_older_queue_label_counts() -> None:
     assert read(job(queue="old", label="runai/queue")).queue == "old"
 

@@ -35,7 +35,7 @@ def _cron_workflow(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 KINDS = (
     Kind(group=_GROUP, kind="Workflow", pods=of_spec(_workflow)),
-    Kind(group=_GROUP, kind="CronWorkflow", pods=of_spec(_cron_workflow)),
+    Kind(group=_GROUP, kind="CronWorkflow", pods=of_spec(_cron_workflow), job_metadata=("metadata",)),
     Kind(group=_GROUP, kind=WORKFLOW_TEMPLATE[1], provides=of_spec(_workflow)),
     Kind(group=_GROUP, kind=CLUSTER_WORKFLOW_TEMPLATE[1], provides=of_spec(_workflow), is_cluster_scoped=True),
 )

@@ -71,7 +71,12 @@ KINDS = (
     Kind(group=_KRUISE, kind="StatefulSet", pods=_REPLICAS, is_stateful=True),
     Kind(group=_KRUISE, kind="DaemonSet", pods=of_spec(_broadcast_job), runs_on_each_node=True),
     Kind(group=_KRUISE, kind="BroadcastJob", pods=of_spec(_broadcast_job), runs_on_each_node=True),
-    Kind(group=_KRUISE, kind="AdvancedCronJob", pods=of_spec(_advanced_cron_job)),
+    Kind(
+        group=_KRUISE,
+        kind="AdvancedCronJob",
+        pods=of_spec(_advanced_cron_job),
+        job_metadata=("spec", "template", "jobTemplate", "metadata"),
+    ),
     Kind(group="serving.knative.dev", kind="Service", pods=of_spec(_knative_service)),
     Kind(group="slinky.slurm.net", kind="NodeSet", pods=of_spec(_node_set)),
     Kind(group="machinelearning.seldon.io", kind="SeldonDeployment", pods=of_spec(_seldon)),

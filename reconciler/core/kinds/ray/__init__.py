@@ -77,7 +77,7 @@ KINDS = (
         training=ray_job_training,
         progress=_ray_job_progress,
     ),
-    Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job)),
+    Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job), job_metadata=("metadata",)),
     Kind(
         group=_GROUP,
         kind="RayService",

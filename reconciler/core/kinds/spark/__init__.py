@@ -57,6 +57,6 @@ def _connect(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 KINDS = (
     Kind(group=_GROUP, kind="SparkApplication", pods=of_spec(_application)),
-    Kind(group=_GROUP, kind="ScheduledSparkApplication", pods=of_spec(_scheduled)),
+    Kind(group=_GROUP, kind="ScheduledSparkApplication", pods=of_spec(_scheduled), job_metadata=("metadata",)),
     Kind(group=_GROUP, kind="SparkConnect", pods=of_spec(_connect)),
 )

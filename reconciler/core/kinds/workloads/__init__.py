@@ -8,7 +8,7 @@ from reconciler.core.devices import WHOLE_GPUS, is_gpu
 from reconciler.core.kinds.facts import Deletion, PodSet, Quota, Reference, Relations
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM
-from reconciler.core.kinds.pods import batch_job, of_spec, replicated
+from reconciler.core.kinds.pods import batch_job, of_spec, replicas, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
@@ -103,9 +103,21 @@ def _job_progress(body: Body) -> "Progress":
 
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
-    Kind(group="", kind="ReplicationController", pods=of_spec(replicated)),
-    Kind(group="apps", kind="Deployment", pods=of_spec(replicated), immutable=immutable.selector),
-    Kind(group="apps", kind="ReplicaSet", pods=of_spec(replicated), immutable=immutable.selector),
+    Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas),
+    Kind(
+        group="apps",
+        kind="Deployment",
+        pods=of_spec(replicated),
+        workloads=replicas,
+        immutable=immutable.selector,
+    ),
+    Kind(
+        group="apps",
+        kind="ReplicaSet",
+        pods=of_spec(replicated),
+        workloads=replicas,
+        immutable=immutable.selector,
+    ),
     Kind(
         group="apps",
         kind="StatefulSet",
@@ -130,7 +142,7 @@ _RUNNING = (
         training=job_training,
         progress=_job_progress,
     ),
-    Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job)),
+    Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job), job_metadata=("spec", "jobTemplate", "metadata")),
 )
 
 _STORING = (

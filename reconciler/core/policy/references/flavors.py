@@ -26,13 +26,14 @@ def check_flavors(
     borrowing = Borrowing(usage, is_complete=not has_others)
     for queue in queues:
         for row in by_queue[queue]:
-            shortage = borrowing.shortage(queue, row.pod_requests)
+            shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)
             if shortage is not None:
-                message, hint = _words(queue.name, shortage, usage, is_only=len(usage.queues[queue].quotas) == 1)
+                is_only = len(usage.queues[queue].quotas) == 1
+                message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
                 evaluation.report(_RULE, row, message, hint=hint, field=row.references[0].field)
 
 
-def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool) -> tuple[str, str]:
+def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool, workloads: int) -> tuple[str, str]:
     """Return message and hint."""
     if not shortage.flavor and not shortage.mismatches:
         message = f"requests {shortage.resource}, but queue {queue} grants none"
@@ -46,9 +47,8 @@ def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool) 
     hint = f"request at most {limit}, raise the queue's limit, or use another queue"
     if is_only and not shortage.taken:
         return f"{requested}, but the limit of queue {queue} is {limit}", hint
-    message = (
-        f"{requested} in pods that share a flavor, but flavor {shortage.flavor} of queue {queue} has at most {limit}"
-    )
+    requested += f" {workloads} times" if workloads > 1 else " in pods that share a flavor"
+    message = f"{requested}, but flavor {shortage.flavor} of queue {queue} has at most {limit}"
     if shortage.taken:
         message += f", of which other pods of the workload take {shortage.taken:g}"
     return message, hint
