@@ -5,15 +5,8 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import GpuLine, Plan, QueueLine
 from reconciler.outputs.findings import lint_headline
-from reconciler.outputs.summary import (
-    blockers,
-    headline,
-    headlines,
-    hidden_requests,
-    number,
-    queue_rows,
-    total_requests,
-)
+from reconciler.outputs.summary import blockers, headline, headlines
+from reconciler.outputs.summary.queues import hidden_requests, number, queue_rows, total_requests
 from tests.outputs import plans
 
 
@@ -85,6 +78,14 @@ def test_a_deleted_queue_says_who_still_asks() -> None:
         (
             plan(gpu("a", 0, 8), gpu("a", 8, 4, cluster="edge")),
             ("+8 GPUs requested on main (a: 0 → 8)", "-4 GPUs requested on edge (a: 8 → 4)"),
+        ),
+        (
+            plan(gpu("q", 0, 8), gpu("q", 0, 4, product="google.com/tpu")),
+            ("+12 devices requested on main (q: 0 → 8, q google.com/tpu: 0 → 4)",),
+        ),
+        (
+            plan(gpu("q", 0, 1, product="nvidia.com/mig-1g.10gb")),
+            ("+1 device requested on main (q nvidia.com/mig-1g.10gb: 0 → 1)",),
         ),
         (
             plan(queues=(quota("q", 8, None),)),

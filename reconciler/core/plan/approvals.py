@@ -9,9 +9,24 @@ from msgspec.structs import replace
 from reconciler.core.documents import Document
 from reconciler.core.documents.writer import write
 from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.plan.plan import BUDGETS, Approval, Breach, Change, Plan
+from reconciler.core.plan.plan import Approval, Breach, Change, Plan
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import mask_text
+
+BUDGETS = (
+    "deletes.count",
+    "deletes.share",
+    "disruption.gpus",
+    "disruption.share",
+    "gpu-quota.count",
+    "gpu-quota.share",
+    "gpu-quota.unlimited",
+    "kept",
+    "settings",
+    "exceptions",
+    "sources.empty",
+)
+"""The name of every budget, which approvals use."""
 
 KIND, GROUP = "PlanApproval", "gpureconciler.io"
 _NAME_LENGTH = 12

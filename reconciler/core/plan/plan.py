@@ -241,22 +241,6 @@ class Risk(Struct, frozen=True, kw_only=True, rename="camel"):
     harm: Harm = Harm.OTHER
 
 
-BUDGETS = (
-    "deletes.count",
-    "deletes.share",
-    "disruption.gpus",
-    "disruption.share",
-    "gpu-quota.count",
-    "gpu-quota.share",
-    "gpu-quota.unlimited",
-    "kept",
-    "settings",
-    "exceptions",
-    "sources.empty",
-)
-"""The name of every budget, which approvals use."""
-
-
 class Breach(Struct, frozen=True, kw_only=True, rename="camel"):
     """A budget that the plan exceeds."""
 

@@ -13,7 +13,7 @@ from reconciler.outputs.differences import (
     short_digests,
 )
 from reconciler.outputs.groups import ChangeGroup, group_changes, key_fields, leaves, main_reason
-from reconciler.outputs.summary import gpus
+from reconciler.outputs.summary.queues import gpus
 from reconciler.outputs.terminal.printable import without_commands
 
 _MAX_DIFF_LINES = 200  # lines of one object

@@ -17,7 +17,7 @@ from reconciler.outputs.sections.model import (
     View,
     strong,
 )
-from reconciler.outputs.summary import (
+from reconciler.outputs.summary.queues import (
     QueueRow,
     RequestTotal,
     arrow,

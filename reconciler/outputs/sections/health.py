@@ -7,7 +7,7 @@ from reconciler.core.plan import QuarantineLine
 from reconciler.core.values import plural
 from reconciler.outputs.findings import where
 from reconciler.outputs.sections.model import Name, PageSection, SentenceBlock, View
-from reconciler.outputs.summary import number, signed
+from reconciler.outputs.summary.queues import number, signed
 from reconciler.outputs.terminal.page import Piece, Style, Styled
 
 _VERBS = {"begins": "leaves use", "ends": "returns to use", "changes": "stays out of use, on other terms"}

@@ -7,7 +7,7 @@ from reconciler.core.plan import Change
 from reconciler.core.sizing.summary import CandidateSummary, SizingSummary
 from reconciler.outputs.findings import where
 from reconciler.outputs.sections.model import Column, FactsBlock, Form, Name, PageSection, Row, TableBlock, View, strong
-from reconciler.outputs.summary import gpus
+from reconciler.outputs.summary.queues import gpus
 from reconciler.outputs.terminal.page import Piece, Style, Styled
 
 _MAX_PLACES = 3

@@ -7,7 +7,7 @@ from reconciler.core.sizing.remedies import Reach, Remedies, Remedy
 from reconciler.core.values import plural
 from reconciler.outputs.sections.sizing import sizing_facts
 from reconciler.outputs.sizing.answer import SizeAnswer, instruction
-from reconciler.outputs.summary import gpus
+from reconciler.outputs.summary.queues import gpus
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 from reconciler.outputs.terminal.sections import write_facts
 

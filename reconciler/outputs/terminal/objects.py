@@ -11,7 +11,7 @@ from reconciler.outputs.differences import (
 )
 from reconciler.outputs.findings import where
 from reconciler.outputs.groups import ChangeGroup, group_changes, key_fields, main_reason
-from reconciler.outputs.summary import gpus
+from reconciler.outputs.summary.queues import gpus
 from reconciler.outputs.terminal.page import Page, Piece, Style, Styled
 from reconciler.outputs.terminal.printable import cells
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from reconciler.core.config import Budgets
 from reconciler.core.evidence.inventory import Inventory, Node
 from reconciler.core.plan import CapacityLine, GpuLine, Plan, QueueLine
-from reconciler.outputs.summary import headline, queue_rows
+from reconciler.outputs.summary import headline
+from reconciler.outputs.summary.queues import queue_rows
 from tests.core.plan.plan_cases import (
     KUEUE_QUEUE,
     PRODUCT,
