@@ -7,7 +7,7 @@ from reconciler.core.config.pod_paths import PodPath
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.pod_paths import reader, with_containers
-from reconciler.core.kinds.pods import batch_job, bounds, of_spec, replicated
+from reconciler.core.kinds.pods import batch_job, bounds, of_spec, replicas, replicated
 from reconciler.core.values import count, mapping, sequence
 
 _KRUISE, _SCALE = "apps.kruise.io", "autoscaling.knative.dev"
@@ -66,8 +66,8 @@ _REPLICAS = of_spec(replicated)
 _ELASTIC_ROLES = PodPath(at="spec.replicaSpecs.*")
 
 KINDS = (
-    Kind(group="argoproj.io", kind="Rollout", pods=_REPLICAS),
-    Kind(group=_KRUISE, kind="CloneSet", pods=_REPLICAS),
+    Kind(group="argoproj.io", kind="Rollout", pods=_REPLICAS, workloads=replicas),
+    Kind(group=_KRUISE, kind="CloneSet", pods=_REPLICAS, workloads=replicas),
     Kind(group=_KRUISE, kind="StatefulSet", pods=_REPLICAS, is_stateful=True),
     Kind(group=_KRUISE, kind="DaemonSet", pods=of_spec(_broadcast_job), runs_on_each_node=True),
     Kind(group=_KRUISE, kind="BroadcastJob", pods=of_spec(_broadcast_job), runs_on_each_node=True),
