@@ -41,23 +41,36 @@ def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
     lines: list[QueueLine] = []
     for cluster in sorted({*before, *after}):
         left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
-        requested = right.requested_with_children()
-        for cohort in filter(right.is_cohort, right.queues):
-            requested[cohort] = right.beyond_members(cohort, requested.get(cohort, {}))
+        cohorts = {queue for side in (left, right) for queue in filter(side.is_cohort, side.queues)}
+        earlier, requested = (_requested(side, cohorts) for side in (left, right))
         for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key.name, key)):
-            lines += _queue(cluster, queue, left, right, requested.get(queue, {}))
+            lines += _queue(cluster, queue, left, right, earlier.get(queue, {}), requested.get(queue, {}))
     return tuple(lines)
 
 
-def _queue(
-    cluster: str, queue: QueueKey, left: QueueUsage, right: QueueUsage, requested: Mapping[str, int]
+def _requested(usage: QueueUsage, cohorts: Iterable[QueueKey]) -> dict[QueueKey, dict[str, int]]:
+    """Return the GPUs requested of every queue by product; of cohorts, what their members have no quota for."""
+    requested = usage.requested_with_children()
+    for cohort in cohorts:
+        requested[cohort] = usage.beyond_members(cohort, requested.get(cohort, {}))
+    return requested
+
+
+def _queue(  # noqa: PLR0917 - the two sides of a plan
+    cluster: str,
+    queue: QueueKey,
+    left: QueueUsage,
+    right: QueueUsage,
+    earlier: Mapping[str, int],
+    requested: Mapping[str, int],
 ) -> Iterator[QueueLine]:
     before = {quota.product: quota for quota in left.quotas(queue)}
     after = {quota.product: quota for quota in right.quotas(queue)}
     exists_before, exists_after = queue in left.queues, queue in right.queues
     no_quota = Quota("", 0.0, 0.0)
     products = {*before, *after}
-    unnamed = {product for product in requested if product not in products and not is_slice(product)}
+    chosen = {*earlier, *requested}
+    unnamed = {product for product in chosen if product not in products and not is_slice(product)}
     has_total = bool(unnamed and products and "" not in products)
     if has_total:
         # Some workloads select none of the products of the queue, so only the whole queue can be compared.

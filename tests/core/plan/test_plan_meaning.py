@@ -146,6 +146,20 @@ def test_the_queue_as_a_whole_is_not_added_to_its_products() -> None:
     ]
 
 
+def test_the_queue_as_a_whole_stays_when_its_last_workload_leaves() -> None:
+    quotas = cluster_queue("cq", {"hopper": 16, "ampere": 8})
+    made = plan([*KUEUE, quotas, queued("a")], [*KUEUE, quotas])
+    assert (queue(made, "cq").before, queue(made, "cq").after, queue(made, "cq").requested) == (24, 24, 0)
+    assert headline(made) == "-16 GPUs requested on main (cq: 16 → 0 of 24 guaranteed)"
+
+
+def test_a_deleted_cohort_is_not_requested_by_members_within_their_quotas() -> None:
+    cohort = cluster_queue("all", {"hopper": 8}) | {"kind": "Cohort"}
+    rest = [*KUEUE, cluster_queue("cq", {"hopper": 16}, cohort="all"), queued("a", product="H100")]
+    (line,) = (line for line in plan([cohort, *rest], rest).queues if line.is_cohort)
+    assert (line.before, line.after, line.requested) == (8, 0, 0)
+
+
 def test_a_parent_and_its_child_that_grow_together_are_counted_once() -> None:
     before, after = ([kai_queue("root", size), kai_queue("a", size, parent="root")] for size in (16, 24))
     assert headline(plan(before, after)) == "+8 GPUs guaranteed on main (a: 16 → 24, root: 16 → 24)"
