@@ -233,8 +233,9 @@ def _find_small_quotas(context: RiskContext) -> Iterator[Risk]:
             continue
         if not line.exists_before or (line.before is not None and line.before <= line.after):
             continue
-        queues = sorted(context.usage[line.cluster].queues.items())
-        row = next((row for key, row in queues if key.name == line.queue), None)
+        usage = context.usage[line.cluster]
+        named = (key for key in sorted(usage.queues) if key.name == line.queue)
+        row = next((usage.queues[key] for key in named if usage.is_cohort(key) is line.is_cohort), None)
         if row is not None:
             before = "unlimited" if line.before is None else f"{line.before:g}"
             product = f" for {line.product}" if line.product else ""

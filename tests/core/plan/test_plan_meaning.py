@@ -153,6 +153,18 @@ def test_the_queue_as_a_whole_stays_when_its_last_workload_leaves() -> None:
     assert headline(made) == "-16 GPUs requested on main (cq: 16 → 0 of 24 guaranteed)"
 
 
+def test_a_cohort_that_has_the_name_of_a_member_is_another_object() -> None:
+    def objects(size: int) -> list[Body]:
+        cohort = cluster_queue("cq", {"hopper": size}) | {"kind": "Cohort"}
+        return [*KUEUE, cohort, cluster_queue("cq", {"hopper": 8}, cohort="cq"), queued("a", product="H100")]
+
+    (risk,) = plan(objects(8), objects(4)).risks
+    assert (risk.key.kind, risk.message) == (
+        "Cohort",
+        "the GPU quota for H100 changes from 8 to 4, but the workloads of the queue request 8 GPUs",
+    )
+
+
 def test_a_deleted_cohort_is_not_requested_by_members_within_their_quotas() -> None:
     cohort = cluster_queue("all", {"hopper": 8}) | {"kind": "Cohort"}
     rest = [*KUEUE, cluster_queue("cq", {"hopper": 16}, cohort="all"), queued("a", product="H100")]
