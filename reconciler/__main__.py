@@ -61,11 +61,13 @@ def _exit(code: int) -> None:
 
 
 def _set_up_output() -> None:
-    """Replace a closed standard output with the null device, and buffer an unbuffered one.
+    """Replace a closed output with the null device, and buffer an unbuffered one.
 
     With PYTHONUNBUFFERED, Python does not report a write that a full disk or a closed pipe cuts short.
     """
     out = sys.stdout
+    if sys.stderr is None:
+        sys.stderr = io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8")
     if out is None:
         sys.stdout = io.TextIOWrapper(io.FileIO(os.devnull, "w"), encoding="utf-8")
     elif isinstance(raw := getattr(out, "buffer", None), io.RawIOBase):

@@ -314,6 +314,15 @@ def test_an_error_that_nobody_reads_keeps_its_exit_code(
     assert ran.returncode == code
 
 
+@pytest.mark.parametrize("stderr", ["&-", "/dev/full"])
+def test_an_error_without_a_place_to_print_it_is_no_bug_and_not_pending_changes(fleet: Fleet, stderr: str) -> None:
+    fleet.edit("rendered/main/_cluster/queue.scheduling.run.ai-h100.yaml", "32", "33")
+    fleet.commit()
+    call = f'exec "$0" -m reconciler verify --repo "$1" 2>{stderr}'
+    ran = subprocess.run(["sh", "-c", call, sys.executable, str(fleet.root)], capture_output=True, check=False)
+    assert ran.returncode == 5
+
+
 def test_foreign_files_in_rendered_are_errors_and_stay(fleet: Fleet) -> None:
     """F-142: what we did not render is never removed, nor overwritten."""
     fleet.write(
