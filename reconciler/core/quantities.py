@@ -63,6 +63,12 @@ def same_quantity(one: object, other: object) -> bool:
     return values[0] is not None and values[0] == values[1]
 
 
+def is_positive(value: object) -> bool:
+    """Whether a value is a quantity above 0."""
+    amount = parse_quantity(value) if isinstance(value, str | int | float) else None
+    return amount is not None and amount > 0
+
+
 def _parse(text: str | float) -> tuple[Fraction, _Form] | None:
     if isinstance(text, bool):
         return None

@@ -42,6 +42,7 @@ class QueueUsage(Struct, kw_only=True):
     namespaces: dict[str, int] = field(default_factory=dict)  # the same GPUs by namespace
     priorities: dict[str, int] = field(default_factory=dict)  # priority class -> value
     providers: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what says the GPUs of others
+    limit_ranges: dict[str, tuple[str, ...]] = field(default_factory=dict)  # namespace -> what containers request
 
     def queue_of(self, workload: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
@@ -167,6 +168,7 @@ class QueueUsage(Struct, kw_only=True):
             priorities={**self.priorities},
             providers={**self.providers},
             dispatchers={**self.dispatchers},
+            limit_ranges={**self.limit_ranges},
             node_labels={**self.node_labels},
             requested={**self.requested} if with_requests else {},
             growth={**self.growth} if with_requests else {},
@@ -174,7 +176,10 @@ class QueueUsage(Struct, kw_only=True):
         )
 
     def add_queue(self, row: ObjectSummary) -> None:
-        """Add a queue, an alias, a flavor, a priority class, or an object that says what workloads request."""
+        """Add a queue, an alias, a flavor, a priority class, or an object that says what workloads request.
+
+        A LimitRange says it of all containers of its namespace.
+        """
         role = row.queue_role
         if role in _GRANTING:
             self.queues[QueueKey(row.group, row.kind, row.name)] = row
@@ -187,6 +192,9 @@ class QueueUsage(Struct, kw_only=True):
             self.dispatchers[row.name] = row.parent
         elif row.priority is not None:
             self.priorities[row.name] = row.priority
+        elif row.resources:
+            others = self.limit_ranges.get(row.namespace, ())
+            self.limit_ranges[row.namespace] = tuple(sorted({*others, *row.resources}))
         elif row.provides:
             self.providers[(row.group, row.kind), row.namespace, row.name] = row
 
@@ -235,9 +243,11 @@ def defines_queues(row: ObjectSummary) -> bool:
     """Return whether an object decides where the GPUs of workloads are counted, or how many they are.
 
     The first are queues, aliases and flavors, the others what workloads name: runtimes, templates of claims. Priority
-    classes decide what a queue grants.
+    classes decide what a queue grants, LimitRanges what else containers request.
     """
-    return (bool(row.queue_role) and not row.is_workload) or row.provides or row.priority is not None
+    if row.provides or row.priority is not None or row.resources:
+        return True
+    return bool(row.queue_role) and not row.is_workload
 
 
 def subtract_workloads(usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSummary]) -> dict[str, QueueUsage]:

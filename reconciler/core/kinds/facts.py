@@ -100,7 +100,8 @@ class Relations(Struct, frozen=True, kw_only=True):
     """What an object without pods grants and refers to.
 
     `product` is the GPU product of a flavor's nodes, `labels` are those that Kueue compares with node selectors.
-    `priority` is the value of a priority class.
+    `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
+    LimitRange lets containers request by default.
     """
 
     parent: str = ""
@@ -109,6 +110,7 @@ class Relations(Struct, frozen=True, kw_only=True):
     product: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     priority: int | None = None
+    resources: tuple[str, ...] = ()
 
 
 class Deletion(Struct, frozen=True, kw_only=True):

@@ -154,6 +154,9 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     priority_class: str = ""  # of a workload in a queue of KAI: what decides its priority
     preemptibility: str = ""  # of a workload in a queue of KAI: what it says itself
     gpu_hours: float = 0.0  # of a sized job whose whole run is known: what it takes; 0: unknown
+    requests: tuple[str, ...] = ()  # resources of which the pods of a workload in a queue by flavor request any amount
+    stated: tuple[str, ...] | None = None  # those that all containers of these pods state; None: it starts none
+    resources: tuple[str, ...] = ()  # of a queue by flavor: what it covers; of a LimitRange: what containers request
 
     @property
     def key(self) -> ObjectKey:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.facts import KindId, QueueRole
 from reconciler.core.summary.object_summary import Demand, Need, ObjectSummary, Uncounted, add_demands
 
 ProviderKey = tuple[KindId, str, str]
@@ -17,6 +17,7 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
         return row
     found = [*row.demands]
     uncounted, more, pods = [*row.uncounted], 0, row.pods
+    requests, stated = row.requests, row.stated
     for need in row.needs:
         provider = _find(need, providers)
         if provider is not None:
@@ -27,6 +28,10 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
                 Uncounted(need.field, f"{one.what} ({provider.kind} {need.name})") for one in provider.uncounted
             ]
             pods += provider.pods - need.pods if need.sets_pods else 0
+            if row.queue_role is QueueRole.ALIAS and need.adds:
+                requests = tuple(sorted({*requests, *provider.requests}))
+            elif row.queue_role is QueueRole.ALIAS and not row.requests:
+                requests, stated = provider.requests, provider.stated
         elif not need.is_optional:
             what = f"{need.kinds[0][1]} {need.name}, which is not in the repository"
             uncounted.append(Uncounted(need.field, what))
@@ -42,6 +47,8 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
         demands=demands,
         needs=(),
         uncounted=tuple(dict.fromkeys(uncounted)),
+        requests=requests,
+        stated=stated,
     )
 
 

@@ -22,6 +22,7 @@ from reconciler.core.summary.object_summary import (
     add_demands,
 )
 from reconciler.core.summary.pods import PodReading, read_pod, required_labels
+from reconciler.core.summary.requests import Requested, requested_by
 from reconciler.core.summary.uncounted import find_uncounted
 from reconciler.core.values import mapping, sequence, text, value_at
 
@@ -82,6 +83,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "product": relations.product,
         "labels": relations.labels,
         "priority": relations.priority,
+        "resources": relations.resources,
         "queue_role": row.queue_role,
     }
 
@@ -90,8 +92,11 @@ def _provided(row: Kind, body: Body) -> dict[str, Any]:
     """Summarize an object that says what others request: it requests nothing itself."""
     pod_sets = [] if row.provides is None else list(row.provides(body, ""))
     pods = [read_pod(pod_set.template, pod_set.prefix, "") for pod_set in pod_sets]
+    requests, stated = requested_by(pod_set.template for pod_set in pod_sets)
     return {
         "provides": True,
+        "requests": requests,
+        "stated": stated,
         "pods": sum(pod_set.replicas for pod_set in pod_sets),
         "demands": _demands(pod_sets, pods),
         "uncounted": _unknown(pod_sets, pods),
@@ -162,6 +167,7 @@ def _workload(
             references[reference.group, reference.kind, reference.name] = replace(first, writes=writes)
     brought = _components(row, body) if row.components is not None else frozenset()
     role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
+    requests, stated = _requested(pod_sets) if role is QueueRole.ALIAS else Requested()
     has_ended = is_finished(body)
     return {
         "gpus": sum(demand.gpus for demand in demands),
@@ -180,6 +186,8 @@ def _workload(
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
         **(_requests(row, body, pod_sets, pods) if demands and role is QueueRole.ALIAS else {}),
+        "requests": requests,
+        "stated": stated,
         "is_workload": True,
         "on_nodes": _nodes(pod_sets) if row.runs_on_each_node and demands else None,
         **(_preemption(row, body, pod_sets, pods) if queue_kind is not None and queue_kind.follows_kai else {}),
@@ -220,6 +228,16 @@ def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], worklo
         if pod.devices and count:
             devices = tuple((resource, gpus * count) for resource, gpus in pod.devices.items())
             yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
+
+
+def _requested(pod_sets: Sequence[PodSet]) -> Requested:
+    """Return what the pods request at first; how many there are another object may say."""
+    starting = (
+        pod_set.template
+        for pod_set in pod_sets
+        if pod_set.replicas > pod_set.spare or (pod_set.provider is not None and pod_set.provider.sets_pods)
+    )
+    return requested_by(starting)
 
 
 def _preemption(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, str]:

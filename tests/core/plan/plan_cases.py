@@ -1,7 +1,7 @@
 """Objects, rows and inputs from which the tests of census, rules and plan are built."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -65,16 +65,26 @@ def kai_queue(name: str, quota: Any = 16, *, limit: Any = -1, parent: str = "") 
     return {"apiVersion": "scheduling.run.ai/v2", "kind": "Queue", "metadata": {"name": name}, "spec": spec}
 
 
-def cluster_queue(name: str, flavors: Mapping[str, Any], *, cohort: str = "", borrowing: Any = None) -> Body:
+def cluster_queue(
+    name: str,
+    flavors: Mapping[str, Any],
+    *,
+    cohort: str = "",
+    borrowing: Any = None,
+    others: Sequence[str] = ("cpu", "memory"),
+) -> Body:
     def quota(nominal: Any) -> Body:
         found = {"name": "nvidia.com/gpu", "nominalQuota": nominal}
         return {**found, "borrowingLimit": borrowing} if borrowing is not None else found
 
+    unlimited = [{"name": resource, "nominalQuota": "1000000Gi"} for resource in others]
     spec: Body = {
         "resourceGroups": [
             {
-                "coveredResources": ["nvidia.com/gpu"],
-                "flavors": [{"name": flavor, "resources": [quota(nominal)]} for flavor, nominal in flavors.items()],
+                "coveredResources": ["nvidia.com/gpu", *others],
+                "flavors": [
+                    {"name": flavor, "resources": [quota(nominal), *unlimited]} for flavor, nominal in flavors.items()
+                ],
             }
         ]
     }

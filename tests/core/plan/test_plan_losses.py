@@ -25,7 +25,7 @@ def with_spec(body: Body, **fields: Any) -> Body:
 
 def lending(amount: Any, borrowing: Any = 8) -> Body:
     changed = copy.deepcopy(MEMBER)
-    (resource,) = changed["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
+    resource, *_ = changed["spec"]["resourceGroups"][0]["flavors"][0]["resources"]
     resource |= {"lendingLimit": amount, "borrowingLimit": borrowing}
     return changed
 

@@ -13,7 +13,7 @@ from reconciler.core.kinds.immutable import Body, all_but, value_of, while_set
 from reconciler.core.kinds.kind import Kind, Lookup, Offer
 from reconciler.core.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.core.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
-from reconciler.core.kinds.kueue.quotas import gpu_quotas
+from reconciler.core.kinds.kueue.quotas import covered_resources, gpu_quotas
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.reasons import Origin
 from reconciler.core.values import mapping, sequence, text
@@ -43,7 +43,7 @@ DELETION = Deletion(
 def _cluster_queue(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     granting = _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
-    return replace(granting, references=(*granting.references, *_checks(spec)))
+    return replace(granting, references=(*granting.references, *_checks(spec)), resources=covered_resources(spec))
 
 
 def _cohort(body: Body) -> Relations:

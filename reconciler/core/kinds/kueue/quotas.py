@@ -24,3 +24,9 @@ def gpu_quotas(spec: Any) -> Iterator[FlavorQuota]:
                 name = text(resource.get("name"))
                 if is_gpu(name):
                     yield FlavorQuota(number, text(flavor.get("name")), name, resource)
+
+
+def covered_resources(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the resources that a ClusterQueue covers: it admits no pod that requests another one."""
+    groups = map(mapping, sequence(spec.get("resourceGroups")))
+    return tuple(sorted({text(name) for group in groups for name in sequence(group.get("coveredResources"))} - {""}))

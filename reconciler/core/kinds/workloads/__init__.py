@@ -13,7 +13,8 @@ from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
-from reconciler.core.values import mapping, text
+from reconciler.core.quantities import is_positive
+from reconciler.core.values import mapping, sequence, text
 
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
@@ -56,6 +57,17 @@ def _resource_quota(body: Body) -> Relations:
         if is_gpu(resource):
             quotas.append(Quota("" if resource in WHOLE_GPUS else resource, 0.0, gpu_quantity(value)))
     return Relations(quotas=tuple(quotas))
+
+
+def _limit_range(body: Body) -> Relations:
+    """Read what the containers of a namespace request by default: an API server fills in limits and bounds as well."""
+    resources: set[str] = set()
+    for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
+        if item.get("type") == "Container":
+            fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
+            amounts = {name: value for field in fields for name, value in field.items()}
+            resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
+    return Relations(resources=tuple(sorted(resources - {""})))
 
 
 def _claim(body: Body) -> Relations:
@@ -237,6 +249,7 @@ _GOVERNING = (
         ),
     ),
     Kind(group="", kind="ResourceQuota", relations=_resource_quota),
+    Kind(group="", kind="LimitRange", relations=_limit_range),
     Kind(group="", kind="Service", immutable=immutable.service),
     Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
     Kind(group="rbac.authorization.k8s.io", kind="ClusterRole", is_cluster_scoped=True),

@@ -10,6 +10,7 @@ from reconciler.core.kinds.kai import is_preemptible, priority_of
 from reconciler.core.kinds.own import CONFIG
 from reconciler.core.kinds.workloads import NAMESPACE
 from reconciler.core.objects import ObjectKey
+from reconciler.core.policy.references.coverage import check_coverage
 from reconciler.core.policy.references.flavors import check_flavors
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Result
@@ -40,6 +41,7 @@ def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: Q
     _check_limits(evaluation, by_queue, usage)
     _check_preemption(evaluation, by_queue, usage)
     check_flavors(evaluation, by_queue, usage)
+    check_coverage(evaluation, rows, usage)
     _check_namespace_maximum(evaluation, workloads, usage)
     _check_queue_maximum(evaluation, by_queue, usage)
 

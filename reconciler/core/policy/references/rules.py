@@ -124,6 +124,14 @@ RULES: Mapping[str, Rule] = {
         title="A workload fits its queue",
         reason="a workload that requests more than the limit of its queue waits forever",
     ),
+    "quota.not-covered": Rule(
+        title="The ClusterQueue of a workload covers what its pods request",
+        reason="Kueue admits no pod that requests a resource that no resource group of its ClusterQueue covers, be it"
+        " cpu, memory or storage; a limit without a request, the overhead of a RuntimeClass and the defaults of a"
+        " LimitRange count as well. List what Kueue's configuration excludes (`resources.excludeResourcePrefixes`), or"
+        " replaces by other resources, as `excludeResourcePrefixes`",
+        parameters=("excludeResourcePrefixes",),
+    ),
     "quota.non-preemptible": Rule(
         title="A workload that KAI never preempts fits the guarantees of its queue",
         reason="workloads of priority 100 or more, and those that say so, get only guaranteed GPUs, of their queue and"
