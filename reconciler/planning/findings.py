@@ -8,9 +8,10 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Config, RuleSetting
 from reconciler.core.evidence.inventory import Inventory, with_quarantined
+from reconciler.core.kinds.health import QUARANTINE
 from reconciler.core.patterns import later
 from reconciler.core.policy.exceptions import ExceptionInForce, apply_exceptions
-from reconciler.core.policy.references import evaluate_age, evaluate_shrinks, evidence_ages, utc_date
+from reconciler.core.policy.references import evaluate_age, evaluate_ends, evaluate_shrinks, evidence_ages, utc_date
 from reconciler.core.policy.verdict import Result, Verdict
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.values import plural
@@ -95,7 +96,7 @@ def judge_evidence(
     *,
     is_dated: bool,
 ) -> tuple[Verdict, ...]:
-    """Evaluate the rules about evidence. That of a working tree may be newer than its commit."""
+    """Evaluate the rules about evidence and quarantines. Evidence of a working tree may be newer than its commit."""
     context = index.context
     shrinks = evaluate_shrinks(context.kinds, index.clusters, before, context.evidence.inventories, rules)
     is_committed = is_dated or index.revision.tree.commit is not None
@@ -106,7 +107,12 @@ def judge_evidence(
             context.kinds, index.clusters, evidence, rules, day, config.evidence_days, is_committed=is_committed
         )
     )
-    return (*shrinks, *ages)
+    quarantines = {
+        cluster.name: [each.document for each in context.definitions.get((cluster.name, QUARANTINE, ""), {}).values()]
+        for cluster in index.clusters
+    }
+    ends = evaluate_ends(context.kinds, index.clusters, quarantines, rules, day)
+    return (*shrinks, *ages, *ends)
 
 
 def plan_date(index: CompiledRevision, base: TreeReference, date: str) -> dt.date | None:

@@ -43,6 +43,22 @@ def test_they_are_rendered_and_planned(fleet: Fleet) -> None:
     assert "node: gpu-3" in rendered
 
 
+def test_a_quarantine_that_has_ended_is_reported(fleet: Fleet) -> None:
+    """It still takes its node out of every figure, as long as its file is there."""
+    fleet.write("queues/health.yaml", QUARANTINE)
+    fleet.commit("health")
+    said = "ended on 2026-12-01, but the plan still counts node gpu-3 as kept out of use"
+    for command in ("lint", "plan"):
+        assert "ended on" not in fleet.run(command, "--date", "2026-12-01").out
+        ran = fleet.run(command, "--date", "2026-12-02")
+        assert ran.code == 0
+        assert "queues/health.yaml:10:10" in ran.out
+        assert said in " ".join(ran.out.split())
+        assert "remove the file, or set a later `until`" in " ".join(ran.out.split())
+    fleet.write("queues/health.yaml", QUARANTINE.replace('  until: "2026-12-01T00:00:00Z"\n', ""))
+    assert "ended on" not in fleet.run("lint", "--date", "2026-12-02").out
+
+
 def test_wrong_policies_are_reported_all_at_once(fleet: Fleet) -> None:
     wrong = POLICY.replace("perPool: 5%", "perPool: 5").replace("mode: propose", "mode: cordon")
     fleet.write("queues/health.yaml", wrong)

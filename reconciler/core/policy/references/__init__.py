@@ -14,6 +14,7 @@ from reconciler.core.policy.references.age import evaluate_age, evidence_ages, u
 from reconciler.core.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.core.policy.references.counting import check_counted
 from reconciler.core.policy.references.dispatch import check_dispatch
+from reconciler.core.policy.references.ends import evaluate_ends
 from reconciler.core.policy.references.existence import ReferenceTargets, check_existence, check_references
 from reconciler.core.policy.references.identity import check_identity
 from reconciler.core.policy.references.products import check_products, count_stock
@@ -32,6 +33,7 @@ __all__ = [
     "evaluate_age",
     "evaluate_amounts",
     "evaluate_change",
+    "evaluate_ends",
     "evaluate_links",
     "evaluate_shrinks",
     "evidence_ages",

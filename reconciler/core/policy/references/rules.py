@@ -180,6 +180,11 @@ RULES: Mapping[str, Rule] = {
         " `spec.evidence.maxAge` in reconciler.yaml to limit the age",
         action=Result.WARN,
     ),
+    "health.quarantine-ended": Rule(
+        title="Quarantines that have ended are removed",
+        reason="a NodeQuarantine keeps its node out of use as long as the file exists, whatever its `until` says",
+        action=Result.WARN,
+    ),
     "health.replay": Rule(
         title="A health policy takes few nodes out of use",
         reason="a policy that would have taken more than 1 % of the nodes in a week, nodes that the present one leaves"
