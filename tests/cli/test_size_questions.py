@@ -246,3 +246,26 @@ def test_the_problem_of_a_job_names_the_best_remedy(fleet: Fleet) -> None:
     hint = planned.partition("sizing.no-recommendation")[2]
     assert "try " in hint
     assert "then enough; see: reconciler size jobs/huge.yaml" in hint
+
+
+@pytest.mark.parametrize("flag", [("--lora-rank", "16"), ("--lora-targets", "all-linear")])
+def test_adapters_need_a_method_that_trains_them(size: Any, flag: tuple[str, str]) -> None:
+    ran = size(*ASK, *flag)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        f"error: {flag[0]}: the method full trains no LoRA adapters; add --method lora, or remove the flag\n"
+    )
+    assert size(*ASK, "--method", "lora", *flag).code == 0
+
+
+def test_a_file_without_a_job_is_an_error_for_every_verb(fleet: Fleet) -> None:
+    """A mistyped file must not look like one whose jobs have their sizes."""
+    fleet.write("queues/settings.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings, namespace: ml}\n")
+    path = str(fleet.root / "queues/settings.yaml")
+    for verb in ((), ("write",), ("record",)):
+        ran = fleet.run("size", *verb, path)
+        assert (ran.code, ran.out) == (2, ""), verb
+        assert "queues/settings.yaml: no training job found; supported kinds: " in ran.err
+    job = str(fleet.root / "jobs/language/llama-lora.yaml")
+    assert fleet.run("size", "write", job).out.startswith("wrote ")
+    assert "1 job is already sized" in fleet.run("size", "write", job).out

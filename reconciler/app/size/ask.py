@@ -89,6 +89,7 @@ def answer_question(
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
     _check_targets(sweep.question.training)
     _check_degrees(sweep.question.training, evenly=framework is not None and framework.divides_evenly)
+    _check_adapters(row, sweep.question.training)
     answer = SizeAnswer(
         question=sweep.question,
         decision=sweep.decision,
@@ -116,14 +117,17 @@ def _parallelism(written: str, strategy: str) -> str:
     return f"{strategy}{written}" if not written or written.startswith(" +") else written
 
 
-def _check_targets(training: Training) -> None:
-    if training.method.has_adapters:
-        try:
-            adapter_parameters(training.architecture, training.lora_rank, training.lora_targets)
-        except UnknownTargetError as error:
-            raise ConfigError(
-                f"--lora-targets: {error}", hint="use all-linear, or names of the model's layers"
-            ) from error
+def _check_adapters(row: Mapping[str, str], training: Training) -> None:
+    if not training.method.has_adapters:
+        for column in ("lora_rank", "lora_targets"):
+            if row.get(column):
+                message = f"--{_FLAGS[column]}: the method {training.method} trains no LoRA adapters"
+                raise ConfigError(message, hint="add --method lora, or remove the flag")
+        return
+    try:
+        adapter_parameters(training.architecture, training.lora_rank, training.lora_targets)
+    except UnknownTargetError as error:
+        raise ConfigError(f"--lora-targets: {error}", hint="use all-linear, or names of the model's layers") from error
 
 
 def _check_degrees(training: Training, *, evenly: bool) -> None:

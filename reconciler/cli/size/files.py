@@ -96,7 +96,7 @@ def write(files: tuple[Path, ...], **flags: Any) -> int:
     Without FILE, updates all jobs that spec.sizing of the config repository selects. Comments and formatting are kept.
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.files import size_file, size_selected  # noqa: PLC0415
+    from reconciler.app.size.files import require_jobs, size_file, size_selected  # noqa: PLC0415
     from reconciler.app.size.write import edited_files  # noqa: PLC0415
 
     if Path("-") in files:
@@ -105,6 +105,8 @@ def write(files: tuple[Path, ...], **flags: Any) -> int:
     again = flags["again"]
     sized = [size_file(scope, file, again=again) for file in inputs] or size_selected(scope, again=again)
     edits = edited_files(sized)
+    if inputs and not any(file.done for file in sized):
+        require_jobs(scope.kinds, sized)
     wiring.write_edits(edits, run)
     for path in edits:
         emit(f"wrote {path}")
@@ -141,16 +143,19 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     """
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
     from reconciler.app.size import record as use_case  # noqa: PLC0415
-    from reconciler.app.size.files import size_file, size_selected  # noqa: PLC0415
+    from reconciler.app.size.files import require_jobs, size_file, size_selected  # noqa: PLC0415
     from reconciler.wiring.predictors import engine_asker  # noqa: PLC0415
 
     scope, run, inputs = _open(files, flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
     if run is None or scope.index is None:
         raise click.UsageError("size record requires a config repository; name one with --repo DIR")
     root = run.workspace.runtime.repository.root
+    named = [size_file(scope, file) for file in inputs]
+    if named:
+        require_jobs(scope.kinds, named)
     results = use_case.record(
         scope.index,
-        [size_file(scope, file) for file in inputs] or size_selected(scope, again=flags["again"]),
+        named or size_selected(scope, again=flags["again"]),
         ask=engine_asker(root, options.environment(), python=flags["python"], table=flags["table"]),
         write=lambda path, content: wiring.write_edits({path: content}, run),
         again=flags["again"],
