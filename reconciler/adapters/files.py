@@ -1,5 +1,6 @@
 """Files that the user names: a new folder, or one file, written completely or not at all."""
 
+import errno
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,10 +32,10 @@ def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_link
     A file that exists keeps its permissions. A device or pipe, such as /dev/null, is written to: root could replace it.
     follows_links: write the file behind a symbolic link, instead of replacing the link.
     """
-    is_special = path.exists() and not (path.is_file() or path.is_dir())
+    is_special = _is_special(path)
     if follows_links and not is_special:
         path = Path(os.path.realpath(path))
-    written = path if is_special else path.with_name(f".{path.name}.{os.getpid()}")
+    written = path if is_special else _temporary(path)
     parts = iter([content]) if isinstance(content, str | bytes) else content
     try:
         with written.open("wb") as file:
@@ -48,6 +49,26 @@ def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_link
         if not is_special:
             written.unlink(missing_ok=True)
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
+
+
+def require_writable(path: Path) -> None:
+    """Raise `OutsideError` if `write_file` could not write a file: before work whose result goes there."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not _is_special(path):
+            _temporary(path).touch()
+            _temporary(path).unlink()
+    except OSError as error:
+        raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
+
+
+def _is_special(path: Path) -> bool:
+    return path.exists() and not (path.is_file() or path.is_dir())
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 def write_new(root: Path, path: str, content: bytes) -> None:

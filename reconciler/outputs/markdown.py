@@ -59,7 +59,8 @@ def render_markdown(
         return f"{head}\n"
     room = limit - size(head) - size(end) - len("\n\n\n\n\n")  # between the parts and at the end
     if options.summary:
-        objects = f"Not listed: {', '.join(listed_counts(view.plan))}"
+        counted = listed_counts(view.plan)
+        objects = f"Not listed: {', '.join(counted)}" if counted else ""
     else:
         objects = objects_markdown(view.plan, room, full=options.full)
     return "\n\n".join(part for part in (head, objects, end) if part) + "\n"

@@ -45,8 +45,10 @@ def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
 
 def _counts(page: Page, view: View) -> None:
     """Write how many findings and objects a summary leaves out."""
-    page.blank()
-    page.write(Styled(f"Not listed: {', '.join(listed_counts(view.plan))}", Style.DIM))
+    counts = listed_counts(view.plan)
+    if counts:
+        page.blank()
+        page.write(Styled(f"Not listed: {', '.join(counts)}", Style.DIM))
 
 
 def _headline(page: Page, plan: Plan, note: str) -> None:

@@ -73,6 +73,12 @@ def ran(capsys: pytest.CaptureFixture[str], *arguments: str) -> Ran:
     return run_verb(capsys, ["test", *arguments])
 
 
+def test_a_file_that_is_named_twice_counts_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(folder, f"{{object: {_GOOD}, namespace: {_YES}, expect: pass}}")
+    for names in ((path, path), (path, path.parent), ("tests", f"{path.parent}/../tests/team.yaml")):
+        assert "1 example: 1 as expected, 0 not" in ran(capsys, *map(str, names)).out
+
+
 @pytest.mark.parametrize(
     ("example", "actual"),
     [

@@ -15,9 +15,12 @@ from tests.node.fakes.root import write_root
 SOUND = REPLAYS / "fake-h200.json"
 
 
-def probe(*arguments: str | Path, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def probe(
+    *arguments: str | Path, environ: dict[str, str] | None = None, timeout: float | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "reconciler", "probe", *map(str, arguments)]
-    return subprocess.run(command, env=environ or dict(os.environ), capture_output=True, text=True, check=False)
+    variables = environ or dict(os.environ)
+    return subprocess.run(command, env=variables, capture_output=True, text=True, check=False, timeout=timeout)
 
 
 def test_a_laptop_without_a_gpu(environ: dict[str, str], tmp_path: Path) -> None:
@@ -95,6 +98,17 @@ def test_record_and_replay(environ: dict[str, str], tmp_path: Path) -> None:
     there = probe("--replay", file, "-o", "json", environ={**environ, "LD_LIBRARY_PATH": "", "NODE_NAME": "laptop"})
     assert here.stdout == there.stdout
     assert json.loads(here.stdout)["node"] == "node-1"
+
+
+def test_a_record_is_checked_before_the_measurement(environ: dict[str, str], tmp_path: Path) -> None:
+    """A path that cannot be written is told at once; the hour of sweeps is not lost."""
+    root = write_root(tmp_path / "root", gpus=1)
+    for file, problem in ((tmp_path / "none/record.json", "No such file or directory"), (tmp_path, "Is a directory")):
+        command = ("record", file, "--root", root, "--sweeps", "2", "--interval", "3600")
+        result = probe(*command, environ=environ, timeout=60)
+        assert result.returncode == 6
+        assert result.stderr == f"error: {file} cannot be written: {problem}; name another file\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,14 @@ def test_what_is_hidden_is_said_and_totals_stay(render) -> None:  # type: ignore
 
 
 @pytest.mark.parametrize("render", [render_text, render_markdown])
+def test_a_summary_that_leaves_nothing_out_says_nothing(render) -> None:  # type: ignore[no-untyped-def]
+    plan = replace(plans.quiet(), changes=())
+    assert "Not listed" not in render(plan, RenderOptions(width=120, summary=True))
+    hidden = replace(plans.everything(), changes=())
+    assert "Not listed: 1 error, 2 warnings\n" in render(hidden, RenderOptions(width=120, summary=True))
+
+
+@pytest.mark.parametrize("render", [render_text, render_markdown])
 def test_a_summary_has_gpus_risks_and_counts(render) -> None:  # type: ignore[no-untyped-def]
     shown = render(plans.everything(), RenderOptions(width=120, summary=True))
     assert "risk.pvc-data-loss" in shown

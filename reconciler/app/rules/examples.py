@@ -98,7 +98,8 @@ def run_tests(
     Raises `InvalidInput` with all problems, `ConfigError` if there are no tests.
     """
     run = _TestInputs(files, catalogue, shipped, tools)
-    written = [document for path in paths for document in run.documents(path) if document.kind == KIND]
+    found = (document for path in paths for document in run.documents(path) if document.kind == KIND)
+    written = [*{document.source: document for document in found}.values()]  # files may be named twice
     if not written and not run.problems:
         raise ConfigError(f"no document of kind {KIND} found", hint="see `reconciler test --help`")
     documents = run.valid(written, catalogue)

@@ -131,11 +131,12 @@ def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding,
 @_ROOT
 def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) -> int:
     """Write every reading with its value, error and latency to FILE, for `probe --replay`."""
+    from reconciler.adapters.files import require_writable, write_file  # noqa: PLC0415 - --help stays fast
     from reconciler.app.health.probe import write_replay  # noqa: PLC0415 - --help stays fast
 
+    require_writable(Path(file))
     taken = _sweeps(root, profile, sweeps, interval)
-    content = write_replay(taken)
-    Path(file).write_bytes(content)
+    write_file(Path(file), write_replay(taken), follows_links=True)
     failed = sum(reading.error is not None for reading in taken[-1].readings)
     emit(
         f"wrote {file}: {plural(len(taken), 'sweep')}, {len(taken[-1].readings)} readings in the last, "

@@ -253,5 +253,5 @@ def listed_counts(plan: Plan) -> tuple[str, ...]:
     levels = Counter(finding.level for finding in findings(plan) if finding.category in categories)
     return (
         *(plural(levels[level], str(level)) for level in Level if levels[level]),
-        plural(len(plan.changes), "object"),
+        *((plural(len(plan.changes), "object"),) if plan.changes else ()),
     )
