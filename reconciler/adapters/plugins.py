@@ -3,13 +3,16 @@
 An entry point names a tuple of `core.kinds.kind.Kind`, as `KINDS` of a built-in family is.
 """
 
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from reconciler.adapters.packages import GROUP, installed_metadata, registers_kinds
-from reconciler.core.kinds.kind import Kind, Kinds
+from reconciler.core.kinds.kind import FaultyRowError, Kind, Kinds
+from reconciler.core.patterns import later
 from reconciler.errors import OutsideError
 
 if TYPE_CHECKING:
@@ -55,11 +58,29 @@ def failed_package(error: BaseException) -> str:
     from importlib.metadata import entry_points  # noqa: PLC0415 - as above
 
     packages = {entry.module.partition(".")[0]: _package(entry) for entry in entry_points(group=GROUP)}
-    for frame, line in reversed([*walk_tb(error.__traceback__)]):
-        module = str(frame.f_globals.get("__name__", ""))
+    for module, line in _frames(error):
         if found := packages.get(module.partition(".")[0]):
             return f"{' '.join(found)} ({module}, line {line})"
+    if isinstance(error, FaultyRowError):  # its functions have returned, so that no frame is theirs
+        for entry in entry_points(group=GROUP):
+            if any(row.id == error.kind for row in entry.load()):
+                return f"{' '.join(_package(entry))} ({entry.value})"
     return ""
+
+
+def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
+    """Yield module and line of each frame of a traceback, innermost first.
+
+    Of one in a worker process only the text comes back, as the cause of the error.
+    """
+    modules = {getattr(module, "__file__", None): name for name, module in sys.modules.items()}
+    for file, line in reversed(_IN_TEXT.findall(str(error.__cause__ or ""))):
+        yield modules.get(file, ""), int(line)
+    for frame, number in reversed([*walk_tb(error.__traceback__)]):
+        yield str(frame.f_globals.get("__name__", "")), number
+
+
+_IN_TEXT = later(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
 def _package(entry: "EntryPoint") -> tuple[str, str]:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Cluster, OnImmutableChange
 from reconciler.core.documents import Document, read_written, write
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import FaultyRowError, Kinds
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.manifests.finished import is_finished, mark_finished
 from reconciler.core.manifests.generations import rename_problems, renamed
@@ -302,7 +302,8 @@ class _Source:
             return Parsed(intent=self.document)
         parsed = self.row.parse(self.document)
         if parsed.intent is None and not any(problem.severity is Severity.ERROR for problem in parsed.problems):
-            raise ValueError(f"parse of {self.row.kind} ({self.row.group}) returned neither an intent nor an error")
+            message = f"parse of {self.row.kind} ({self.row.group}) returned neither an intent nor an error"
+            raise FaultyRowError(message, self.row.id)
         return parsed
 
     @cached_property

@@ -13,7 +13,7 @@ from reconciler.core.config import Cluster
 from reconciler.core.documents import Document
 from reconciler.core.evidence.inventory import Inventory
 from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.kind import FaultyRowError, Kinds
 from reconciler.core.objects import ObjectKey
 from reconciler.core.reasons import Origin
 
@@ -140,7 +140,7 @@ class RecordingLookup:
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
         """Return the intent of a definition that the cluster selects; None if there is none."""
         if not self.kinds.find(*kind).is_definition:
-            raise LookupError(f"{kind[1]} ({kind[0]}) is looked up, but its row does not set `is_definition`")
+            raise FaultyRowError(f"{kind[1]} ({kind[0]}) is looked up, but its row does not set `is_definition`", kind)
         self._dependencies.add(DefinitionDependency(*kind, self._cluster.name, namespace, name))
         definition = self._context.definitions.get((self._cluster.name, kind, namespace), {}).get(name)
         return definition.intent if definition is not None else None

@@ -6,9 +6,12 @@ from importlib import invalidate_caches
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler import wiring
 from reconciler.adapters.plugins import with_installed_families
+from reconciler.core.kinds.facts import Relations
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.errors import OutsideError
 from tests.cli.fleet import Fleet, run_verb
@@ -108,6 +111,7 @@ def test_gpus_of_a_packages_kind_are_counted(fleet: Fleet, tmp_path: Path, monke
 
 
 FAULTY = """\
+from reconciler.core.kinds.facts import QueueRole, Relations
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.problems import Parsed, Problem
@@ -127,6 +131,7 @@ def _render(document, lookup):
 
 
 KINDS = (
+    Kind(group="acme.example.com", kind="Queue", relations=lambda body: Relations(), queue_role=QueueRole.TREE),
     Kind(group="acme.example.com", kind="Gang", parse=_parse),
     Kind(group="acme.example.com", kind="Pool", render=_render),
 )
@@ -145,7 +150,22 @@ def test_a_bug_of_a_package_is_not_called_ours(fleet: Fleet) -> None:
     fleet.write("jobs/gang.yaml", OBJECT.replace("gangSize", "size"))
     ran = fleet.run("lint")
     assert (ran.code, "bug: KeyError: 'gangSize'" in ran.err) == (70, True)
-    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 8)." in ran.err
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 9)." in ran.err
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_bug_of_a_package_in_a_worker_process_is_not_called_ours(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the text of a traceback comes back from a worker."""
+    monkeypatch.setattr("reconciler.index.workers._WORTH_FORKING", 1)
+    monkeypatch.setattr("reconciler.index.workers._CHUNK", 1)
+    fleet.write("queues/zzz.yaml", OBJECT.replace("gangSize", "size"))
+    ran = fleet.run("lint", "--processes", "2")
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 9)." in ran.err
+    fleet.write("queues/zzz.yaml", OBJECT.replace("gangSize: 3", "gangSize: 0"))
+    ran = fleet.run("lint", "--processes", "2")
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty:KINDS)." in ran.err
 
 
 @pytest.mark.usefixtures("faulty")
@@ -166,6 +186,7 @@ def test_a_parser_that_returns_nothing_is_a_bug(fleet: Fleet) -> None:
         70,
         True,
     )
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty:KINDS)." in ran.err
 
 
 @pytest.mark.usefixtures("faulty")
@@ -176,3 +197,21 @@ def test_only_definitions_are_looked_up(fleet: Fleet) -> None:
         70,
         True,
     )
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 1" in ran.err
+
+
+@pytest.mark.usefixtures("faulty")
+def test_a_queue_without_a_quota_is_a_bug_of_its_package(fleet: Fleet) -> None:
+    fleet.write("jobs/queue.yaml", OBJECT.replace("kind: Gang", "kind: Queue"))
+    ran = fleet.run("lint")
+    assert (ran.code, "the relations of Queue (acme.example.com) need one quota" in ran.err) == (70, True)
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty:KINDS)." in ran.err
+
+
+def test_a_row_of_ours_is_our_bug(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    (row,) = (row for row in BUILT_IN.values() if row.id == ("scheduling.run.ai", "Queue"))
+    kinds = Kinds([one for one in BUILT_IN.values() if one is not row], [replace(row, relations=lambda _: Relations())])
+    monkeypatch.setattr(wiring, "kinds", lambda: kinds)
+    fleet.write("queues/more.yaml", "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: more}\nspec: {}\n")
+    ran = fleet.run("lint")
+    assert (ran.code, "This is a bug in gpu-reconciler." in ran.err) == (70, True)

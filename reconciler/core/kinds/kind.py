@@ -230,6 +230,18 @@ class Kind(Struct, frozen=True, kw_only=True):
 _UNKNOWN = Kind(group="", kind="")
 
 
+class FaultyRowError(ValueError):
+    """A row of the registry, whose kind it names, breaks its contract: what its functions return contradicts it."""
+
+    def __init__(self, message: str, kind: KindId) -> None:
+        super().__init__(message, kind)  # both, so that the error of a worker process can be raised here
+        self.kind = kind
+
+    def __str__(self) -> str:
+        """Return the message."""
+        return str(self.args[0])
+
+
 class Kinds(Mapping[KindId, Kind]):
     """A registry of kinds, immutable. `versions` names the installed packages that added families."""
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
 from reconciler.core.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
-from reconciler.core.kinds.kind import ANY_KIND, Body, Kind, Kinds
+from reconciler.core.kinds.kind import ANY_KIND, Body, FaultyRowError, Kind, Kinds
 from reconciler.core.kinds.pods import is_paused, is_suspended
 from reconciler.core.manifests.finished import is_finished
 from reconciler.core.objects import SourceRef, format_path, split_api_version
@@ -74,7 +74,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
     relations = row.relations(body)
     if row.queue_role is QueueRole.TREE and [quota.product for quota in relations.quotas] != [""]:
         message = f"the relations of {row.kind} ({row.group}) need one quota, of product '': a queue in a tree has one"
-        raise ValueError(message)
+        raise FaultyRowError(message, row.id)
     return {
         "parent": relations.parent,
         "parent_kind": row.parent_kind if relations.parent else NO_KIND,
