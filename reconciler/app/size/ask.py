@@ -87,7 +87,6 @@ def answer_question(
         column, _, rest = sweep.partition("; or set gpu_mem_gib")[0].partition(": ")  # no flag sets gpu_mem_gib
         hint = "" if "did you mean" in rest else _HINTS.get(column, _HINT)
         raise ConfigError(f"--{_FLAGS.get(column, column)}: {rest}" if rest else sweep, hint=hint)
-    _check_targets(sweep.question.training)
     _check_degrees(sweep.question.training, evenly=framework is not None and framework.divides_evenly)
     _check_adapters(row, sweep.question.training)
     answer = SizeAnswer(
