@@ -27,7 +27,7 @@ spec:
               command: [bash, -c]
               args:
                 - |
-                  torchrun pretrain_gpt.py --num-layers 80 --hidden-size 8192 --ffn-hidden-size 28672 \\
+                  torchrun pretrain_gpt.py --num-layers 96 --hidden-size 8192 --ffn-hidden-size 28672 \\
                     --num-attention-heads 64 --group-query-attention --num-query-groups 8 --swiglu --bf16 \\
                     --untie-embeddings-and-output-weights --disable-bias-linear --vocab-size 32000 --seq-length 4096 \\
                     --sequence-parallel --use-distributed-optimizer --micro-batch-size {batch} \\
