@@ -45,12 +45,18 @@ def find_servers(
                 continue
             container = parse_container(item, (*path, "containers", index))
             command = server_command(text(item.get("image")), container.command, container.args)
-            env = dict(container_environment(item, container.env, config_map))
+            env = dict(container.env)
+            if any(_may_use_variables(word) for word in (*command, *container.args)):  # else no ConfigMap is looked up
+                env = dict(container_environment(item, container.env, config_map))
             gpus, product = _devices(container.resources, _product(pod))
             parsed = parse_server(command, container.args, env, files, tables, folder=folder, gpus=gpus)
             if parsed is not None:
                 found.append(FoundServer(container=container, parsed=parsed, gpus=gpus, product=product))
     return found
+
+
+def _may_use_variables(word: str) -> bool:
+    return "$" in word or word.endswith(".sh")
 
 
 def _pods(

@@ -391,3 +391,24 @@ def test_the_product_is_what_the_pod_gets(selector: str, affinity: str, limits: 
     (found,) = find_servers(read("a.yaml", text.encode()).documents[0], TABLES, lambda _: None)
     assert (found.gpus, found.product) == expected
     assert not found.product or GPU_TABLE.find(found.product) is not None
+
+
+_ENVIRONMENT = "envFrom: [{configMapRef: {name: settings}}]\n              args: "
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [("Qwen/Qwen2.5-7B", []), ("$(MODEL)", ["settings"])],
+)
+def test_a_config_map_is_only_looked_up_for_variables(model: str, names: list[str]) -> None:
+    """Each lookup makes a plan read the ConfigMaps of the repository."""
+    asked: list[str] = []
+
+    def find(name: str) -> dict[str, object]:
+        asked.append(name)
+        return {"data": {"MODEL": "Qwen/Qwen2.5-7B"}}
+
+    text = MANIFEST.decode().replace('args: ["--model", "Qwen/Qwen2.5-7B"]', f'{_ENVIRONMENT}["--model", "{model}"]')
+    _, image = find_servers(read("a.yaml", text.encode()).documents[0], TABLES, lambda _: None, find)
+    assert image.parsed.server is not None
+    assert asked == names
