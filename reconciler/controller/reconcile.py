@@ -92,14 +92,8 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
     )
     try:
         require_folder(repository, head.oid, source)
+        flags = _flags(request, head.oid)
         with trace.stage("open"):
-            flags = {
-                "revision": head.oid,
-                "base": head.oid,
-                "cluster": source.cluster or None,
-                "decision_log": str(Path(request.folder).parent.parent / "decisions.jsonl"),
-                "cache_dir": str(Path(request.folder) / "cache"),
-            }
             run = wiring.open_repository(repository, flags, environ)
         notes: PassFailure | None = None
         if source.evidence and source.mode is Mode.COMMIT:
@@ -132,6 +126,17 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
+
+
+def _flags(request: Request, commit: str) -> dict[str, str | None]:
+    """Return the settings of a pass over a commit."""
+    return {
+        "revision": commit,
+        "base": commit,
+        "cluster": request.source.cluster or None,
+        "decision_log": str(Path(request.folder).parent.parent / "decisions.jsonl"),
+        "cache_dir": str(Path(request.folder) / "cache"),
+    }
 
 
 def require_folder(repository: Repository, commit: str, source: ConfigSource) -> None:

@@ -1,6 +1,6 @@
 """Typed access to parsed YAML: a value of the wrong type counts as absent, because schemas report it elsewhere."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.core.objects import FieldPath
@@ -42,6 +42,16 @@ def value_at(data: Any, path: FieldPath) -> Any:
         else:
             return None
     return data
+
+
+def annotation(body: Mapping[str, Any], name: str) -> str:
+    """Return an annotation of an object; empty if there is none."""
+    return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))
+
+
+def enumerated(words: Sequence[str]) -> str:
+    """Return words as a list in a sentence: `a, b and c`."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def plural(number: float, noun: str) -> str:

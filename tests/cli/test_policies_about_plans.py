@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.fleet import Fleet
 
-_POLICY = """\
+POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata: {name: small-plans}
@@ -35,7 +35,7 @@ spec: {policyName: small-plans, validationActions: [%s]}
     ],
 )
 def test_a_policy_about_the_plan_denies(fleet: Fleet, expression: str) -> None:
-    fleet.write("policies/small.yaml", _POLICY % (expression, "Deny"))
+    fleet.write("policies/small.yaml", POLICY % (expression, "Deny"))
     fleet.commit("policy")
     assert fleet.run("plan").code == 0 or "queues" in expression
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
@@ -46,7 +46,7 @@ def test_a_policy_about_the_plan_denies(fleet: Fleet, expression: str) -> None:
 
 
 def test_a_policy_about_the_plan_warns(fleet: Fleet) -> None:
-    fleet.write("policies/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Warn"))
+    fleet.write("policies/small.yaml", POLICY % ("object.gpus.delta <= 8", "Warn"))
     fleet.commit("policy")
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     ran = fleet.run("plan")
@@ -59,7 +59,7 @@ _AS_IN_BASE = "the rule applies as in the base"
 
 def test_a_policy_about_the_plan_that_only_the_base_has(fleet: Fleet) -> None:
     """Whoever reads the hint looks for an edit of the policy: without one there is no hint."""
-    fleet.write("policies/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Deny"))
+    fleet.write("policies/small.yaml", POLICY % ("object.gpus.delta <= 8", "Deny"))
     fleet.commit("policy")
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     same = fleet.run("plan")
@@ -76,7 +76,7 @@ def test_a_policy_about_the_plan_that_only_the_base_has(fleet: Fleet) -> None:
 
 
 def test_a_policy_about_the_plan_that_only_the_head_has(fleet: Fleet) -> None:
-    fleet.write("policies/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Deny"))
+    fleet.write("policies/small.yaml", POLICY % ("object.gpus.delta <= 8", "Deny"))
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     ran = fleet.run("plan")
     assert (ran.code, _AS_IN_BASE in " ".join(ran.out.split())) == (4, False), ran.out
@@ -111,7 +111,7 @@ spec:
 @pytest.mark.parametrize(("expires", "code", "words"), [("2026-12-01", 0, "a new training"), ("2026-11-01", 3, "")])
 def test_an_exception_covers_a_policy_about_the_plan(fleet: Fleet, expires: str, code: int, words: str) -> None:
     """An exception for plans is listed while it is in force, and never counts as unused."""
-    fleet.write("policies/small.yaml", _POLICY % ("object.changes.total == 0", "Deny"))
+    fleet.write("policies/small.yaml", POLICY % ("object.changes.total == 0", "Deny"))
     fleet.write("policies/exceptions/growth.yaml", _EXCEPTION % expires)
     fleet.commit("policy")
     assert "not used" not in fleet.run("plan").out
@@ -162,9 +162,9 @@ def test_a_plan_names_what_a_server_may_change(fleet: Fleet, folder: str) -> Non
 
 def test_the_expressions_of_a_rendered_policy_are_checked(fleet: Fleet) -> None:
     """A policy among the sources is not evaluated, but a server would refuse it."""
-    fleet.write("jobs/small.yaml", _POLICY % ("objekt.gpus.delta <= 8", "Deny"))
+    fleet.write("jobs/small.yaml", POLICY % ("objekt.gpus.delta <= 8", "Deny"))
     ran = fleet.run("lint", "-o", "json")
     assert ran.code == 3
     assert "undeclared reference to 'objekt'" in ran.out
-    fleet.write("jobs/small.yaml", _POLICY % ("object.gpus.delta <= 8", "Deny"))
+    fleet.write("jobs/small.yaml", POLICY % ("object.gpus.delta <= 8", "Deny"))
     assert fleet.run("lint").code == 0

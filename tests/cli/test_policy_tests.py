@@ -12,6 +12,7 @@ from reconciler.core.policy.examples import PLAN_DEFINITION
 from reconciler.core.schemas import Catalogue
 from reconciler.planning.whole import plan_object
 from tests.cli.fleet import Fleet, Ran, run_verb
+from tests.cli.test_policies_about_plans import POLICY
 
 _POLICY = """\
 apiVersion: admissionregistration.k8s.io/v1
@@ -294,29 +295,16 @@ def test_what_cannot_be_rendered_is_an_error_of_the_test(folder: Path, capsys: p
     assert "none-such" in failed.err
 
 
-_PLANS = """\
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: small-plans}
-spec:
-  matchConstraints:
-    resourceRules:
-      - {apiGroups: [gpureconciler.io], apiVersions: ["*"], operations: [CREATE], resources: [plans]}
-  validations:
-    - expression: "object.gpus.delta <= 8"
-      messageExpression: "'adds ' + string(object.gpus.delta)"
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: small-plans}
-spec: {policyName: small-plans, validationActions: [Warn]}
-"""
 _PLAN = "{apiVersion: gpureconciler.io/v1alpha1, kind: Plan, metadata: {name: plan}, gpus: {%s: 9}}"
 
 
 def test_a_policy_about_plans_has_examples_of_their_figures(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / "policies" / "team.yaml").write_text(_PLANS)
-    write(folder, f"{{object: {_PLAN % 'delta'}, expect: warn, message: adds 9}}", f"{{object: {_GOOD}, expect: skip}}")
+    (folder / "policies" / "team.yaml").write_text(POLICY % ("object.gpus.delta <= 8", "Warn"))
+    write(
+        folder,
+        f"{{object: {_PLAN % 'delta'}, expect: warn, message: the plan is too large}}",
+        f"{{object: {_GOOD}, expect: skip}}",
+    )
     passed = ran(capsys)
     assert passed.code == 0, passed.out + passed.err
     write(folder, f"{{object: {_PLAN % 'deltas'}, expect: warn}}")

@@ -23,7 +23,7 @@ from reconciler.core.objects import ObjectKey
 from reconciler.core.plan import LiveVersion, Plan
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.core.summary import ObjectSummary
-from reconciler.core.values import mapping, text
+from reconciler.core.values import enumerated, mapping, text
 from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.outputs.terminal.logs import Log
 from reconciler.planning.gate import refuse
@@ -155,8 +155,8 @@ def _require_servers(saved: Plan, current: Plan, differing: AbstractSet[str]) ->
     current_servers = {state.cluster: state.server for state in current.clusters}
     if missing := sorted(differing & (servers.keys() ^ current_servers.keys())):
         raise StalePlan(
-            f"the plan is for {' and '.join(servers)}, and this run for {' and '.join(current_servers)}: "
-            f"the changes of {' and '.join(missing)} are in one of them only",
+            f"the plan is for {enumerated([*servers])}, and this run for {enumerated([*current_servers])}: "
+            f"the changes of {enumerated(missing)} are in one of them only",
             hint=f"choose the same clusters with --cluster, or review a new plan: {_NEW_PLAN}",
         )
     for name in servers.keys() & current_servers.keys():

@@ -6,12 +6,13 @@ from msgspec import Struct
 
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.nodes.owners import NODE_HEALTH_CHECK, RepairOwner, repair_owner
-from reconciler.core.health.published import EXPECTED, MalformedReport, annotation, report_of
+from reconciler.core.health.published import EXPECTED, MalformedReport, report_of
 from reconciler.core.health.report import KIND, NodeReport
 from reconciler.core.kinds.own import GROUP
 from reconciler.core.kinds.workloads import NODE, POD
 from reconciler.core.objects import ObjectKey
 from reconciler.core.observe.fleet import fleet_node, has_gpus
+from reconciler.core.values import annotation
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster, UnknownKind
 
 REPORT = (GROUP, KIND)

@@ -9,6 +9,7 @@ from reconciler.cli.size.ask import ask, table
 from reconciler.cli.size.files import assign, file_, prune, record, write
 from reconciler.cli.size.line import line
 from reconciler.cli.size.serve import serve
+from reconciler.core.values import enumerated
 
 _SHORT_FORMS = {"--record": "record", "--write": "write", "--model": "ask"}
 _TABLE_FLAG = "--from-csv"
@@ -39,12 +40,8 @@ class SizeCommands(click.Group):
             ]
             if not owners:
                 raise
-            message = f"no such option {error.option_name!r}; it is an option of {_enumerated(owners)}"
+            message = f"no such option {error.option_name!r}; it is an option of {enumerated(owners)}"
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def _expand(args: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, Health
 from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.secrets import mask_text
-from reconciler.core.values import mapping, plural, text
+from reconciler.core.values import annotation, plural
 
 MAX_BYTES = 64_000
 """The most that the status of a report takes as JSON: under 64 KB with the metadata around it."""
@@ -78,11 +78,6 @@ def expected_of(body: Mapping[str, Any]) -> NodeExpectation:
         return msgspec.json.decode(annotation(body, EXPECTED) or "{}", type=NodeExpectation)
     except msgspec.MsgspecError:
         return NodeExpectation()
-
-
-def annotation(body: Mapping[str, Any], name: str) -> str:
-    """Return an annotation of an object; empty if there is none."""
-    return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))
 
 
 def summary_of(report: NodeReport) -> str:

@@ -10,7 +10,7 @@ from reconciler.core.apply import inventory as form
 from reconciler.core.apply.inventory import ObjectInventory
 from reconciler.core.kinds.workloads import CONFIG_MAP
 from reconciler.core.objects import ObjectKey
-from reconciler.core.values import mapping, text
+from reconciler.core.values import annotation, mapping, text
 from reconciler.errors import OutsideError, UnsafePlan
 from reconciler.ports import Repository
 from reconciler.ports.cluster import Body, LiveCluster
@@ -88,7 +88,7 @@ def _claims(place: Place, others: Iterable[Body]) -> Claims:
     claims: dict[ObjectKey, list[InventoryClaim]] = defaultdict(list)
     for body in others:
         name = _label(body)
-        source, repository = _annotation(body, form.SOURCE) or name, _annotation(body, form.REPOSITORY)
+        source, repository = annotation(body, form.SOURCE) or name, annotation(body, form.REPOSITORY)
         theirs = Place(namespace=place.namespace, name=name, source=source, repository=repository)
         for member in _members(place.namespace, name, [body]).members:
             claims[member.key].append(InventoryClaim(place=theirs, uid=member.uid))
@@ -106,7 +106,7 @@ def read_stored(live: LiveCluster, place: Place) -> tuple[ObjectInventory, dict[
 def require_own(place: Place, bodies: Iterable[Mapping[str, Any]]) -> None:
     """Raise `UnsafePlan` if another config repository wrote the inventory: each would delete the other's objects."""
     for body in bodies:
-        source, repository = _annotation(body, form.SOURCE), _annotation(body, form.REPOSITORY)
+        source, repository = annotation(body, form.SOURCE), annotation(body, form.REPOSITORY)
         where = f"the inventory {place.namespace}/{place.name}"
         if source not in ("", place.source):
             raise UnsafePlan(
@@ -150,7 +150,3 @@ def _short(repository: str) -> str:
 
 def _label(body: Body) -> str:
     return text(mapping(mapping(body.get("metadata")).get("labels")).get(form.LABEL))
-
-
-def _annotation(body: Mapping[str, Any], name: str) -> str:
-    return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))

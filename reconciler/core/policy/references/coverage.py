@@ -9,6 +9,7 @@ from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.policy.verdict import Result
 from reconciler.core.queues import QueueUsage
 from reconciler.core.summary import ObjectSummary
+from reconciler.core.values import enumerated
 
 _RULE = "quota.not-covered"
 _PREFIXES = "excludeResourcePrefixes"
@@ -41,17 +42,13 @@ def _given(row: ObjectSummary, usage: QueueUsage) -> set[str]:
 
 def _report(evaluation: Evaluation, row: ObjectSummary, queue: str, missing: Sequence[str], given: set[str]) -> None:
     by_default = [name for name in missing if name in given]
-    message = f"requests {_words(missing)}, but ClusterQueue {queue} does not cover {_them(missing)}"
+    message = f"requests {enumerated(missing)}, but ClusterQueue {queue} does not cover {_them(missing)}"
     if by_default:
-        message += f" (a LimitRange of namespace {row.namespace} sets {_words(by_default)})"
+        message += f" (a LimitRange of namespace {row.namespace} sets {enumerated(by_default)})"
     hint = f"add {_them(missing)} to coveredResources of a resource group, with a quota in each flavor, or use another"
     hint += f" queue; if Kueue's configuration excludes {_them(missing)} or replaces {_them(missing)} by other"
     hint += f" resources, add {_them(missing)} to spec.rules.{_RULE}.parameters.{_PREFIXES}"
     evaluation.report(_RULE, row, message, hint=hint, field=row.references[0].field)
-
-
-def _words(names: Sequence[str]) -> str:
-    return " and ".join((", ".join(names[:-1]), names[-1])) if len(names) > 1 else names[0]
 
 
 def _them(names: Sequence[str]) -> str:

@@ -16,6 +16,7 @@ from reconciler.core.sizing.remedies.savings import RANK, Saving, SavingKind, sa
 from reconciler.core.sizing.throughput.cost import layout_cost
 from reconciler.core.sizing.throughput.forecast import throughput
 from reconciler.core.sizing.training import Layout, Training
+from reconciler.core.values import enumerated
 
 _MOST_TIMES_GPUS = 8
 _COMBINED = (2, 3)
@@ -111,8 +112,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """The changes in words."""
-        texts = [saving.text for saving in self.savings]
-        return " and ".join([", ".join(texts[:-1]), texts[-1]] if len(texts) > 1 else texts)
+        return enumerated([saving.text for saving in self.savings])
 
     @property
     def keeps_training(self) -> bool:
