@@ -16,16 +16,13 @@ from tests.cluster import server
 from tests.cluster.bed import argo_cd as argo_cd_part
 from tests.cluster.bed import bed as cluster_bed
 from tests.cluster.bed import flux as flux_part
-from tests.cluster.bed import git_http
+from tests.cluster.bed import git_http, operators
 from tests.cluster.bed import gitea as gitea_part
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.git_http import GitServer
 from tests.cluster.bed.gitea import Gitea
-from tests.cluster.bed.jobset import start_jobset
 from tests.cluster.bed.kai import start_kai
-from tests.cluster.bed.kueue import start_kueue
-from tests.cluster.bed.trainer import start_trainer
-from tests.cluster.bed.training_operator import start_training_operator
+from tests.cluster.bed.operators import Operator, start_operator
 from tests.cluster.build import (
     control_plane,
     control_plane_is_built,
@@ -43,14 +40,10 @@ from tests.cluster.parts import (
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
-    JOBSET,
     KAI,
-    KUEUE,
     KWOK,
     REPORT_MODULES,
     SYNC_MODULES,
-    TRAINER,
-    TRAINING_OPERATOR,
     ControlPlane,
     Part,
 )
@@ -146,11 +139,17 @@ def joined(start: Callable[[], None]) -> None:
         left_out(str(problem))
 
 
+def run_operator(bed: Bed, operator: Operator) -> None:
+    """Run an operator in the bed; see `joined`."""
+    joined(lambda: start_operator(bed, operator, built(operator.part)))
+
+
 @pytest.fixture(scope="session")
 def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
     """Run one cluster with the controllers of Kubernetes for the whole test run, or use the one that the user named.
 
-    What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `jobset`, `trainer`, `flux`, `argo_cd`.
+    What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `mpi_operator`, `jobset`,
+    `trainer`, `lws`, `kuberay`, `appwrapper`, `flux`, `argo_cd`.
     """
     own = os.environ.get(USER_CLUSTER)
     if own:
@@ -179,8 +178,8 @@ def worker(shared_folder: Path, crd_folder: Path, control_plane_programs: Contro
     with cluster_bed.bed(shared_folder / "worker", programs, crd_folder, state) as started:
         cluster_bed.start_kwok(started, built(KWOK) / "kwok")
         cluster_bed.start_scheduler(started, programs.scheduler)
-        start_kueue(started, built(KUEUE))
-        start_jobset(started, built(JOBSET))
+        for operator in (operators.KUEUE, operators.JOBSET):
+            start_operator(started, operator, built(operator.part))
         yield started
 
 
@@ -203,7 +202,7 @@ def kwok(bed: Bed) -> None:
 @pytest.fixture(scope="session")
 def kueue(bed: Bed) -> None:
     """Run Kueue with its webhooks in the bed."""
-    joined(lambda: start_kueue(bed, built(KUEUE)))
+    run_operator(bed, operators.KUEUE)
 
 
 @pytest.fixture(scope="session")
@@ -214,21 +213,45 @@ def kai(bed: Bed) -> None:
 
 @pytest.fixture(scope="session")
 def training_operator(bed: Bed) -> None:
-    """Run the Kubeflow training operator in the bed, for PyTorchJobs."""
-    joined(lambda: start_training_operator(bed, built(TRAINING_OPERATOR) / "training-operator"))
+    """Run the Kubeflow training operator in the bed, for all its kinds but its MPIJob."""
+    run_operator(bed, operators.TRAINING_OPERATOR)
 
 
 @pytest.fixture(scope="session")
 def jobset(bed: Bed) -> None:
     """Run the JobSet controller in the bed."""
-    joined(lambda: start_jobset(bed, built(JOBSET)))
+    run_operator(bed, operators.JOBSET)
 
 
 @pytest.fixture(scope="session")
 def trainer(bed: Bed, jobset: None) -> None:
     """Run the Kubeflow Trainer in the bed, which makes a JobSet of each TrainJob."""
     del jobset
-    joined(lambda: start_trainer(bed, built(TRAINER)))
+    run_operator(bed, operators.TRAINER)
+
+
+@pytest.fixture(scope="session")
+def lws(bed: Bed) -> None:
+    """Run the LeaderWorkerSet controller in the bed."""
+    run_operator(bed, operators.LWS)
+
+
+@pytest.fixture(scope="session")
+def kuberay(bed: Bed) -> None:
+    """Run KubeRay in the bed: it makes pods, but nothing in them answers as Ray does."""
+    run_operator(bed, operators.KUBERAY)
+
+
+@pytest.fixture(scope="session")
+def appwrapper(bed: Bed) -> None:
+    """Run the AppWrapper controller in the bed."""
+    run_operator(bed, operators.APPWRAPPER)
+
+
+@pytest.fixture(scope="session")
+def mpi_operator(bed: Bed) -> None:
+    """Run the MPI operator in the bed, for MPIJobs of v2beta1."""
+    run_operator(bed, operators.MPI_OPERATOR)
 
 
 @pytest.fixture(scope="session")

@@ -69,16 +69,20 @@ FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version=
 KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
 
 TRAINER_MODULE = Module(path="github.com/kubeflow/trainer/v2", version="v2.1.0", crds="manifests/base/crds")
+MPI_MODULE = Module(path="github.com/kubeflow/mpi-operator", version="v0.7.0", crds="manifests/base")
+KUBERAY_MODULE = Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.6.1", crds="config/crd/bases")
+APPWRAPPER_MODULE = Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0", crds="config/crd/bases")
+LWS_MODULE = Module(path="sigs.k8s.io/lws", version="v0.8.0", crds="config/crd/bases")
 
 CRD_MODULES = (
     KAI_MODULE,
     KUEUE_MODULE,
     KUBEFLOW_MODULE,
-    Module(path="github.com/kubeflow/mpi-operator", version="v0.7.0", crds="manifests/base"),
-    Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.6.1", crds="config/crd/bases"),
-    Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0", crds="config/crd/bases"),
+    MPI_MODULE,
+    KUBERAY_MODULE,
+    APPWRAPPER_MODULE,
     Module(path=JOBSET_MODULE.path, version="v0.11.0", crds=JOBSET_MODULE.crds),
-    Module(path="sigs.k8s.io/lws", version="v0.8.0", crds="config/crd/bases"),
+    LWS_MODULE,
     TRAINER_MODULE,
 )
 """Whose definitions every API server of the tests has."""
@@ -101,7 +105,8 @@ SYNC_MODULES = (ARGO_CD_MODULE, FLUX_KUSTOMIZE_MODULE, FLUX_SOURCE_MODULE)
 REPORT_MODULES = (Module(path="github.com/kyverno/kyverno", version="v1.12.5", crds="config/crds/policyreport"),)
 """The definitions of PolicyReport and ClusterPolicyReport of the Kubernetes policy working group."""
 # A bed has all definitions from the start: those that come later cost more, as the server reads all of them again.
-BED_MODULES = (*CRD_MODULES, *SYNC_MODULES)
+# The first of two modules with the same definition says which version is stored: that of the MPI operator, which runs.
+BED_MODULES = (MPI_MODULE, *CRD_MODULES, *SYNC_MODULES)
 
 KAI = Part(
     name="kai",
@@ -174,6 +179,43 @@ TRAINER = Part(
     edits=(Edit(file="pkg/util/cert/cert.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),),
     install=("manifests/base/webhook",),
 )
+LWS = Part(name="lws", module=LWS_MODULE, programs=(("lws", "./cmd"),), install=("config/default",))
+KUBERAY = Part(name="kuberay", module=KUBERAY_MODULE, programs=(("kuberay", "."),))
+APPWRAPPER = Part(
+    name="appwrapper",
+    module=APPWRAPPER_MODULE,
+    programs=(("appwrapper", "./cmd"),),
+    edits=(
+        Edit(
+            file="cmd/main.go",
+            old="var configMapName string",
+            new='var configMapName string\n\twebhookPort := flag.Int("webhook-port", 9443, "")',
+        ),
+        # It would listen on every interface, at ports that are constants.
+        Edit(file="cmd/main.go", old="Port:    9443,", new='Port: *webhookPort, Host: "127.0.0.1",'),
+        Edit(file="pkg/config/config.go", old='":8443"', new='"127.0.0.1:0"'),
+        Edit(file="pkg/config/config.go", old='":8081"', new='"127.0.0.1:0"'),
+        # As for the training operator.
+        Edit(file="pkg/config/config.go", old='"/tmp/k8s-webhook-server', new='"k8s-webhook-server'),
+    ),
+    install=("config/default",),
+)
+MPI_OPERATOR = Part(
+    name="mpi-operator",
+    module=MPI_MODULE,
+    programs=(("mpi-operator", "./cmd/mpi-operator"),),
+    edits=(
+        # Both would listen on every interface, the check of its health at a port that is a constant.
+        Edit(file="cmd/mpi-operator/main.go", old='Sprintf(":%d", m', new='Sprintf("127.0.0.1:%d", m'),
+        Edit(file="cmd/mpi-operator/app/server.go", old='fmt.Sprintf(":%d", healthCheckPort)', new='"127.0.0.1:0"'),
+        # It ends when it cannot renew its lease in time, which a busy machine may keep it from.
+        Edit(
+            file="cmd/mpi-operator/app/server.go",
+            old="leaseDuration = 15 * time.Second\n\trenewDuration = 5 * time.Second",
+            new="leaseDuration = 15 * time.Minute\n\trenewDuration = 10 * time.Minute",
+        ),
+    ),
+)
 FLUX_SOURCE = Part(
     name="flux-source",
     module=FLUX_SOURCE_MODULE,
@@ -235,6 +277,10 @@ PARTS = (
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,
+    LWS,
+    KUBERAY,
+    APPWRAPPER,
+    MPI_OPERATOR,
     FLUX_SOURCE,
     FLUX_KUSTOMIZE,
     GITEA,

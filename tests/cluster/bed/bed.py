@@ -32,6 +32,7 @@ _CONTROLLERS = (
     "deployment-controller",
     "disruption-controller",
     "garbage-collector-controller",
+    "horizontal-pod-autoscaler-controller",  # without metrics it keeps to the bounds
     "job-controller",
     "namespace-controller",
     "node-lifecycle-controller",  # takes the taint "not ready" off a node that kwok made ready

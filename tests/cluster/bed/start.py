@@ -13,19 +13,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from tests.cluster import shared
+from tests.cluster.bed import operators
 from tests.cluster.bed.argo_cd import start_argo_cd
 from tests.cluster.bed.bed import Bed, bed, start_kwok, start_scheduler
 from tests.cluster.bed.fleet import fleet, volumes
 from tests.cluster.bed.flux import start_flux
 from tests.cluster.bed.git_http import git_server
 from tests.cluster.bed.gitea import USER, gitea
-from tests.cluster.bed.jobset import start_jobset
 from tests.cluster.bed.kai import start_kai
-from tests.cluster.bed.kueue import start_kueue
-from tests.cluster.bed.training_operator import start_training_operator
+from tests.cluster.bed.operators import Operator, start_operator
 from tests.cluster.build import control_plane, crds, part, redis, to_stderr
 from tests.cluster.kubeconfig import with_contexts
 from tests.cluster.parts import (
@@ -34,7 +34,6 @@ from tests.cluster.parts import (
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
-    JOBSET,
     KAI,
     KUEUE,
     KWOK,
@@ -113,10 +112,11 @@ def _parts(running: Bed, scheduler: Path | None) -> dict[str, Callable[[], None]
     return {
         "kwok": lambda: start_kwok(running, part(KWOK) / "kwok"),
         "scheduler": lambda: start_scheduler(running, _there(scheduler, "kube-scheduler")),
-        "kueue": lambda: start_kueue(running, part(KUEUE)),
+        **{
+            operator.part.name: partial(_start_operator, running, operator)
+            for operator in (operators.KUEUE, operators.TRAINING_OPERATOR, operators.JOBSET)
+        },
         "kai": lambda: start_kai(running, part(KAI)),
-        "training-operator": lambda: start_training_operator(running, part(TRAINING_OPERATOR) / "training-operator"),
-        "jobset": lambda: start_jobset(running, part(JOBSET)),
         "flux": lambda: start_flux(
             running,
             part(FLUX_SOURCE) / "source-controller",
@@ -125,6 +125,10 @@ def _parts(running: Bed, scheduler: Path | None) -> dict[str, Callable[[], None]
         ),
         "argo-cd": lambda: start_argo_cd(running, part(ARGO_CD) / "argocd", redis(), crds(modules=SYNC_MODULES)),
     }
+
+
+def _start_operator(running: Bed, operator: Operator) -> None:
+    start_operator(running, operator, part(operator.part))
 
 
 def _begin(entry: tuple[str, Callable[[], None]]) -> None:
