@@ -45,6 +45,26 @@ def test_a_job_runs_to_its_end_and_its_ttl_removes_it(bed: Bed) -> None:
     bed.wait(lambda: [item["metadata"]["name"] for item in bed.get(path)["items"]] == ["keeps"], "the other gone")
 
 
+def test_an_autoscaler_keeps_to_its_bounds_without_metrics(bed: Bed) -> None:
+    """Fewer replicas than the minimum are raised to it, and more than the maximum are lowered."""
+    path = "/apis/apps/v1/namespaces/scaled/deployments"
+    for name, replicas in (("few", 1), ("many", 9)):
+        metadata, labels = {"name": name, "namespace": "scaled"}, {"app": name}
+        pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod}
+        target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
+        bounds = {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 5}
+        bed.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})
+        bed.apply(
+            {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": bounds}
+        )
+
+    def replicas() -> dict[str, int]:
+        return {item["metadata"]["name"]: item["spec"]["replicas"] for item in bed.get(path)["items"]}
+
+    bed.wait(lambda: replicas() == {"few": 3, "many": 5}, "replicas within the bounds")
+
+
 @pytest.mark.usefixtures("kueue", "kwok")
 def test_kueue_admits_inside_the_quota(bed: Bed) -> None:
     """Two Jobs of 16 GPUs against a quota of 16: the second is admitted when the first has gone."""

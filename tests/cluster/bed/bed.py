@@ -192,6 +192,7 @@ def _start_controllers(running: Bed, program: Path) -> None:
             f"--secure-port={free_port()}",
             "--leader-elect=false",
             f"--controllers={','.join(_CONTROLLERS)}",
+            "--horizontal-pod-autoscaler-sync-period=1s",
         )
         return (shared.Program(name="kube-controller-manager", argv=(str(program), *flags)),)
 
