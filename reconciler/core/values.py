@@ -44,6 +44,28 @@ def value_at(data: Any, path: FieldPath) -> Any:
     return data
 
 
+def with_value(node: Any, path: FieldPath, value: Any) -> Any:
+    """Return a copy of plain data with another value at `path`. Mappings on the way that are missing are added."""
+    step, rest = path[0], path[1:]
+    if isinstance(node, list):
+        inner = (with_value(item, rest, value) if rest and at == step else item for at, item in enumerate(node))
+        return [value if at == step and not rest else item for at, item in enumerate(inner)]
+    fields: dict[Any, Any] = mapping(node)
+    return {**fields, step: with_value(fields.get(step), rest, value) if rest else value}
+
+
+def without_value(node: Any, path: FieldPath) -> Any:
+    """Return a copy of plain data without the value at `path`."""
+    step, rest = path[0], path[1:]
+    if isinstance(node, dict):
+        items = ((name, without_value(inner, rest) if name == step and rest else inner) for name, inner in node.items())
+        return {name: inner for name, inner in items if name != step or rest}
+    if isinstance(node, list):
+        items = ((at, without_value(inner, rest) if at == step and rest else inner) for at, inner in enumerate(node))
+        return [inner for at, inner in items if at != step or rest]
+    return node
+
+
 def annotation(body: Mapping[str, Any], name: str) -> str:
     """Return an annotation of an object; empty if there is none."""
     return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))

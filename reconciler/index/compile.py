@@ -15,6 +15,7 @@ from reconciler.core.config import Cluster, OnImmutableChange
 from reconciler.core.documents import Document, read_written, write
 from reconciler.core.kinds.kind import FaultyRowError, Kinds
 from reconciler.core.kinds.rendered import Rendered
+from reconciler.core.kinds.stopping import stopped_or_started
 from reconciler.core.manifests.finished import is_finished, mark_finished
 from reconciler.core.manifests.generations import rename_problems, renamed
 from reconciler.core.manifests.manifest import Manifest
@@ -169,12 +170,25 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
+            if source.row.render is None:
+                manifests = tuple(_startable(context.kinds, manifests, document, unit))
             if source.row.has_generations and source.row.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
                 manifests = tuple(_with_health(context.kinds, manifest, health) for manifest in manifests)
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
+
+
+def _startable(
+    kinds: Kinds, manifests: Sequence[Manifest], document: Document, unit: _CompileUnit
+) -> Iterator[Manifest]:
+    """Yield the objects without the fields by which a queue starts them, and without pods if a person stops them."""
+    for manifest in manifests:
+        made, problems = stopped_or_started(kinds, manifest, document)
+        unit.problems += problems
+        if made is not None:
+            yield made
 
 
 def _with_health(kinds: Kinds, manifest: Manifest, health: "HealthOfJobs") -> Manifest:

@@ -15,7 +15,6 @@ from reconciler.core.config import Config
 from reconciler.core.evidence.inventory import Inventory
 from reconciler.core.health.effect import PolicyEffect
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
-from reconciler.core.objects import FieldPath
 from reconciler.core.plan import Change, Operation, Plan, Revision
 from reconciler.core.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.core.plan.edits import MOST_DETAILED
@@ -72,6 +71,7 @@ from reconciler.revision.revision import (
 )
 
 if TYPE_CHECKING:
+    from reconciler.planning.live.baseline import LiveBaseline
     from reconciler.ports.cluster import LiveCluster
 
 
@@ -83,7 +83,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     renderer: Renderer
     baseline: Baseline
     approvals: Approvals = NO_APPROVALS
-    omitted: Mapping[str, tuple[FieldPath, ...]] = {}  # fields that an apply does not send, by path below the folder
+    live: "LiveBaseline | None" = None
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -140,7 +140,7 @@ def plan_tree(
         renderer=sides.renderer,
         baseline=sides.baseline,
         approvals=inputs.approvals,
-        omitted=sides.live.omitted if sides.live else {},
+        live=sides.live,
     )
 
 

@@ -74,6 +74,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     kinds: Kinds
     steps: Sequence[Step]
     body: Callable[[str], Mapping[str, Any]]
+    sent: Callable[[str, Mapping[str, Any]], Mapping[str, Any]]
     text: Callable[[ObjectKey, str], ObjectText | None]
     waves: Mapping[str, tuple[int, int]]
     version_of: Callable[[str, Mapping[str, Any]], str]
@@ -224,7 +225,9 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
         path = step.path
         text = work.text(step.key, path) if step.verb is Verb.CREATE else None
         desired = dict if step.verb is Verb.DELETE else partial(work.body, path)
-        return carry_out(run.live, rules, Target(step=step, desired=desired, planned=planned[path], text=text))
+        sent = partial(work.sent, path)
+        target = Target(step=step, desired=desired, sent=sent, planned=planned[path], text=text)
+        return carry_out(run.live, rules, target)
 
     return execute(order(work.kinds, work.steps, work.waves), carry, lambda steps: settle(waiter, steps), run.advance)
 

@@ -28,12 +28,14 @@ _CONFLICT = 409
 class Target(Struct, frozen=True, kw_only=True, eq=False):
     """One step with what it sends, and the version that was planned on.
 
-    desired: reads the desired object; an empty one if it is deleted. text: a creation that can be sent without that.
+    desired: reads the desired object; an empty one if it is deleted. sent: what of it an update of a live object sends.
+    text: a creation that can be sent without that.
     """
 
     step: Step
     desired: Callable[[], Mapping[str, Any]]
     planned: str
+    sent: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     text: ObjectText | None = None
 
 
@@ -167,7 +169,8 @@ def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
         metadata = mapping(body["metadata"])
         exactly = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         try:
-            body = {**desired, "metadata": {**desired["metadata"], **exactly}}
+            sent = desired if target.sent is None else target.sent(body)
+            body = {**sent, "metadata": {**sent["metadata"], **exactly}}
             written = live.apply(body, force=True, metadata_only=True)
         except ClusterError as error:
             if error.status == _CONFLICT:

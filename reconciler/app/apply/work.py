@@ -10,7 +10,6 @@ from reconciler.app.workspace import Workspace
 from reconciler.core.apply.annotations import may_not_apply, may_set_wave, wave
 from reconciler.core.apply.steps import planned_objects, steps_of
 from reconciler.core.live.choices import NO_CHOICES, LiveChoices
-from reconciler.core.live.projection import content_version, without
 from reconciler.core.objects import ObjectKey
 from reconciler.core.patterns import later
 from reconciler.core.plan import Plan
@@ -34,6 +33,9 @@ def plan_work(
     choices: as for `app.plan`. saved: the plan that is carried out.
     """
     planned = plan(workspace, base=base, date=date, clusters=clusters, choices=choices, saved=saved)
+    live = planned.live
+    if live is None:
+        raise AssertionError("a plan against live clusters has read them")
     made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
     changed = planned_objects(made, folder)
     desired = sorted(one.path for one in changed if one.after)
@@ -45,12 +47,12 @@ def plan_work(
 
     def body(path: str) -> Mapping[str, Any]:
         with reading:
-            return without(planned.renderer.body(path, contents[path]), planned.omitted.get(path, ()))
+            return planned.renderer.body(path, contents[path])
 
     def unread(key: ObjectKey, path: str) -> ObjectText | None:
         content = contents[path]
         has_version = _API_VERSION.match(content)
-        if has_version is None or b"\n---" in content or path in planned.omitted or may_not_apply(content):
+        if has_version is None or b"\n---" in content or may_not_apply(content):
             return None
         return ObjectText(key=key, version=has_version[1].decode(), content=content)
 
@@ -62,12 +64,13 @@ def plan_work(
         kinds=workspace.runtime.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),
         body=body,
+        sent=lambda path, found: live.sent(path, body(path), found),
         text=unread,
         waves={path: wave(body(path)) for path, content in contents.items() if may_set_wave(content)},
-        version_of=lambda path, body: content_version(body, planned.omitted.get(path, ())),
+        version_of=live.version_of,
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
-        left=planned.omitted.keys(),
+        left=live.omitted.keys(),
     )
 
 

@@ -144,6 +144,23 @@ class Users(Struct, frozen=True, kw_only=True):
     runs: Callable[[Mapping[str, Any]], bool]
 
 
+class Controlled(Struct, frozen=True, kw_only=True):
+    """Fields that a controller writes after people did: an apply leaves their values, and they are never drift.
+
+    path: `*` stands for each key and each item.
+    by: the controller. source: where that is written, in words.
+    when: the condition in words, and `applies` as a function of the live object; empty: always.
+    adds: the controller adds to what people wrote; else the whole value is its own.
+    """
+
+    path: tuple[str, ...]
+    by: str
+    source: str
+    when: str = ""
+    applies: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    adds: bool = False
+
+
 class Refusal(Struct, frozen=True, kw_only=True):
     """Why a kind is not accepted among the sources."""
 

@@ -12,7 +12,18 @@ from reconciler.core.config import Backend, Cluster
 from reconciler.core.config.pod_paths import DeclaredPods
 from reconciler.core.documents import Document
 from reconciler.core.evidence.inventory import Inventory
-from reconciler.core.kinds.facts import NO_KIND, Deletion, KindId, Loss, PodSet, QueueRole, Refusal, Relations, Users
+from reconciler.core.kinds.facts import (
+    NO_KIND,
+    Controlled,
+    Deletion,
+    KindId,
+    Loss,
+    PodSet,
+    QueueRole,
+    Refusal,
+    Relations,
+    Users,
+)
 from reconciler.core.kinds.pod_paths import reader
 from reconciler.core.kinds.pods import replicated
 from reconciler.core.kinds.rendered import Rendered
@@ -135,6 +146,10 @@ class Kind(Struct, frozen=True, kw_only=True):
         users: how to find the live objects that run in an object, and keep it from being deleted.
         is_stateful: it holds data, or others depend on it: a rename counts as a deletion for budgets.
         never_moves: a deletion and a creation are never shown as one move.
+        suspend: the field that suspends an object; Kueue sets it in one that names a queue of its own.
+        scale: the field with the number of its pods, or of its groups of pods, which may be 0.
+        deadline: the field with the time after which it ends, which runs also while it has no pods.
+        controlled: other fields that controllers write after people did.
         job_metadata: where an object that creates others on a schedule has their metadata. Suspended, it creates none.
         workloads: how many workloads a queue by flavor makes of an object, all alike; None: one.
         runs_on_each_node: one pod runs on every matching node, so the number of pods is unknown.
@@ -196,6 +211,10 @@ class Kind(Struct, frozen=True, kw_only=True):
     users: Callable[[Body], Users] | None = None
     is_stateful: bool = False
     never_moves: bool = False
+    suspend: FieldPath = ()
+    scale: FieldPath = ()
+    deadline: FieldPath = ()
+    controlled: tuple[Controlled, ...] = ()
     job_metadata: FieldPath = ()
     workloads: Callable[[Body], int] | None = None
     runs_on_each_node: bool = False
@@ -356,6 +375,12 @@ class Kinds(Mapping[KindId, Kind]):
     def queue_labels(self) -> tuple[tuple[str, Kind], ...]:
         """The labels by which workloads name queues, with the queue's kind; the first that a workload has wins."""
         return tuple((label, row) for label, row in self._naming_labels() if row.queue_role)
+
+    def is_queued(self, body: Body) -> bool:
+        """Return whether an object names a queue of Kueue by a label of its own, so that Kueue starts and stops it."""
+        labels = mapping(mapping(body.get("metadata")).get("labels"))
+        aliases = (label for label, row in self.queue_labels if row.queue_role is QueueRole.ALIAS)
+        return bool(labels) and any(text(labels.get(label)) for label in aliases)
 
     @cached_property
     def other_labels(self) -> tuple[tuple[str, Kind], ...]:

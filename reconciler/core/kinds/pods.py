@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
-from reconciler.core.values import count, mapping
+from reconciler.core.objects import FieldPath
+from reconciler.core.values import annotation, count, mapping
 
 Reader = Callable[[Mapping[str, Any], str], Iterator[PodSet]]
 """Yields the pods of a mapping; the second argument is the prefix of its fields, with a trailing dot."""
@@ -50,6 +51,16 @@ def is_suspended(body: Mapping[str, Any]) -> bool:
     """Return whether an object says that its pods are not to run: `spec.suspend`, or Kubeflow's `spec.runPolicy`."""
     spec = mapping(body.get("spec"))
     return spec.get("suspend") is True or mapping(spec.get("runPolicy")).get("suspend") is True
+
+
+REPLICAS: FieldPath = ("spec", "replicas")
+SUSPEND = "gpureconciler.io/suspend"
+"""Annotation of a workload that runs no pods while it is `"true"`: the wish of a person, which no queue undoes."""
+
+
+def is_stopped(body: Mapping[str, Any]) -> bool:
+    """Return whether a person stops an object by the annotation."""
+    return annotation(body, SUSPEND) == "true"
 
 
 def is_paused(body: Mapping[str, Any]) -> bool:

@@ -56,6 +56,37 @@ def last_writer(body: Mapping[str, Any]) -> str:
     return f"{last.name} at {last.time}" if last is not None else ""
 
 
+_AUTOSCALERS = frozenset({"kube-controller-manager", "keda", "keda-operator"})
+"""Who scales by the subresource: the HorizontalPodAutoscaler, and KEDA, whose names are those of its programs."""
+
+
+def scaled_fields(body: Mapping[str, Any]) -> tuple[FieldPath, ...]:
+    """Return the fields that an autoscaler has set through the `scale` subresource."""
+    return tuple(
+        path
+        for manager, tree in _entries(body)
+        if manager.subresource == "scale" and manager.name in _AUTOSCALERS
+        for path in _leaves(tree)
+    )
+
+
+def _leaves(tree: Mapping[str, Any], path: FieldPath = ()) -> Iterator[FieldPath]:
+    """Yield the paths of the owned leaves that lie in mappings alone."""
+    for step, below in tree.items():
+        if step.startswith("f:"):
+            inner = (*path, step[2:])
+            if below:
+                yield from _leaves(below, inner)
+            else:
+                yield inner
+
+
+def applied_only_by_us(body: Mapping[str, Any], path: FieldPath) -> bool:
+    """Return whether a value vanishes if our apply leaves it out: nobody else owns it."""
+    found = managers_of(body, path)
+    return bool(found) and all(manager.name == OURS and manager.operation == "Apply" for manager in found)
+
+
 def is_covered(tree: Mapping[str, Any], body: Any) -> bool:
     """Return whether every owned field still is in a body: applying it would remove nothing."""
     for step, below in tree.items():

@@ -13,6 +13,7 @@ import msgspec
 from reconciler.core.items import ListKeys, match_items
 from reconciler.core.live.managers import OURS, is_covered, owned_by
 from reconciler.core.objects import FieldPath
+from reconciler.core.values import without_value
 
 Body = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -42,22 +43,8 @@ def content_version(live: Body, left: Sequence[FieldPath] = ()) -> str:
 def without(body: Body, paths: Sequence[FieldPath]) -> Body:
     """Return a body without the values at some paths."""
     for path in sorted(paths, reverse=True):
-        body = _without(body, path)
+        body = without_value(body, path)
     return body
-
-
-def _without(node: Any, path: FieldPath) -> Any:
-    head, rest = path[0], path[1:]
-    if isinstance(node, dict):
-        items = ((name, _without(inner, rest) if name == head and rest else inner) for name, inner in node.items())
-        return {name: inner for name, inner in items if name != head or rest}
-    if isinstance(node, list):
-        return [
-            _without(inner, rest) if at == head and rest else inner
-            for at, inner in enumerate(node)
-            if at != head or rest
-        ]
-    return node
 
 
 def is_same(live: Body, result: Body) -> bool:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
 from reconciler.core.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.core.kinds.kind import ANY_KIND, Body, FaultyRowError, Kind, Kinds
-from reconciler.core.kinds.pods import is_paused, is_suspended
+from reconciler.core.kinds.pods import is_paused, is_stopped, is_suspended
 from reconciler.core.manifests.finished import is_finished
 from reconciler.core.objects import SourceRef, format_path, split_api_version
 from reconciler.core.summary.object_summary import (
@@ -180,6 +180,7 @@ def _workload(
         "queue_role": role,
         # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
         "suspended": has_ended
+        or is_stopped(body)
         or is_paused(body)
         or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.job_metadata))),
         "finished": has_ended,

@@ -9,8 +9,15 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.apply.annotations import is_created_once
+from reconciler.core.live.controlled import (
+    ControlledField,
+    as_desired,
+    as_sent,
+    controlled_fields,
+    without_controlled,
+)
 from reconciler.core.live.managers import without_given_up
-from reconciler.core.live.projection import content_version, holds, plain, project
+from reconciler.core.live.projection import content_version, holds, plain, project, without
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import is_kept
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
@@ -93,6 +100,7 @@ class LiveBaseline:
         self._foreign: dict[str, Problem] = {}
         self._live: dict[str, bytes] = {}  # whole live objects
         self._projected: dict[str, bytes] = {}  # as they are compared
+        self._counted: dict[str, bytes] = {}  # as GPUs are counted, where that is not the live object as it is
         self.doubts: list[Doubt] = []
         self.warnings: dict[str, tuple[str, ...]] = {}
         self.states: list[LiveState] = []
@@ -249,7 +257,7 @@ class LiveBaseline:
                 if path in live and self._identities[path].is_terminating:
                     self._keep(path, keys[path], live[path], body, None)
                     self._doubt(path, "the object is being deleted on the cluster", hint="plan again when it is gone")
-                elif path in ours and (is_created_once(body) or holds(body, live[path], self._list_keys(keys[path]))):
+                elif path in ours and (is_created_once(body) or self._holds(keys[path], body, live[path])):
                     yield path
                 else:
                     asked.append(path)
@@ -258,6 +266,14 @@ class LiveBaseline:
             for path, answer in zip(questions, answers, strict=True):
                 if self._judge(one, path, manifests[path].body, live.get(path), answer, unchecked):
                     yield path
+
+    def _holds(self, key: ObjectKey, body: Mapping[str, Any], live: Body) -> bool:
+        """Return whether an apply would surely change nothing."""
+        keys = self._list_keys(key)
+        return holds(as_sent(body, live, self._controlled(live), keys), live, keys)
+
+    def _controlled(self, live: Mapping[str, Any]) -> tuple[ControlledField, ...]:
+        return controlled_fields(self._runtime.kinds, live)
 
     def _questions(self, manifests: Mapping[str, Manifest], live: Mapping[str, Body]) -> dict[str, Mapping[str, Any]]:
         """Return what is dry-run, by path. The objects of the base are read at one time."""
@@ -271,11 +287,13 @@ class LiveBaseline:
         """Return what an apply sends, and note the drift that it leaves."""
         before = self._existing.body(path) if path in self._existing.versions else None
         file = f"{self._folder}/{path}"
-        settled = settle(self.rules, manifest, live, before, self._runtime.catalogue, file)
+        fields = self._controlled(live)
+        compared = as_desired(live, manifest.body, fields)
+        settled = settle(self.rules, manifest, compared, before, self._runtime.catalogue, file)
         if settled.left:
             self.left[path], self.omitted[path] = settled.left, settled.omitted
             self._live[path] = msgspec.json.encode(live)
-        return settled.body
+        return self.sent(path, settled.body, live)
 
     def _judge(  # noqa: PLR0917
         self,
@@ -323,12 +341,27 @@ class LiveBaseline:
 
     def _keep(self, path: str, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
         self._remember(path, live)
-        self._projected[path] = msgspec.json.encode(project(desired, live, result, self._list_keys(key)))
+        fields = self._controlled(live)
+        compared = as_desired(live, desired, fields)
+        after = None if result is None else as_desired(result, desired, fields)
+        self._projected[path] = msgspec.json.encode(project(desired, compared, after, self._list_keys(key)))
+        if fields:
+            self._counted[path] = msgspec.json.encode(compared)
 
     def _remember(self, path: str, live: Body) -> None:
         self._live[path] = msgspec.json.encode(live)
         if path not in self._foreign:
-            self._versions[path] = content_version(live, self.omitted.get(path, ()))
+            self._versions[path] = self.version_of(path, live)
+
+    def sent(self, path: str, desired: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what an apply sends of a desired object: neither drift that stays nor fields of other controllers."""
+        key = self._runtime.kinds.of(live).id
+        own = without(desired, self.omitted.get(path, ()))
+        return as_sent(own, live, self._controlled(live), partial(self._runtime.catalogue.list_keys, *key))
+
+    def version_of(self, path: str, live: Mapping[str, Any]) -> str:
+        """Return the version of a live object, in which what others may change at any time has no part."""
+        return content_version(without_controlled(live, self._controlled(live)), self.omitted.get(path, ()))
 
     def _list_keys(self, key: ObjectKey) -> Callable[[FieldPath], tuple[str, ...] | None]:
         return lambda path: self._runtime.catalogue.list_keys(key.group, key.kind, path)
@@ -340,9 +373,10 @@ class LiveBaseline:
                 self._remember(path, body)
 
     def _object(self, path: str) -> ExistingObject:
-        body = self.live(path)
-        if body is None:
+        raw = self._counted.get(path, self._live.get(path))
+        if raw is None:
             return ExistingObject(is_owned=path not in self._foreign, summary=None)
+        body: Body = msgspec.json.decode(raw)
         kinds, cluster = self._runtime.kinds, path.partition("/")[0]
         summary = summarize(kinds, cluster=cluster, body=plain(body), path=path, digest=self._versions[path])
         return ExistingObject(path not in self._foreign, summary, is_kept=is_kept(self.body(path) or {}))

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.facts import Controlled, PodSet
 from reconciler.core.kinds.immutable import differing, every
 from reconciler.core.kinds.kind import Body, Kind
-from reconciler.core.kinds.kueue.labels import frozen_labels
+from reconciler.core.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
 from reconciler.core.values import count, mapping, sequence, text, value_at
@@ -15,6 +15,7 @@ from reconciler.core.values import count, mapping, sequence, text, value_at
 if TYPE_CHECKING:
     from reconciler.core.kinds.progress import Progress
 
+_SUSPEND = ("spec", "suspend")
 _USER = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid")
 _STEP = later(r"\[(\d{1,4})\]|([^.\[\]]+)", re.ASCII)  # of a path such as template.spec.tasks[0].template
 
@@ -77,6 +78,16 @@ KINDS = (
         components=_components,
         declared=_declared,
         immutable=every(frozen_labels, _frozen),
+        suspend=_SUSPEND,
+        controlled=(
+            Controlled(
+                path=("spec", "components", "*", "podSetInfos"),
+                by="Kueue",
+                source="pkg/controller/jobs/appwrapper/appwrapper_controller.go (RunWithPodSetsInfo)",
+                when="while it runs in a queue",
+                applies=is_started(_SUSPEND),
+            ),
+        ),
         progress=_app_wrapper_progress,
     ),
 )

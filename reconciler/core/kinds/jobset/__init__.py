@@ -131,6 +131,7 @@ KINDS = (
         pods=of_spec(_pods),
         immutable=every(_immutable, frozen_labels),
         admitted=_admitted,
+        suspend=("spec", "suspend"),
         has_generations=True,
         training=job_set_training,
         progress=_job_set_progress,

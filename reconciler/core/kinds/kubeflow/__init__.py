@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reconciler.core.kinds.facts import PodProvider, PodSet
+from reconciler.core.kinds.facts import Controlled, PodProvider, PodSet
 from reconciler.core.kinds.immutable import Body, every, value_of, while_set
 from reconciler.core.kinds.jobset import POLICIES
 from reconciler.core.kinds.kind import Kind
@@ -13,7 +13,7 @@ from reconciler.core.kinds.kubeflow.training import (
     pytorch_job_training,
     train_job_training,
 )
-from reconciler.core.kinds.kueue.labels import frozen_labels
+from reconciler.core.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.core.kinds.pods import Reader, bounds, of_spec, replicated
 from reconciler.core.objects import FieldPath
 from reconciler.core.values import count, mapping, sequence, text
@@ -153,6 +153,17 @@ _TRAIN_JOB_FIELDS = while_set("spec.runtimeRef", "spec.managedBy")  # transition
 _QUEUE_OF_POLICY = while_set("spec.runPolicy.schedulingPolicy.queue")  # transition rule of the CRDs
 _RUNTIME_IMMUTABLE = while_set(*(f"spec.template.spec.{field}" for field in POLICIES))
 _IMMUTABLE = every(_QUEUE_OF_POLICY, frozen_labels)
+_SUSPEND = ("spec", "runPolicy", "suspend")
+_TRAIN_JOB_CONTROLLED = (
+    Controlled(
+        path=("spec", TEMPLATE_OVERRIDES),
+        by="Kueue",
+        source="pkg/controller/jobs/trainjob/trainjob_controller.go (RunWithPodSetsInfo)",
+        when="while it runs in a queue",
+        applies=is_started(("spec", "suspend")),
+        adds=True,
+    ),
+)
 
 
 def _mpi_job(before: Body, after: Body) -> list[str]:
@@ -167,6 +178,7 @@ def _job(kind: str, field: str) -> Kind:
         kind=kind,
         pods=of_spec(_roles(field)),
         immutable=_mpi_job if kind == "MPIJob" else _IMMUTABLE,
+        suspend=_SUSPEND,
         unapplied=_unapplied,
         has_generations=True,
         progress=_operator_job_progress,
@@ -179,6 +191,7 @@ KINDS = (
         kind="PyTorchJob",
         pods=of_spec(_pytorch_job),
         immutable=_IMMUTABLE,
+        suspend=_SUSPEND,
         unapplied=_unapplied,
         has_generations=True,
         training=pytorch_job_training,
@@ -209,6 +222,8 @@ KINDS = (
         kind="TrainJob",
         pods=of_spec(_train_job),
         immutable=every(_TRAIN_JOB_FIELDS, _overrides, frozen_labels),
+        suspend=("spec", "suspend"),
+        controlled=_TRAIN_JOB_CONTROLLED,
         has_generations=True,
         training=train_job_training,
         progress=_train_job_progress,

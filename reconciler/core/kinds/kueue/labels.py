@@ -3,11 +3,13 @@
 Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/job/job_webhook.go.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from reconciler.core.kinds.immutable import Body, value_of
 from reconciler.core.kinds.pods import is_suspended
+from reconciler.core.objects import FieldPath
+from reconciler.core.values import value_at
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
@@ -15,6 +17,11 @@ MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job that Kueue may admit with fewer pods; it then sets `parallelism` itself."""
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
+
+
+def is_started(suspend: FieldPath) -> Callable[[Body], bool]:
+    """Return a function that tells whether an object names a queue and is not suspended by this field."""
+    return lambda body: bool(_label(body, QUEUE_LABEL)) and value_at(body, suspend) is not True
 
 
 def frozen_labels(before: Body, after: Body) -> list[str]:

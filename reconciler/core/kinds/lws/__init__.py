@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.kind import Kind
-from reconciler.core.kinds.pods import of_spec, replicas
+from reconciler.core.kinds.pods import REPLICAS, of_spec, replicas
 from reconciler.core.values import count, mapping
 
 
@@ -19,4 +19,12 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     yield PodSet(groups * max(size, 0), worker, f"{prefix}leaderWorkerTemplate.workerTemplate.")
 
 
-KINDS = (Kind(group="leaderworkerset.x-k8s.io", kind="LeaderWorkerSet", pods=of_spec(_pods), workloads=replicas),)
+KINDS = (
+    Kind(
+        group="leaderworkerset.x-k8s.io",
+        kind="LeaderWorkerSet",
+        pods=of_spec(_pods),
+        workloads=replicas,
+        scale=REPLICAS,
+    ),
+)

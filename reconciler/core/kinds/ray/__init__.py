@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.facts import Controlled, PodSet
 from reconciler.core.kinds.immutable import every, while_set
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import frozen_labels_in_queue
@@ -62,18 +62,36 @@ def _ray_job_progress(body: Body) -> "Progress":
     return ray_job_progress(body)
 
 
+def _is_autoscaled(body: Body) -> bool:
+    return mapping(body.get("spec")).get("enableInTreeAutoscaling") is True
+
+
+_SUSPEND = ("spec", "suspend")
+_AUTOSCALED = tuple(
+    Controlled(
+        path=("spec", "workerGroupSpecs", "*", field),
+        by="autoscaler of Ray",
+        source="python/ray/autoscaler/_private/kuberay/node_provider.py (submit_scale_request)",
+        when="with `enableInTreeAutoscaling`",
+        applies=_is_autoscaled,
+    )
+    for field in ("replicas", "scaleStrategy")
+)
 KINDS = (
     Kind(
         group=_GROUP,
         kind="RayCluster",
         pods=of_spec(cluster_pods),
         immutable=every(while_set("spec.managedBy"), frozen_labels_in_queue),
+        suspend=_SUSPEND,
+        controlled=_AUTOSCALED,
     ),
     Kind(
         group=_GROUP,
         kind="RayJob",
         pods=of_spec(_job),
         immutable=every(while_set("spec.managedBy", "spec.rayClusterSpec.managedBy"), frozen_labels_in_queue),
+        suspend=_SUSPEND,
         training=ray_job_training,
         progress=_ray_job_progress,
     ),

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 from reconciler.core.config import Backend
 from reconciler.core.devices import WHOLE_GPUS, is_gpu
-from reconciler.core.kinds.facts import Deletion, PodSet, Quota, Reference, Relations
+from reconciler.core.kinds.facts import Controlled, Deletion, PodSet, Quota, Reference, Relations
 from reconciler.core.kinds.kind import Body, Kind
-from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM
-from reconciler.core.kinds.pods import batch_job, of_spec, replicas, replicated
+from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM, is_started
+from reconciler.core.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
 from reconciler.core.kinds.workloads import immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
@@ -113,12 +113,65 @@ def _job_progress(body: Body) -> "Progress":
     return job_progress(body)
 
 
+def _is_partially_admitted(body: Body) -> bool:
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    return MIN_PARALLELISM in annotations and is_started(_SUSPEND)(body)
+
+
+_SUSPEND = ("spec", "suspend")
+_PARTIALLY_ADMITTED = tuple(
+    Controlled(
+        path=("spec", field),
+        by="Kueue",
+        source="pkg/controller/jobs/job/job_controller.go (RunWithPodSetsInfo)",
+        when=f"with the annotation `{MIN_PARALLELISM}`, while it runs in a queue",
+        applies=_is_partially_admitted,
+    )
+    for field in ("parallelism", "completions")
+)
+_INJECTED = (
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+)
+
+
+def _is_injected(body: Body) -> bool:
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    return any(name in annotations for name in _INJECTED)
+
+
+def _authorities(*path: str) -> tuple[Controlled, ...]:
+    """Return the certificates of authorities that the injector of cert-manager writes at a path."""
+    return (
+        Controlled(
+            path=(*path, "caBundle"),
+            by="cert-manager",
+            source="pkg/controller/cainjector/injectors.go",
+            when=f"with an annotation {', '.join(f'`{name}`' for name in _INJECTED)}",
+            applies=_is_injected,
+        ),
+    )
+
+
+_AGGREGATED = (
+    Controlled(
+        path=("rules",),
+        by="controller of Kubernetes",
+        source="pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go",
+        when="with `aggregationRule`",
+        applies=lambda body: "aggregationRule" in body,
+    ),
+)
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
-    Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas),
+    Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas, scale=REPLICAS),
     Kind(
         group="apps",
         kind="Deployment",
+        scale=REPLICAS,
         pods=of_spec(replicated),
         workloads=replicas,
         immutable=immutable.selector,
@@ -126,6 +179,7 @@ _RUNNING = (
     Kind(
         group="apps",
         kind="ReplicaSet",
+        scale=REPLICAS,
         pods=of_spec(replicated),
         workloads=replicas,
         immutable=immutable.selector,
@@ -133,6 +187,7 @@ _RUNNING = (
     Kind(
         group="apps",
         kind="StatefulSet",
+        scale=REPLICAS,
         pods=of_spec(replicated),
         immutable=immutable.stateful_set,
         losses=losses.stateful_set,
@@ -149,6 +204,10 @@ _RUNNING = (
         group="batch",
         kind="Job",
         pods=_job_pods,
+        suspend=_SUSPEND,
+        scale=("spec", "parallelism"),
+        deadline=("spec", "activeDeadlineSeconds"),
+        controlled=_PARTIALLY_ADMITTED,
         immutable=immutable.job,
         has_generations=True,
         training=job_training,
@@ -239,6 +298,7 @@ _GOVERNING = (
         kind="CustomResourceDefinition",
         affects_all_files=True,
         defines_kinds=True,
+        controlled=_authorities("spec", "conversion", "webhook", "clientConfig"),
         is_cluster_scoped=True,
         never_moves=True,  # its objects are deleted with it
         deletion=Deletion(
@@ -252,7 +312,21 @@ _GOVERNING = (
     Kind(group="", kind="LimitRange", relations=_limit_range),
     Kind(group="", kind="Service", immutable=immutable.service),
     Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
-    Kind(group="rbac.authorization.k8s.io", kind="ClusterRole", is_cluster_scoped=True),
+    Kind(
+        group="rbac.authorization.k8s.io",
+        kind="ClusterRole",
+        is_cluster_scoped=True,
+        controlled=_AGGREGATED,
+    ),
+    *(
+        Kind(
+            group="admissionregistration.k8s.io",
+            kind=kind,
+            is_cluster_scoped=True,
+            controlled=_authorities("webhooks", "*", "clientConfig"),
+        )
+        for kind in _WEBHOOKS
+    ),
     Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", immutable=immutable.role_ref),
     Kind(
         group="rbac.authorization.k8s.io",
