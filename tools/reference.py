@@ -1,12 +1,12 @@
 """Generate `docs/reference/` from `--help`, schemas, rules, settings and exit codes: `make docs`.
 
-A test fails if a page is out of date.
+Tables about kinds in other pages are generated, too. A test fails if a page is out of date.
 """
 
 import json
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.checks.check import CheckPrivilege, CheckScope
 from reconciler.core.health.statistics.checks import FLEET_CHECKS
 from reconciler.core.health.xids.table import read_xids
-from reconciler.core.kinds.kind import ANY_KIND, Kinds
+from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds
+from reconciler.core.kinds.pods import REPLICAS
 from reconciler.core.policy.references import RULES
 from reconciler.settings import (
     ALERT_WEBHOOKS,
@@ -344,8 +345,78 @@ def _policy(path: str) -> Iterator[str]:
             yield f"*Parameter* `{name}`: default `{value}`.\n"
 
 
+def with_tables(page: str, kinds: Kinds) -> str:
+    """Return a page with the tables that it has between two comments of their names."""
+    for name, rows in (("fields of other controllers", _controlled(kinds)), ("stopping", _stopping(kinds))):
+        table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+        start, end = (f"<!-- {word}: {name} -->" for word in ("begin", "end"))
+        page = re.sub(f"{start}.*{end}", lambda _, text=f"{start}\n{table}\n{end}": text, page, flags=re.DOTALL)
+    return page
+
+
+def _controlled(kinds: Kinds) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of the fields that a queue, an autoscaler or an operator writes."""
+    yield ("Field", "Kinds", "Written by", "When", "Source")
+    yield ("---",) * 5
+    suspended = _grouped(kinds, lambda row: [row.suspend] if row.suspend else [])
+    for path, names in suspended.items():
+        yield (_field(path), names, "Kueue", "in a queue", "`pkg/controller/jobframework/reconciler.go`")
+    templates = "`nodeSelector`, `tolerations`, `schedulingGates`, labels and annotations of pod templates"
+    yield (
+        templates,
+        "the same",
+        "Kueue",
+        "while it runs in a queue; it adds to what Git has",
+        "`pkg/podset/podset.go`",
+    )
+    for path, names in _grouped(kinds, lambda row: [row.scale] if row.scale == REPLICAS else []).items():
+        yield (
+            _field(path),
+            f"{names}, and others with the subresource `scale`",
+            "HorizontalPodAutoscaler, KEDA",
+            "once they have set it",
+            "`managedFields` of the object",
+        )
+    for one, names in _grouped(kinds, lambda row: row.controlled).items():
+        when = f"{one.when or 'always'}{'; it adds to what Git has' if one.adds else ''}"
+        yield (
+            _field(one.path),
+            names,
+            one.by,
+            when,
+            " ".join(f"`{word}`" if "/" in word else word for word in one.source.split()),
+        )
+
+
+def _grouped(kinds: Kinds, values: Callable[[Kind], Iterable[Any]]) -> dict[Any, str]:
+    """Return the names of the kinds that have a value, by the value."""
+    found: dict[Any, list[str]] = {}
+    for row in kinds.values():
+        for value in values(row):
+            found.setdefault(value, []).append(row.kind)
+    return {value: ", ".join(sorted(set(names))) for value, names in found.items()}
+
+
+def _field(path: Iterable[str]) -> str:
+    return f"`{'.'.join(path).replace('.*', '[]')}`"
+
+
+def _stopping(kinds: Kinds) -> Iterator[tuple[str, ...]]:
+    """Yield how the annotation that stops a workload is rendered, by kind."""
+    yield ("Kinds", "Without a queue of Kueue", "In a queue of Kueue")
+    yield ("---",) * 3
+    deleted = "the object is deleted, and created again later"
+    forms = _grouped(kinds, lambda row: [(row.suspend, row.scale)] if row.suspend or row.scale else [])
+    for (suspend, scale), names in forms.items():
+        none = f"`{'.'.join(scale)}: 0`" if scale else deleted
+        yield (names, f"`{'.'.join(suspend)}: true`" if suspend else none, none)
+    yield ("all others with pods", deleted, deleted)
+
+
 def main() -> int:
     """Write all pages."""
+    live = FOLDER.parent / "live-clusters.md"
+    live.write_text(with_tables(live.read_text(encoding="utf-8"), wiring.kinds()), encoding="utf-8")
     FOLDER.mkdir(exist_ok=True)
     for name, text in pages(wiring.kinds()).items():
         (FOLDER / name).write_text(text, encoding="utf-8")

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from reconciler.core.config import Cluster, OnImmutableChange
 from reconciler.core.documents import Document, read_written, write
+from reconciler.core.kinds.autoscaling import autoscaled_problems
 from reconciler.core.kinds.kind import FaultyRowError, Kinds
 from reconciler.core.kinds.rendered import Rendered
 from reconciler.core.kinds.stopping import stopped_or_started
@@ -172,6 +173,8 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 manifests = rendered.manifests
             if source.row.render is None:
                 manifests = tuple(_startable(context.kinds, manifests, document, unit))
+                for manifest in manifests:
+                    unit.problems += autoscaled_problems(document, manifest.key, source.row, lookup)
             if source.row.has_generations and source.row.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             health = context.health_of_jobs.get(cluster.name)

@@ -19,6 +19,13 @@ def test_reference_is_not_stale(page: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert (DOCS / "reference" / page).read_text() == reference.pages(BUILT_IN)[page]
 
 
+def test_tables_about_kinds_are_not_stale() -> None:
+    """Run `make docs` if this fails."""
+    page = (DOCS / "live-clusters.md").read_text()
+    assert reference.with_tables(page, BUILT_IN) == page
+    assert "| `spec.suspend` | AppWrapper, Job," in page
+
+
 def test_families_of_packages_are_documented() -> None:
     kinds = BUILT_IN.extend((Kind(group="acme.example.com", kind="Train"),))
     assert "| `acme.example.com` | Train |" in reference.pages(kinds)["kinds.md"]

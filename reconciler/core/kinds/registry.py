@@ -2,6 +2,7 @@
 
 from reconciler.core.kinds.appwrapper import KINDS as APPWRAPPER
 from reconciler.core.kinds.argo import KINDS as ARGO
+from reconciler.core.kinds.autoscaling import KINDS as AUTOSCALING
 from reconciler.core.kinds.controllers import KINDS as CONTROLLERS
 from reconciler.core.kinds.dra import KINDS as DRA
 from reconciler.core.kinds.health import KINDS as HEALTH
@@ -26,6 +27,6 @@ from reconciler.core.kinds.workloads import KINDS as WORKLOADS
 
 BUILT_IN = Kinds(
     *(TORCHRUN, WORKLOADS, KUBEFLOW, RAY, JOBSET, LWS, APPWRAPPER, VOLCANO, KUEUE, KAI, OWN, HEALTH, KUSTOMIZE),
-    *(KSERVE, NVIDIA, ARGO, SPARK, KAITO, SERVING, CONTROLLERS, VIRTUAL, DRA),
+    *(KSERVE, NVIDIA, ARGO, SPARK, KAITO, SERVING, CONTROLLERS, VIRTUAL, DRA, AUTOSCALING),
 )
 """Every kind that ships with the package. Of two kinds of one name, the first has no group in its file names."""

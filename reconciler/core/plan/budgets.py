@@ -6,7 +6,7 @@ from reconciler.core.config import Budgets
 from reconciler.core.config.changes import SettingChange
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import KEEP as KEEP_ANNOTATION
-from reconciler.core.plan.edits import Edit, running_gpus
+from reconciler.core.plan.edits import Edit, stopped_gpus
 from reconciler.core.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.core.plan.plan import Breach, GpuLine, Operation, QueueLine
 from reconciler.core.values import plural
@@ -27,7 +27,7 @@ def breaches(
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
     edits = tuple(edits)
     deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits)
-    stopped = sum(map(_stopped_gpus, edits))
+    stopped = sum(map(stopped_gpus, edits))
     return (
         *_deletes(budgets, deletes, existed),
         *_disruption(budgets, stopped, sum(line.before for line in gpus)),
@@ -48,18 +48,6 @@ def _counts_as_deletion(edit: Edit, kinds: Kinds) -> bool:
         return change.operation is Operation.DELETE
     is_running = row.is_workload and not row.suspended
     return kinds.find(row.group, row.kind).is_stateful or (is_running and not change.declared)
-
-
-def _stopped_gpus(edit: Edit) -> int:
-    """Return the running GPUs of a workload that the plan deletes, moves, replaces or suspends, unless it has ended."""
-    row = edit.row_before
-    if edit.row_after is not None and edit.row_after.finished:
-        return 0
-    stops = edit.change.operation in _STOPPING or running_gpus(edit.row_after) == 0
-    return running_gpus(row) if row is not None and row.is_workload and stops and not edit.change.is_refused else 0
-
-
-_STOPPING = (Operation.DELETE, Operation.MOVE, Operation.REPLACE)
 
 
 def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:

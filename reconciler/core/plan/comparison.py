@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.core.causes import Cause
 from reconciler.core.kinds.facts import Loss
 from reconciler.core.kinds.kind import Kind, Kinds
+from reconciler.core.kinds.kueue.labels import as_admitted
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import IMMUTABLE, why_recreated
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, format_path
@@ -38,6 +39,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     frozen: tuple[str, ...] = ()  # fields that differ and that the API server accepts only on new objects
     broken: tuple[str, ...] = ()  # messages of the rules of the definition that the change breaks
     unapplied: tuple[str, ...] = ()  # fields that differ and do not reach running pods
+    restarts: tuple[str, ...] = ()  # fields that differ and because of which running pods are replaced
     storage: tuple[Any, Any] = (None, None)  # requested size of a volume, before and after
     team: str = ""  # label of the rendered object
     on_immutable_change: str = ""  # the choice of its document or queue; empty: that of the configuration
@@ -128,7 +130,9 @@ def compare(
         return comparison
     row = kinds.find(key.group, key.kind)
     refused = _refused(row, schemas, before, manifest.body)
+    is_readmitted = _is_readmitted(kinds, row, before, manifest.body)
     frozen, unapplied = _restricted(row, refused, before, manifest.body, lambda: comparison.fields)
+    unapplied = () if is_readmitted else unapplied
     return replace(
         comparison,
         is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
@@ -136,6 +140,7 @@ def compare(
         broken=tuple(dict.fromkeys(mask_text(one.message) for one in refused)),
         recreated="" if manifest.on_immutable_change else _why_recreated(row, frozen, manifest.body),
         unapplied=unapplied,
+        restarts=_specs(fields) if is_readmitted else _in_templates(kinds, row, before, fields, unapplied),
         losses=tuple(row.losses(before, manifest.body)) if row.losses else (),
         storage=(value_at(before, row.storage), value_at(manifest.body, row.storage)) if row.storage else (None, None),
     )
@@ -159,7 +164,8 @@ def needs_new_object(
 
     row = kinds.find(key.group, key.kind)
     frozen, unapplied = _restricted(row, _refused(row, schemas, before, after), before, after, fields)
-    return bool(frozen or unapplied) and (not _why_recreated(row, frozen, after) or bool(own_choice()))
+    is_new = bool(frozen) or (bool(unapplied) and not _is_readmitted(kinds, row, before, after))
+    return is_new and (not _why_recreated(row, frozen, after) or bool(own_choice()))
 
 
 def team_of(body: Body | None) -> str:
@@ -191,6 +197,28 @@ def _restricted(
     frozen, unapplied = (tuple(path for path in found if next(fields_below(differing, path), None)) for found in paths)
     broken = (path for one in refused for path in _differing_at(one.path, differing))
     return tuple(dict.fromkeys((*frozen, *broken))), unapplied
+
+
+def _is_readmitted(kinds: Kinds, row: Kind, before: Body, after: Body) -> bool:
+    """Return whether Kueue stops a workload, whose pods are no longer those that it admitted, and admits it again."""
+    if not (row.suspend and kinds.is_queued(before) and kinds.is_queued(after)):
+        return False
+    old, new = (as_admitted(body, kinds.pod_sets(body) or ()) for body in (before, after))
+    return old != new
+
+
+def _specs(fields: Iterable[FieldChange]) -> tuple[str, ...]:
+    return tuple(field.path for field in fields if field.path.startswith("spec."))
+
+
+def _in_templates(
+    kinds: Kinds, row: Kind, before: Body, fields: tuple[FieldChange, ...], unapplied: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the fields of pod templates that differ: a controller replaces its pods, unless its row says otherwise."""
+    pods = kinds.pod_sets(before) if not row.job_metadata else None
+    found = (field.path for one in pods or () for field in fields_below(fields, one.prefix.removesuffix(".")))
+    kept = {field.path for path in unapplied for field in fields_below(fields, path)}
+    return tuple(path for path in dict.fromkeys(found) if path not in kept)
 
 
 def _differing_at(path: FieldPath, differing: Sequence[FieldChange]) -> Iterator[str]:

@@ -69,6 +69,18 @@ def running_gpus(row: ObjectSummary | None) -> int:
     return 0 if row is None or row.suspended else row.gpus
 
 
+_STOPPING = (Operation.DELETE, Operation.MOVE, Operation.REPLACE)
+
+
+def stopped_gpus(edit: Edit) -> int:
+    """Return the GPUs whose running pods a change stops: it deletes, replaces, restarts, shrinks or suspends them."""
+    before, after, comparison = edit.row_before, edit.row_after, edit.comparison
+    if before is None or not before.is_workload or edit.change.is_refused or (after is not None and after.finished):
+        return 0
+    is_stopped = edit.change.operation in _STOPPING or (comparison is not None and comparison.restarts)
+    return running_gpus(before) if is_stopped else max(0, running_gpus(before) - running_gpus(after))
+
+
 def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
     edit = _compare(inputs, paths, Operation.MOVE, move.old, move.new)
     return replace(

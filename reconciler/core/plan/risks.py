@@ -1,18 +1,18 @@
 """Risks: effects of a plan that reverting the commit does not undo. One row per risk in `RISKS`."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.facts import KindId, QueueRole
 from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.changed_paths import ChangedPaths
-from reconciler.core.plan.edits import Edit
+from reconciler.core.plan.edits import Edit, running_gpus, stopped_gpus
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import CapacityLine, Harm, Operation, QueueLine, Risk
 from reconciler.core.queues import QueueUsage
@@ -164,12 +164,15 @@ def _immutable_object(edit: Edit, _: RiskContext) -> RiskText | None:
     fields = [change.path for change in edit.change.fields]
     if edit.comparison is None or not edit.comparison.is_immutable or not fields:
         return None
-    more = len(fields) - _MAX_FIELDS
-    listed = ", ".join(fields[:_MAX_FIELDS]) + (f" and {more} more" if more > 0 else "")
     return RiskText(
-        f"the object has the annotation {IMMUTABLE}, but changes in {listed}",
+        f"the object has the annotation {IMMUTABLE}, but changes in {_listed(fields)}",
         "create a new object with another name, or remove the annotation in a separate change",
     )
+
+
+def _listed(fields: Sequence[str]) -> str:
+    more = len(fields) - _MAX_FIELDS
+    return ", ".join(fields[:_MAX_FIELDS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _recreate(edit: Edit, _: RiskContext) -> RiskText | None:
@@ -182,13 +185,15 @@ def _recreate(edit: Edit, _: RiskContext) -> RiskText | None:
     )
 
 
-def _not_applied(edit: Edit, _: RiskContext) -> RiskText | None:
+def _not_applied(edit: Edit, context: RiskContext) -> RiskText | None:
     unapplied = edit.comparison.unapplied if edit.comparison else ()
     if not unapplied:
         return None
     return RiskText(
         f"running pods keep the old {', '.join(unapplied)}, because the operator does not replace them",
-        "suspend the job in one change and resume it in the next, or rename it",
+        "suspend the job in one change and resume it in the next, or rename it"
+        if context.inputs.kinds.find(edit.change.key.group, edit.change.key.kind).suspend
+        else "delete the pods when they may stop, so that new ones get the change",
     )
 
 
@@ -197,8 +202,33 @@ def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
     if before is None or after is None or before.suspended or not after.suspended or after.finished or not before.gpus:
         return None
     return RiskText(
-        f"the workload is suspended; its pods on {plural(before.gpus, 'GPU')} are deleted",
+        f"the workload is suspended by Git; its pods on {plural(before.gpus, 'GPU')} are deleted",
         "make sure that it can resume from a checkpoint",
+    )
+
+
+def _restart(edit: Edit, context: RiskContext) -> RiskText | None:
+    """Name the fields because of which the pods of a workload are replaced while it goes on."""
+    fields, gpus = edit.comparison.restarts if edit.comparison else (), stopped_gpus(edit)
+    if not fields or not gpus or not running_gpus(edit.row_after):
+        return None
+    row = edit.row_after
+    is_queued = row is not None and row.queue_role is QueueRole.ALIAS
+    is_suspended = is_queued and bool(context.inputs.kinds.find(row.group, row.kind).suspend)
+    what = "Kueue stops the workload and admits it again" if is_suspended else "the running pods are replaced"
+    return RiskText(
+        f"{what} because of {_listed(fields)}; its pods on {plural(gpus, 'GPU')} stop",
+        "make sure that it saves checkpoints, or make the change when it has ended",
+    )
+
+
+def _scale_down(edit: Edit, _: RiskContext) -> RiskText | None:
+    gpus = stopped_gpus(edit)
+    if not gpus or (edit.comparison and edit.comparison.restarts) or not running_gpus(edit.row_after):
+        return None
+    return RiskText(
+        f"the workload is scaled down; its pods on {plural(gpus, 'GPU')} stop",
+        "make sure that the work of these pods is saved or done by others",
     )
 
 
@@ -377,6 +407,20 @@ RISKS: tuple[RiskRule, ...] = (
         "A workload with GPUs is suspended, and its pods are deleted",
         tuple(Operation),
         _suspend,
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.restart",
+        "The running pods of a workload with GPUs are replaced",
+        _UPDATING,
+        _restart,
+        harm=Harm.DISRUPTION,
+    ),
+    RiskRule(
+        "risk.scale-down",
+        "A workload with GPUs gets fewer pods, and some of those that run stop",
+        _UPDATING,
+        _scale_down,
         harm=Harm.DISRUPTION,
     ),
     RiskRule(

@@ -8,10 +8,24 @@ from msgspec.structs import replace
 
 from reconciler.core.config import Budgets
 from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.plan import Operation, Plan
+from reconciler.core.plan import Harm, Operation, Plan
 from reconciler.core.plan import risks as risks_module
 from reconciler.core.plan.risks import RISKS, RiskRule, RiskText
-from tests.core.plan.plan_cases import KUEUE_QUEUE, Body, claim, flavor, job, kai_queue, local_queue, plain, plan
+from tests.core.plan.plan_cases import (
+    KUEUE_QUEUE,
+    Body,
+    claim,
+    flavor,
+    job,
+    kai_queue,
+    local_queue,
+    plain,
+    plan,
+    pod_spec,
+)
+
+NONE = Budgets(delete_count=None, delete_share=None, disruption_share=None, gpu_quota_count=None, gpu_quota_share=None)
+ELASTIC = {"kueue.x-k8s.io/elastic-job": "true"}
 
 
 def risks(made: Plan) -> list[tuple[str, str]]:
@@ -79,8 +93,9 @@ def test_a_deleted_queue_tells_who_still_uses_it() -> None:
     assert made.risks[0].message == "the queue is deleted; 2 objects still refer to it"
 
 
-def torch_job(image: str, *, suspend: bool = False, workers: int = 2) -> Body:
-    template = {"spec": {"containers": [{"name": "pytorch", "image": image}]}}
+def torch_job(image: str, *, suspend: bool = False, workers: int = 2, gpus: int = 0) -> Body:
+    resources = {"limits": {"nvidia.com/gpu": gpus}} if gpus else {}
+    template = {"spec": {"containers": [{"name": "pytorch", "image": image, "resources": resources}]}}
     spec = {
         "runPolicy": {"suspend": suspend},
         "pytorchReplicaSpecs": {"Worker": {"replicas": workers, "template": template}},
@@ -194,6 +209,81 @@ def test_suspending_takes_gpus_away() -> None:
     assert risks(plan([job(suspend=True)], [job()])) == []
 
 
+def deployment(image: str = "a:1", *, replicas: int = 4, **spec: Any) -> Body:
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {**pod_spec(2), "restartPolicy": "Always"}}
+    template["spec"]["containers"][0]["image"] = image
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "x"}}, "template": template, **spec}
+    return plain("Deployment", "x", api="apps/v1", spec=spec)
+
+
+def stateful_set(image: str, strategy: str) -> Body:
+    spec = {**deployment(image)["spec"], "updateStrategy": {"type": strategy}}
+    return plain("StatefulSet", "x", api="apps/v1", spec=spec)
+
+
+def queued(body: Body, **annotations: str) -> Body:
+    body["metadata"] = {**body["metadata"], "labels": {KUEUE_QUEUE: "team-a"}, "annotations": annotations}
+    return body
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rule", "message"),
+    [
+        (
+            deployment(),
+            deployment("a:2"),
+            "risk.restart",
+            "the running pods are replaced because of spec.template.spec.containers[name=trainer].image; its pods on 8 ",
+        ),
+        (
+            deployment(),
+            deployment(replicas=3),
+            "risk.scale-down",
+            "the workload is scaled down; its pods on 2 GPUs stop",
+        ),
+        (stateful_set("a:1", "RollingUpdate"), stateful_set("a:2", "RollingUpdate"), "risk.restart", "8 GPUs stop"),
+        (job(pods=4), with_spec(job(pods=4), parallelism=3), "risk.scale-down", "its pods on 8 GPUs stop"),
+        (
+            queued(with_spec(job(pods=4), parallelism=2)),
+            queued(job(pods=4)),
+            "risk.restart",
+            "admits it again because of spec.parallelism; its pods on 16 GPUs stop",
+        ),
+        (
+            queued(torch_job("a:1", gpus=8)),
+            queued(torch_job("a:2", gpus=8)),
+            "risk.restart",
+            "Kueue stops the workload and admits it again because of spec.pytorchReplicaSpecs.Worker.template.spec.",
+        ),
+    ],
+)
+def test_whatever_stops_running_pods_is_a_risk_and_counts(before: Body, after: Body, rule: str, message: str) -> None:
+    made = plan([before], [after], budgets=replace(NONE, disruption_gpus=1))
+    assert [risk.rule for risk in made.risks] == [rule]
+    assert message in made.risks[0].message
+    assert made.risks[0].harm is Harm.DISRUPTION
+    (breach,) = made.breaches
+    assert (breach.budget, f"{breach.actual} GPUs" in made.risks[0].message) == ("disruption.gpus", True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rules"),
+    [
+        (deployment(), deployment(replicas=5), []),
+        (deployment(), deployment(minReadySeconds=5), []),
+        (deployment(replicas=0), deployment("a:2", replicas=0), []),
+        (stateful_set("a:1", "OnDelete"), stateful_set("a:2", "OnDelete"), ["risk.not-applied"]),
+        (queued(job(pods=2)), queued(job(pods=2), note="x"), []),
+        (queued(with_spec(job(pods=4), parallelism=2), **ELASTIC), queued(job(pods=4), **ELASTIC), []),
+        (queued(job(pods=4), **ELASTIC), queued(with_spec(job(pods=4), parallelism=2), **ELASTIC), ["risk.scale-down"]),
+    ],
+)
+def test_what_leaves_running_pods_alone_counts_nothing(before: Body, after: Body, rules: list[str]) -> None:
+    made = plan([before], [after], budgets=replace(NONE, disruption_gpus=0))
+    assert [risk.rule for risk in made.risks] == rules
+    assert bool(made.breaches) is (rules == ["risk.scale-down"])
+
+
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [(32, 8, True), (-1, 8, True), (8, 8, False), (8, 12, False), (32, 16, False), (32, -1, False)],
@@ -208,7 +298,6 @@ def test_risks_that_lose_data_come_first() -> None:
     assert [rule for rule, _ in risks(made)] == ["risk.pvc-data-loss", "risk.suspend"]
 
 
-NONE = Budgets(delete_count=None, delete_share=None, disruption_share=None, gpu_quota_count=None, gpu_quota_share=None)
 FOUR = [job(name) for name in "abcd"]
 
 

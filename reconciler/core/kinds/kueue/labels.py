@@ -1,20 +1,23 @@
-"""What Kueue's webhooks protect of workloads.
+"""What Kueue reads and protects of the workloads in its queues.
 
 Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/job/job_webhook.go.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.immutable import Body, value_of
 from reconciler.core.kinds.pods import is_suspended
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import value_at
+from reconciler.core.values import annotation, mapping, value_at
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job that Kueue may admit with fewer pods; it then sets `parallelism` itself."""
+_ELASTIC = "kueue.x-k8s.io/elastic-job"
+"""Annotation of a workload whose number of pods Kueue changes while it runs."""
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 
@@ -22,6 +25,16 @@ _LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 def is_started(suspend: FieldPath) -> Callable[[Body], bool]:
     """Return a function that tells whether an object names a queue and is not suspended by this field."""
     return lambda body: bool(_label(body, QUEUE_LABEL)) and value_at(body, suspend) is not True
+
+
+def as_admitted(body: Body, pods: Iterable[PodSet]) -> list[tuple[Any, ...]]:
+    """Return what Kueue compares of the pods of a running workload with those that it admitted.
+
+    It stops one that differs, and admits it again: pkg/util/equality/podset.go (ComparePodSets).
+    """
+    is_elastic = annotation(body, _ELASTIC) == "true"
+    specs = ((None if is_elastic else one.replicas, mapping(one.template.get("spec"))) for one in pods)
+    return [(replicas, spec.get("initContainers"), spec.get("containers")) for replicas, spec in specs]
 
 
 def frozen_labels(before: Body, after: Body) -> list[str]:

@@ -1,11 +1,12 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.config import Backend
 from reconciler.core.devices import WHOLE_GPUS, is_gpu
 from reconciler.core.kinds.facts import Controlled, Deletion, PodSet, Quota, Reference, Relations
+from reconciler.core.kinds.immutable import only
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.core.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
@@ -165,9 +166,25 @@ _AGGREGATED = (
 )
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
+_TEMPLATE = only("spec.template")
+
+
+def _on_delete(before: Body, after: Body) -> Sequence[str]:
+    """Return the template if it differs and reaches a pod only when somebody deletes that pod."""
+    strategy = mapping(mapping(after.get("spec")).get("updateStrategy")).get("type")
+    return _TEMPLATE(before, after) if strategy == "OnDelete" else ()
+
+
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
-    Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas, scale=REPLICAS),
+    Kind(
+        group="",
+        kind="ReplicationController",
+        scale=REPLICAS,
+        pods=of_spec(replicated),
+        workloads=replicas,
+        unapplied=_TEMPLATE,
+    ),
     Kind(
         group="apps",
         kind="Deployment",
@@ -181,6 +198,7 @@ _RUNNING = (
         kind="ReplicaSet",
         scale=REPLICAS,
         pods=of_spec(replicated),
+        unapplied=_TEMPLATE,
         workloads=replicas,
         immutable=immutable.selector,
     ),
@@ -190,6 +208,7 @@ _RUNNING = (
         scale=REPLICAS,
         pods=of_spec(replicated),
         immutable=immutable.stateful_set,
+        unapplied=_on_delete,
         losses=losses.stateful_set,
         is_stateful=True,
     ),
@@ -198,6 +217,7 @@ _RUNNING = (
         kind="DaemonSet",
         pods=of_spec(_on_each_node),
         runs_on_each_node=True,
+        unapplied=_on_delete,
         immutable=immutable.selector,
     ),
     Kind(

@@ -1,0 +1,49 @@
+"""Autoscalers of Kubernetes and KEDA: they set the number of pods of another object, which is not written twice."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.core.documents import Document
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kind, Lookup
+from reconciler.core.objects import ObjectKey, format_path, split_api_version
+from reconciler.core.problems import Problem, Severity
+from reconciler.core.values import mapping, text, value_at
+
+_HPA: KindId = ("autoscaling", "HorizontalPodAutoscaler")
+_KEDA: KindId = ("keda.sh", "ScaledObject")
+_DEFAULT_TARGETS: dict[KindId, KindId] = {_HPA: ("", ""), _KEDA: ("apps", "Deployment")}
+"""What `scaleTargetRef` means without `apiVersion` and `kind`: keda.sh, ScaledObject specification."""
+
+
+def autoscaled_problems(document: Document, key: ObjectKey, row: Kind, lookup: Lookup) -> Iterator[Problem]:
+    """Yield a warning if a source says how many pods an object has, and an autoscaler of the repository, too."""
+    if not row.scale or value_at(document.data, row.scale) is None:
+        return
+    for kind in _DEFAULT_TARGETS:
+        for name in lookup.defined_names(kind, key.namespace):
+            scaler = lookup.defined(kind, key.namespace, name)
+            if scaler is not None and _target(kind, scaler.data) == (key.group, key.kind, key.name):
+                field = format_path(row.scale)
+                yield Problem(
+                    rule="autoscaler.replicas",
+                    place=document.at(row.scale),
+                    field=field,
+                    message=f"{kind[1]} {name} sets {field} too, so a sync of Flux or Argo CD stops pods that it added",
+                    hint=f"remove {field}: docs/live-clusters.md says how to do that while the pods run",
+                    severity=Severity.WARNING,
+                )
+
+
+def _target(kind: KindId, body: dict[str, Any]) -> tuple[str, str, str]:
+    reference = mapping(mapping(body.get("spec")).get("scaleTargetRef"))
+    group, default = _DEFAULT_TARGETS[kind]
+    version = text(reference.get("apiVersion"))
+    return (
+        split_api_version(version)[0] if version else group,
+        text(reference.get("kind")) or default,
+        text(reference.get("name")),
+    )
+
+
+KINDS = tuple(Kind(group=group, kind=kind, is_definition=True) for group, kind in _DEFAULT_TARGETS)
