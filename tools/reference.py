@@ -350,7 +350,8 @@ def with_tables(page: str, kinds: Kinds) -> str:
     for name, rows in (("fields of other controllers", _controlled(kinds)), ("stopping", _stopping(kinds))):
         table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
         start, end = (f"<!-- {word}: {name} -->" for word in ("begin", "end"))
-        page = re.sub(f"{start}.*{end}", lambda _, text=f"{start}\n{table}\n{end}": text, page, flags=re.DOTALL)
+        before, after = page.partition(start)[0], page.partition(end)[2]
+        page = f"{before}{start}\n{table}\n{end}{after}"
     return page
 
 

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from reconciler.core.items import ListKeys
 from reconciler.core.kinds.kind import Body, Kinds
+from reconciler.core.kinds.pods import is_stopped
 from reconciler.core.live.managers import applied_only_by_us, scaled_fields
 from reconciler.core.live.projection import without
 from reconciler.core.objects import FieldPath
@@ -59,7 +60,7 @@ def as_sent(desired: Body, live: Body, fields: tuple[ControlledField, ...], list
     value of a field that nobody but us has applied: it would vanish if it were left out.
     """
     sent: dict[str, Any] = _with_empties(dict(desired), live, (), list_keys)
-    for field in fields:
+    for field in _left(desired, fields):
         place = _counterpart(desired, live, field.path)
         if place is None:
             continue
@@ -77,7 +78,7 @@ def as_sent(desired: Body, live: Body, fields: tuple[ControlledField, ...], list
 def as_desired(live: Body, desired: Body, fields: tuple[ControlledField, ...]) -> dict[str, Any]:
     """Return the live object as it is compared: with the desired values in the fields that belong to others."""
     seen = dict(live)
-    for field in fields:
+    for field in _left(desired, fields):
         place = _counterpart(desired, live, field.path)
         value = _ABSENT if place is None else _find(desired, place)
         if not field.adds or value is not _ABSENT:
@@ -91,6 +92,11 @@ def without_controlled(live: Body, fields: tuple[ControlledField, ...]) -> Body:
 
 
 _ABSENT: Any = object()
+
+
+def _left(desired: Body, fields: tuple[ControlledField, ...]) -> Iterator[ControlledField]:
+    """Yield the fields that are left to others: the number of pods is ours where a person stops an object."""
+    return (field for field in fields if field.by != AUTOSCALER or not is_stopped(desired))
 
 
 def _placement(kinds: Kinds, live: Body, *, is_template: bool) -> Iterator[ControlledField]:

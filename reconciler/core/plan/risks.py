@@ -212,10 +212,10 @@ def _restart(edit: Edit, context: RiskContext) -> RiskText | None:
     fields, gpus = edit.comparison.restarts if edit.comparison else (), stopped_gpus(edit)
     if not fields or not gpus or not running_gpus(edit.row_after):
         return None
-    row = edit.row_after
+    key, row = edit.change.key, edit.row_after
     is_queued = row is not None and row.queue_role is QueueRole.ALIAS
-    is_suspended = is_queued and bool(context.inputs.kinds.find(row.group, row.kind).suspend)
-    what = "Kueue stops the workload and admits it again" if is_suspended else "the running pods are replaced"
+    is_started = is_queued and bool(context.inputs.kinds.find(key.group, key.kind).suspend)
+    what = "Kueue stops the workload and admits it again" if is_started else "the running pods are replaced"
     return RiskText(
         f"{what} because of {_listed(fields)}; its pods on {plural(gpus, 'GPU')} stop",
         "make sure that it saves checkpoints, or make the change when it has ended",

@@ -1,23 +1,32 @@
-"""What runs stays as it is: plan, apply, wait until every pod runs, plan again. Nothing is to do, and no pod restarts.
+"""What runs stays as it is: apply, wait until every pod runs, compare again. Nothing is to do, and no pod restarts.
 
-Each kind that Kueue starts on the bed is written as its documentation writes it, with `suspend: true`.
+Each kind that Kueue starts on the bed is written as its documentation writes it, with `suspend: true`. Our apply, our
+controller, Flux and Argo CD bring the same sources to the cluster. `RUNNING_MINUTES` sets how long each is watched.
 """
 
 import json
 import os
 import shutil
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.git_http import GitServer
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
 from tests.cluster.kubeconfig import with_contexts
+from tests.live.controller.ring import Ring, ring
+from tests.live.sync.config_repository import ConfigRepository
+from tests.live.sync.engines import ArgoCd, Engine, Flux
 from tests.ready import new_cache
 
 pytestmark = [
@@ -33,9 +42,10 @@ pytestmark = [
         "mpi_operator",
         "appwrapper",
     ),
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 WORKLOADS = Path(__file__).with_name("workloads.yaml")
+_WATCHED = 60 * float(os.environ.get("RUNNING_MINUTES", "0.3"))  # seconds in which a controller would stop a pod
 _SPOT = {"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}
 
 
@@ -71,22 +81,25 @@ class Site:
     """A repository of these workloads, and the commands of a person."""
 
     def __init__(self, fleet: Fleet, bed: Bed, folder: Path, name: str) -> None:
-        self.fleet, self.bed, self.name = fleet, bed, name
+        self.fleet, self.bed, self.folder, self.name = fleet, bed, folder, name
         self.plan_file = folder / "plan.json"
-        kubeconfig = folder / "kubeconfig"
-        kubeconfig.write_text(with_contexts(bed.kubeconfig, ("main",)))
-        self.flags = ("--kubeconfig", str(kubeconfig))
+        self.kubeconfig = folder / "kubeconfig"
+        self.kubeconfig.write_text(with_contexts(bed.kubeconfig, ("main",)))
 
     def plan(self) -> dict[str, Any]:
-        flags = ("--live", "--revision", "HEAD", "--out", str(self.plan_file), *self.flags)
+        flags = ("--live", "--revision", "HEAD", "--out", str(self.plan_file), "--kubeconfig", str(self.kubeconfig))
         ran = self.fleet.run("plan", *flags)
         assert ran.code == 0, ran.out + ran.err
         plan: dict[str, Any] = json.loads(self.plan_file.read_bytes())
         return plan
 
-    def apply(self) -> None:
-        ran = self.fleet.run("apply", str(self.plan_file), *self.flags, "--no-wait")
-        assert ran.code == 0, ran.out + ran.err
+    def annotate(self, note: str) -> set[str]:
+        """Give every workload in Git another annotation; return their names."""
+        bodies = [*yaml.safe_load_all((self.fleet.root / "jobs/workloads.yaml").read_text())]
+        for body in bodies:
+            body["metadata"].setdefault("annotations", {})["example.com/note"] = note
+        self.fleet.write("jobs/workloads.yaml", yaml.safe_dump_all(bodies))
+        return {body["metadata"]["name"] for body in bodies}
 
     def pods(self) -> dict[str, str]:
         """Return the UIDs of all pods, by name; each pod that a scheduler has placed is made to run."""
@@ -106,6 +119,87 @@ class Site:
             *idle,
             *(f"{name} has {counts[name]} of {wanted}" for name, wanted in PODS.items() if counts[name] < wanted),
         ]
+
+    def wait_until_running(self) -> dict[str, str]:
+        """Return the UIDs of all pods when they run."""
+        deadline = time.monotonic() + 300
+        while waiting := self.waiting():
+            assert time.monotonic() < deadline, waiting
+            time.sleep(1)
+        return self.pods()
+
+
+class Way(ABC):
+    """A way in which the sources come to the cluster."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    @abstractmethod
+    def bring(self) -> None:
+        """Bring what is written to the cluster."""
+
+    @abstractmethod
+    def differences(self) -> list[Any]:
+        """Compare anew; return what is not as Git says."""
+
+
+class Apply(Way):
+    """`reconciler plan --live` and `reconciler apply`."""
+
+    def bring(self) -> None:
+        self.site.fleet.commit()
+        self.site.plan()
+        flags = ("--kubeconfig", str(self.site.kubeconfig), "--no-wait")
+        ran = self.site.fleet.run("apply", str(self.site.plan_file), *flags)
+        assert ran.code == 0, ran.out + ran.err
+
+    def differences(self) -> list[Any]:
+        plan = self.site.plan()
+        return [*plan["changes"], *plan["drift"]]
+
+
+class Controlled(Way):
+    """The controller in the mode `apply`."""
+
+    def __init__(self, site: Site, ring: Ring, url: str) -> None:
+        super().__init__(site)
+        self.ring, self.url = ring, url
+
+    def bring(self) -> None:
+        self.site.fleet.commit()
+        self.site.fleet.git("push", "-q", self.url, "HEAD:main")
+        self.visit()
+
+    def differences(self) -> list[Any]:
+        self.visit()
+        plan = self.site.plan()
+        return [*plan["changes"], *plan["drift"]]
+
+    def visit(self) -> None:
+        self.ring.controller.visit(self.ring.store.source.key)
+        assert self.ring.store.saved.is_ready, self.ring.store.saved
+
+
+class Synced(Way):
+    """Flux or Argo CD, which follow `rendered/`."""
+
+    def __init__(self, site: Site, repository: ConfigRepository, engine: Engine) -> None:
+        super().__init__(site)
+        self.repository, self.engine, self.follows = repository, engine, False
+
+    def bring(self) -> None:
+        self.site.fleet.commit()
+        ran = self.site.fleet.run("commit", "-o", "name")
+        assert ran.code == 0, ran.out + ran.err
+        self.site.fleet.git("push", "-q", self.repository.url, "HEAD:main")
+        if not self.follows:
+            self.engine.follow()
+            self.follows = True
+        self.engine.sync(self.site.fleet.git("rev-parse", "HEAD").strip())
+
+    def differences(self) -> list[Any]:
+        return self.engine.out_of_sync()
 
 
 PODS = {
@@ -132,7 +226,6 @@ PODS = {
     "xgboostjob-": 1,
 }
 """Pods by the beginning of their names."""
-_SETTLED = 10  # seconds in which a controller would have stopped a pod
 
 
 @pytest.fixture
@@ -157,35 +250,76 @@ def site(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     return Site(fleet, bed, tmp_path, name)
 
 
-def wait_until_running(site: Site) -> None:
-    deadline = time.monotonic() + 240
-    while waiting := site.waiting():
-        assert time.monotonic() < deadline, waiting
-        time.sleep(1)
-
-
-def test_apply_leaves_what_runs_alone(site: Site) -> None:
-    """A plan of what runs is empty, and an apply of another change of every object restarts no pod."""
+@contextmanager
+def controlled(site: Site, server: GitServer) -> Iterator[Way]:
+    url = server.create(site.name)
     site.fleet.commit()
-    site.plan()
-    site.apply()
-    wait_until_running(site)
-    before = site.pods()
-    plan = site.plan()
-    assert (plan["changes"], plan["drift"]) == ([], [])
+    site.fleet.git("push", "-q", url, "HEAD:main")
+    with (
+        KubernetesCluster(load_access({}, kubeconfig=str(site.kubeconfig))) as cluster,
+        ring(url, cluster, site.kubeconfig, site.folder / "state", site.name) as made,
+    ):
+        yield Controlled(site, made, url)
 
-    bodies = [*yaml.safe_load_all((site.fleet.root / "jobs/workloads.yaml").read_text())]
-    for body in bodies:
-        body["metadata"].setdefault("annotations", {})["example.com/note"] = "edited"
-    site.fleet.write("jobs/workloads.yaml", yaml.safe_dump_all(bodies))
-    site.fleet.commit()
-    plan = site.plan()
-    edited = {change["key"]["name"] for change in plan["changes"]}
-    assert edited == {body["metadata"]["name"] for body in bodies}
-    fields = {change["key"]["name"]: change["fields"] for change in plan["changes"]}
-    assert {name: found for name, found in fields.items() if len(found) != 1} == {}
-    assert [risk["rule"] for risk in plan["risks"]] == []
-    site.apply()
-    time.sleep(_SETTLED)
+
+@contextmanager
+def synced(site: Site, server: GitServer, engine: type[Engine]) -> Iterator[Way]:
+    """Follow the sources without what docs/live-clusters.md says that a sync sets back."""
+    own, replicas = (
+        "tolerations: [{key: example.com/own, operator: Exists}]",
+        "  replicas: 1\n  selector: {matchLabels: {app: deployment}}",
+    )
+    text = (site.fleet.root / "jobs/workloads.yaml").read_text()
+    assert replicas in text
+    text = text.replace(own, "tolerations: []").replace(replicas, replicas.partition("\n")[2])
+    site.fleet.write(
+        "jobs/workloads.yaml", text.replace("parallelism: 4\n  completions: 4", "parallelism: 2\n  completions: 2")
+    )
+    repository = ConfigRepository(
+        name=site.name, folder=site.fleet.root, url=server.create(site.name), clusters=("main",)
+    )
+    following = engine(site.bed, repository)
+    yield Synced(site, repository, following)
+    following.leave()
+
+
+@pytest.fixture(params=["apply", "controller", "flux", "argo_cd"])
+def way(site: Site, request: pytest.FixtureRequest) -> Iterator[Way]:
+    if request.param == "apply":
+        yield Apply(site)
+        return
+    if request.param == "controller":
+        made = controlled(site, request.getfixturevalue("git_server"))
+    else:
+        request.getfixturevalue(request.param)
+        engines: dict[str, type[Engine]] = {"flux": Flux, "argo_cd": ArgoCd}
+        made = synced(site, request.getfixturevalue("git_server"), engines[request.param])
+    with made as found:
+        yield found
+
+
+def test_what_runs_is_left_alone(site: Site, way: Way) -> None:
+    """Nothing is to do once everything runs, and another change of every object restarts no pod."""
+    way.bring()
+    before = site.wait_until_running()
+    assert way.differences() == []
+    end = time.monotonic() + _WATCHED
+    rounds = 0
+    while time.monotonic() < end or not rounds:
+        assert way.differences() == []
+        assert site.pods() == before
+        rounds += 1
+        time.sleep(5)
+
+    edited = site.annotate("edited")
+    if isinstance(way, Apply):
+        site.fleet.commit()
+        plan = site.plan()
+        fields = {change["key"]["name"]: change["fields"] for change in plan["changes"]}
+        assert fields.keys() == edited
+        assert {name: found for name, found in fields.items() if len(found) != 1} == {}
+        assert [risk["rule"] for risk in plan["risks"]] == []
+    way.bring()
+    time.sleep(5)
     assert site.pods() == before
-    assert site.plan()["changes"] == []
+    assert way.differences() == []

@@ -50,6 +50,7 @@ class ConfigRepository:
     name: str
     folder: Path
     url: str
+    clusters: tuple[str, ...] = CLUSTERS
 
     def edit(self, path: str, old: str, new: str) -> None:
         """Replace a text that a source file holds once."""
@@ -78,7 +79,7 @@ class ConfigRepository:
     def kubeconfig(self, server: Path) -> Path:
         """Write a kubeconfig in which both clusters are the server of another one."""
         path = self.folder.parent / "kubeconfig"
-        path.write_text(with_contexts(server, CLUSTERS), encoding="utf-8")
+        path.write_text(with_contexts(server, self.clusters), encoding="utf-8")
         return path
 
     def plan_live(self, server: Path) -> Any:

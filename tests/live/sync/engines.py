@@ -10,7 +10,7 @@ import yaml
 
 from tests.cluster.bed import argo_cd, flux
 from tests.cluster.bed.bed import Bed
-from tests.live.sync.config_repository import CLUSTERS, TEMPLATE, ConfigRepository
+from tests.live.sync.config_repository import TEMPLATE, ConfigRepository
 
 _SOURCES = "/apis/source.toolkit.fluxcd.io/v1"
 _KUSTOMIZATIONS = "/apis/kustomize.toolkit.fluxcd.io/v1"
@@ -55,7 +55,7 @@ class Flux(Engine):
         source["metadata"]["name"] = self._repository.name
         source["spec"]["url"] = self._repository.url
         self._bed.apply(source)
-        for cluster in CLUSTERS:
+        for cluster in self._repository.clusters:
             spec = {
                 **kustomization["spec"],
                 "path": f"./rendered/{cluster}",
@@ -69,21 +69,25 @@ class Flux(Engine):
         revision, request = f"main@sha1:{commit}", str(time.time_ns())
         self._annotate(self._source, "reconcile.fluxcd.io/requestedAt", request)
         self._bed.wait(lambda: _has_fetched(self._bed.get(self._source), revision), f"Flux fetched {revision}")
-        for cluster in CLUSTERS:
+        for cluster in self._repository.clusters:
             self._annotate(self._path(cluster), "reconcile.fluxcd.io/requestedAt", request)
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._is_applied, path, revision, request), f"Flux applied {revision}")
 
     def out_of_sync(self) -> list[str]:
         request = str(time.time_ns())
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._annotate(path, "reconcile.fluxcd.io/requestedAt", request)
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._has_handled, path, request), "Flux reconciled")
-        return [path for path in map(self._path, CLUSTERS) if _ready(self._bed.get(path)).get("status") != "True"]
+        return [
+            path
+            for path in map(self._path, self._repository.clusters)
+            if _ready(self._bed.get(path)).get("status") != "True"
+        ]
 
     def leave(self) -> None:
-        for cluster in CLUSTERS:
+        for cluster in self._repository.clusters:
             body = {"spec": {"prune": False}}
             self._bed.server.client.request(
                 "PATCH", self._path(cluster), body, content_type="application/merge-patch+json"
@@ -117,7 +121,7 @@ class ArgoCd(Engine):
     """The ApplicationSet of the template: one Application for each folder of `rendered/`."""
 
     def follow(self) -> None:
-        for cluster in CLUSTERS:
+        for cluster in self._repository.clusters:
             self._bed.apply(argo_cd.cluster_secret(cluster, self._bed.kubeconfig))
         (applications,) = _template("argocd/applicationset.yaml")
         applications["metadata"]["name"] = self._repository.name
@@ -126,22 +130,22 @@ class ArgoCd(Engine):
         generator["git"]["repoURL"] = self._repository.url
         applications["spec"]["template"]["spec"]["source"]["repoURL"] = self._repository.url
         self._bed.apply(applications)
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._bed.find, path), path)
 
     def sync(self, commit: str) -> None:
-        for cluster in CLUSTERS:
+        for cluster in self._repository.clusters:
             self._annotate(self._path(cluster), _REFRESH, "normal")
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._is_applied, path, commit), f"Argo CD synced {commit}")
 
     def out_of_sync(self) -> list[str]:
-        before = [self._operation(path) for path in map(self._path, CLUSTERS)]
-        for path in map(self._path, CLUSTERS):
+        before = [self._operation(path) for path in map(self._path, self._repository.clusters)]
+        for path in map(self._path, self._repository.clusters):
             self._annotate(path, _REFRESH, "hard")
-        for path in map(self._path, CLUSTERS):
+        for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._is_refreshed, path), "Argo CD compared anew")
-        bodies = [self._bed.get(path) for path in map(self._path, CLUSTERS)]
+        bodies = [self._bed.get(path) for path in map(self._path, self._repository.clusters)]
         differ = [
             f"{one['kind']}/{one['name']}"
             for body in bodies
@@ -149,7 +153,9 @@ class ArgoCd(Engine):
             if one.get("status", "Synced") != "Synced"
         ]
         again = [
-            path for path, one in zip(map(self._path, CLUSTERS), before, strict=True) if self._operation(path) != one
+            path
+            for path, one in zip(map(self._path, self._repository.clusters), before, strict=True)
+            if self._operation(path) != one
         ]
         return [*differ, *(f"{path} was synced again" for path in again)]
 
