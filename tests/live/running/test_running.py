@@ -29,21 +29,19 @@ from tests.live.sync.config_repository import ConfigRepository
 from tests.live.sync.engines import ArgoCd, Engine, Flux
 from tests.ready import new_cache
 
-pytestmark = [
-    pytest.mark.usefixtures(
-        "kwok",
-        "kueue",
-        "scheduler",
-        "jobset",
-        "trainer",
-        "training_operator",
-        "kuberay",
-        "lws",
-        "mpi_operator",
-        "appwrapper",
-    ),
-    pytest.mark.timeout(1800),
-]
+OPERATORS = (
+    "kwok",
+    "kueue",
+    "scheduler",
+    "jobset",
+    "trainer",
+    "training_operator",
+    "kuberay",
+    "lws",
+    "mpi_operator",
+    "appwrapper",
+)
+pytestmark = [pytest.mark.usefixtures(*OPERATORS), pytest.mark.timeout(1800)]
 WORKLOADS = Path(__file__).with_name("workloads.yaml")
 _WATCHED = 60 * float(os.environ.get("RUNNING_MINUTES", "0.3"))  # seconds in which a controller would stop a pod
 _SPOT = {"key": "example.com/spot", "operator": "Exists", "effect": "NoSchedule"}
