@@ -76,13 +76,20 @@ def as_sent(desired: Body, live: Body, fields: tuple[ControlledField, ...], list
 
 
 def as_desired(live: Body, desired: Body, fields: tuple[ControlledField, ...]) -> dict[str, Any]:
-    """Return the live object as it is compared: with the desired values in the fields that belong to others."""
+    """Return the live object as it is compared: with the desired values in the fields that belong to others.
+
+    Of a list that a controller extends, only as many items as people wrote: it adds its own behind them. The keys that
+    it adds to a mapping are in nobody's way.
+    """
     seen = dict(live)
     for field in _left(desired, fields):
         place = _counterpart(desired, live, field.path)
         value = _ABSENT if place is None else _find(desired, place)
-        if not field.adds or value is not _ABSENT:
+        theirs = _find(live, field.path)
+        if not field.adds:
             seen = _with(seen, field.path, value)
+        elif isinstance(value, list) and isinstance(theirs, list):
+            seen = _with(seen, field.path, theirs[: len(value)])
     return seen
 
 

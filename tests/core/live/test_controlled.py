@@ -59,6 +59,16 @@ def test_a_job_that_kueue_has_started(desired: Body) -> None:
     assert compared(desired, live)["spec"]["template"]["spec"]["tolerations"] == [{"key": "own"}]
 
 
+def test_what_people_add_beside_a_queue_is_seen() -> None:
+    desired = job()
+    template = desired["spec"]["template"]
+    template["metadata"] = {"labels": {"team": "vision"}}
+    template["spec"]["tolerations"] = [{"key": "other"}]
+    seen = compared(desired, admitted())["spec"]["template"]
+    assert seen["metadata"]["labels"] == {"kueue.x-k8s.io/podset": "main"}
+    assert seen["spec"]["tolerations"] == [{"key": "own"}]
+
+
 def test_a_value_that_only_we_have_applied_stays() -> None:
     """A waiting Job that an earlier version applied with `suspend: true` would start if the field were left out."""
     live = job(suspend=True)

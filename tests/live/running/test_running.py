@@ -135,7 +135,7 @@ class Way(ABC):
 
     @abstractmethod
     def bring(self) -> None:
-        """Bring what is written to the cluster."""
+        """Bring what is committed to the cluster."""
 
     @abstractmethod
     def differences(self) -> list[Any]:
@@ -146,7 +146,6 @@ class Apply(Way):
     """`reconciler plan --live` and `reconciler apply`."""
 
     def bring(self) -> None:
-        self.site.fleet.commit()
         self.site.plan()
         flags = ("--kubeconfig", str(self.site.kubeconfig), "--no-wait")
         ran = self.site.fleet.run("apply", str(self.site.plan_file), *flags)
@@ -165,7 +164,6 @@ class Controlled(Way):
         self.ring, self.url = ring, url
 
     def bring(self) -> None:
-        self.site.fleet.commit()
         self.site.fleet.git("push", "-q", self.url, "HEAD:main")
         self.visit()
 
@@ -187,7 +185,6 @@ class Synced(Way):
         self.repository, self.engine, self.follows = repository, engine, False
 
     def bring(self) -> None:
-        self.site.fleet.commit()
         ran = self.site.fleet.run("commit", "-o", "name")
         assert ran.code == 0, ran.out + ran.err
         self.site.fleet.git("push", "-q", self.repository.url, "HEAD:main")
@@ -273,6 +270,7 @@ def synced(site: Site, server: GitServer, engine: type[Engine]) -> Iterator[Way]
     site.fleet.write(
         "jobs/workloads.yaml", text.replace("parallelism: 4\n  completions: 4", "parallelism: 2\n  completions: 2")
     )
+    site.fleet.commit()
     repository = ConfigRepository(
         name=site.name, folder=site.fleet.root, url=server.create(site.name), clusters=("main",)
     )
@@ -284,6 +282,7 @@ def synced(site: Site, server: GitServer, engine: type[Engine]) -> Iterator[Way]
 @pytest.fixture(params=["apply", "controller", "flux", "argo_cd"])
 def way(site: Site, request: pytest.FixtureRequest) -> Iterator[Way]:
     if request.param == "apply":
+        site.fleet.commit()
         yield Apply(site)
         return
     if request.param == "controller":
@@ -310,8 +309,8 @@ def test_what_runs_is_left_alone(site: Site, way: Way) -> None:
         time.sleep(5)
 
     edited = site.annotate("edited")
+    site.fleet.commit()
     if isinstance(way, Apply):
-        site.fleet.commit()
         plan = site.plan()
         fields = {change["key"]["name"]: change["fields"] for change in plan["changes"]}
         assert fields.keys() == edited
