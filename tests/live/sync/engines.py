@@ -14,7 +14,7 @@ from tests.live.sync.config_repository import TEMPLATE, ConfigRepository
 
 _SOURCES = "/apis/source.toolkit.fluxcd.io/v1"
 _KUSTOMIZATIONS = "/apis/kustomize.toolkit.fluxcd.io/v1"
-_TIMED_OUT = "context deadline exceeded"  # Argo CD asks a busy server again
+_TIMED_OUT = ("context deadline exceeded", "Client.Timeout exceeded")  # Argo CD asks a busy server again
 _REFRESH = "argocd.argoproj.io/refresh"
 _APPLICATIONS = "/apis/argoproj.io/v1alpha1/namespaces/argocd/applications"
 
@@ -167,7 +167,7 @@ class ArgoCd(Engine):
         body = self._bed.get(path)
         status, asked = body.get("status", {}), body["metadata"].get("annotations") or {}
         failed = [one for one in status.get("conditions") or () if one["type"].endswith("Error")]
-        assert all(_TIMED_OUT in one["message"] for one in failed), failed
+        assert all(any(text in one["message"] for text in _TIMED_OUT) for one in failed), failed
         operation = status.get("operationState", {})
         done = operation.get("phase") == "Succeeded" and "operation" not in body
         synced = status.get("sync", {})
