@@ -47,6 +47,9 @@ volumes:
   - {name: f, downwardAPI: {items: [{path: n, fieldRef: {fieldPath: metadata.name}}]}}
   - {name: g, persistentVolumeClaim: {claimName: p, readOnly: false}}
   - {name: h, nfs: {server: s, path: /, readOnly: false}}
+  - {name: k, iscsi: {targetPortal: s, iqn: "iqn.2001-04.com.example:a", lun: 0, readOnly: false}}
+  - {name: l, cephfs: {monitors: [s], readOnly: false}}
+  - {name: m, rbd: {monitors: [s], image: i, readOnly: false}}
   - {name: i, emptyDir: {medium: "", sizeLimit: 1024Mi}}
   - name: j
     ephemeral:
@@ -192,6 +195,28 @@ spec: {schedule: "0 0 * * *", jobTemplate: {spec: {template: {spec: {restartPoli
 {apiVersion: v1, kind: Service, metadata: {name: a}, spec: {selector: {a: b}, ports: [{port: 81}]}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: a}, data: {}}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: a}, provisioner: a}
+---
+{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: a}, spec: {}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: a}
+spec: {capacity: {storage: 1024Mi}, accessModes: [ReadWriteOnce], hostPath: {path: /a}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: a}
+roleRef: {kind: Role, name: a}
+subjects: [{kind: User, name: a}, {kind: ServiceAccount, name: a, namespace: a}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: a}
+spec: {devices: {requests: [{name: a, exactly: {deviceClassName: a}}, {name: b, firstAvailable: [{name: c, deviceClassName: a}]}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: a}, spec: {spec: {devices: {requests: [{name: a, exactly: {deviceClassName: a}}]}}}}
 """.replace("TEMPLATE", "{metadata: {labels: {app: a}}, spec: {CONTAINERS}}").replace("CONTAINERS", _PLAIN)
 _TEMPLATES = {
     "Pod": (),
