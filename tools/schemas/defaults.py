@@ -154,8 +154,14 @@ spec:
   selector: {matchLabels: {app: a}}
   template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}
   volumeClaimTemplates:
-    - {metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}
+    - metadata: {name: d, labels: {}, annotations: {}}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}
 """
+_DEVICES = """devices: {requests: [
+  {name: a, exactly: {deviceClassName: a}},
+  {name: b, exactly: {deviceClassName: a, allocationMode: All}},
+  {name: c, firstAvailable: [{name: d, deviceClassName: a}, {name: e, deviceClassName: a, allocationMode: All}]},
+]}"""
 _BARE = """
 apiVersion: v1
 kind: ReplicationController
@@ -185,7 +191,7 @@ spec: {template: TEMPLATE}
 apiVersion: batch/v1
 kind: Job
 metadata: {name: a}
-spec: {template: {spec: {restartPolicy: Never, CONTAINERS}}}
+spec: {template: {metadata: {labels: {}, annotations: {}}, spec: {restartPolicy: Never, CONTAINERS}}}
 ---
 apiVersion: batch/v1
 kind: CronJob
@@ -196,7 +202,9 @@ spec: {schedule: "0 0 * * *", jobTemplate: {spec: {template: {spec: {restartPoli
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: a}, data: {}}
 ---
-{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: a}, provisioner: a}
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: a}, provisioner: a, parameters: {}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: a}, value: 1}
 ---
 {apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: a}, spec: {}}
 ---
@@ -205,19 +213,23 @@ kind: PersistentVolume
 metadata: {name: a}
 spec: {capacity: {storage: 1024Mi}, accessModes: [ReadWriteOnce], hostPath: {path: /a}}
 ---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {kind: Role, name: a}}
+---
 apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
+kind: ClusterRoleBinding
 metadata: {name: a}
-roleRef: {kind: Role, name: a}
-subjects: [{kind: User, name: a}, {kind: ServiceAccount, name: a, namespace: a}]
+roleRef: {kind: ClusterRole, name: a}
 ---
 apiVersion: resource.k8s.io/v1
 kind: ResourceClaim
 metadata: {name: a}
-spec: {devices: {requests: [{name: a, exactly: {deviceClassName: a}}, {name: b, firstAvailable: [{name: c, deviceClassName: a}]}]}}
+spec: {DEVICES}
 ---
-{apiVersion: resource.k8s.io/v1, kind: ResourceClaimTemplate, metadata: {name: a}, spec: {spec: {devices: {requests: [{name: a, exactly: {deviceClassName: a}}]}}}}
-""".replace("TEMPLATE", "{metadata: {labels: {app: a}}, spec: {CONTAINERS}}").replace("CONTAINERS", _PLAIN)
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: a}
+spec: {spec: {DEVICES}}
+""".replace("TEMPLATE", "{metadata: {labels: {app: a}, annotations: {}}, spec: {CONTAINERS}}").replace("CONTAINERS", _PLAIN).replace("DEVICES", _DEVICES)
 _TEMPLATES = {
     "Pod": (),
     "Job": ("spec", "template"),

@@ -29,23 +29,26 @@ def only(*paths: str) -> Check:
     return check
 
 
+def once(*paths: str) -> Check:
+    """Return a check for fields that can be set later, and neither change nor go then."""
+    changed = only(*paths)
+
+    def check(before: Body, after: Body) -> list[str]:
+        return [path for path in changed(before, after) if value_of(before, path) is not None]
+
+    return check
+
+
 def same(before: Any, after: Any) -> bool:
     """Return whether a server finds two values equal. To write an empty list, or to leave it out, is the same."""
     return bool(_written(before) == _written(after))
 
 
 def _written(value: Any) -> Any:
-    """Return a value without the nulls and empty lists in it; None if it is empty itself."""
-    return None if value in _EMPTY else _without_empty(value)
-
-
-def _without_empty(value: Any) -> Any:
+    """Return a value without nulls and empty lists; None if it is an empty list itself."""
     if isinstance(value, Mapping):
-        return {key: _without_empty(inner) for key, inner in value.items() if inner is not None and inner != []}
-    return [_without_empty(item) for item in value] if isinstance(value, list) else value
-
-
-_EMPTY: tuple[Any, ...] = (None, [], {})
+        return {key: _written(inner) for key, inner in value.items() if inner is not None and inner != []}
+    return ([_written(item) for item in value] or None) if isinstance(value, list) else value
 
 
 def all_but(section: str, *mutable: str) -> Check:

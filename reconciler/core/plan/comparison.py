@@ -194,10 +194,11 @@ def _applied(live: Any, before: Any, after: Any, path: FieldPath, list_keys: Lis
     """Return what an apply of `after`, of which the last one was of `before`, makes of a value."""
     if isinstance(live, Mapping) and isinstance(after, Mapping):
         given = before if isinstance(before, Mapping) else {}
-        made = {name: value for name, value in live.items() if name not in given}
+        made = {name: value for name, value in live.items() if given.get(name) is None}
         return made | {
             name: _applied(live.get(name), given.get(name), value, (*path, name), list_keys)
             for name, value in after.items()
+            if value is not None
         }
     if isinstance(before, list) and isinstance(after, list) and list_keys(path):
         pairs = match_items(path, before, after, list_keys)

@@ -67,6 +67,8 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
         _request_limits(found)
     elif (version, kind) == ("v1", "Service"):
         _serve(mapping(found.get("spec")))
+    elif version.startswith("resource.k8s.io/"):
+        _count_devices(found)
     elif version == "apps/v1" and kind in _ROLLING:
         _roll(found, *_ROLLING[kind])
     elif (version, kind) == ("v1", "ReplicationController") and isinstance(spec, Mapping):
@@ -77,6 +79,15 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
         if not spec.get("podFailurePolicy"):
             found["spec"].setdefault("podReplacementPolicy", "TerminatingOrFailed")
     return found
+
+
+def _count_devices(claim: dict[str, Any]) -> None:
+    """Let each request of a claim, or of a template of one, that names no number be for one device."""
+    spec = mapping(claim.get("spec"))
+    for request in map(mapping, sequence(mapping(mapping(spec.get("spec", spec)).get("devices")).get("requests"))):
+        for wanted in (request.get("exactly"), *sequence(request.get("firstAvailable"))):
+            if mapping(wanted).get("allocationMode") == "ExactCount":
+                wanted.setdefault("count", 1)
 
 
 _ROLLING: Mapping[str, tuple[str, Mapping[str, Any]]] = {

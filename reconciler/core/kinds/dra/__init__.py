@@ -42,6 +42,12 @@ def _requests(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
+    Kind(
+        group=_GROUP,
+        kind="ResourceSlice",
+        immutable=only("spec.driver", "spec.nodeName", "spec.pool.name"),
+        is_cluster_scoped=True,
+    ),
     Kind(group=_GROUP, kind="ResourceClaim", pods=_claim, immutable=only("spec")),
     Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template, immutable=only("spec")),
     Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),

@@ -309,6 +309,7 @@ _GOVERNING = (
             hint="delete or migrate the objects first",
         ),
     ),
+    Kind(group="", kind="Node", immutable=immutable.node, is_cluster_scoped=True),
     Kind(group="", kind="ResourceQuota", relations=_resource_quota, immutable=immutable.quota),
     Kind(group="", kind="LimitRange", relations=_limit_range),
     Kind(group="", kind="Service", immutable=immutable.service),
@@ -360,6 +361,7 @@ _GOVERNING = (
     Kind(group="discovery.k8s.io", kind="EndpointSlice", immutable=immutable.endpoints),
     Kind(group="apps", kind="ControllerRevision", immutable=immutable.revision),
     Kind(group="storage.k8s.io", kind="CSIDriver", immutable=immutable.csi_driver, is_cluster_scoped=True),
+    Kind(group="storage.k8s.io", kind="VolumeAttachment", immutable=immutable.attachment, is_cluster_scoped=True),
     Kind(group="storage.k8s.io", kind="CSIStorageCapacity", immutable=immutable.storage_capacity),
     Kind(
         group="storage.k8s.io",

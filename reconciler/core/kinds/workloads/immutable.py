@@ -6,7 +6,7 @@ Both sides of a change are as a server has them, with defaults.
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.core.kinds.immutable import Body, all_but, omit, only, same, value_of
+from reconciler.core.kinds.immutable import Body, all_but, differing, every, omit, once, only, same, value_of
 from reconciler.core.kinds.kueue.labels import frozen_labels, frozen_parallelism
 from reconciler.core.values import mapping, sequence
 
@@ -45,7 +45,7 @@ def _compared(template: Any, *, is_suspended: bool) -> dict[str, Any]:
     """Return the metadata and the spec of a pod template, without what a suspended Job may change."""
     metadata, pod = mapping(mapping(template).get("metadata")), mapping(mapping(template).get("spec"))
     if not is_suspended:
-        return {"metadata": {name: value for name, value in metadata.items() if value}, "spec": pod}
+        return {"metadata": metadata, "spec": pod}
     pod = omit(_with_containers(pod, "resources"), _PLACEMENT)
     affinity = omit(mapping(pod.pop("affinity", None)), ("nodeAffinity",))
     return {"spec": {**pod, "affinity": affinity} if affinity else pod}
@@ -89,28 +89,26 @@ def _demands(old: Mapping[str, Any], new: Mapping[str, Any], *, is_gated: bool) 
     """Return the demands on nodes that a Pod cannot change."""
     left, right = mapping(old.get("nodeSelector")), mapping(new.get("nodeSelector"))
     fields = [] if left == right or (is_gated and left.items() <= right.items()) else ["spec.nodeSelector"]
-    left, right = mapping(old.get("affinity")), mapping(new.get("affinity"))
+    left, right = old.get("affinity"), new.get("affinity")
     if is_gated and not value_of(left, "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"):
-        left, right = (omit(side, ("nodeAffinity",)) for side in (left, right))
+        left, right = (omit(mapping(side), ("nodeAffinity",)) for side in (left, right))
     return fields if same(left, right) else [*fields, "spec.affinity"]
 
 
-def claim(before: Body, after: Body) -> list[str]:
-    """Check a claim: it is immutable, except for its size and its attributes class; its volume may be set once."""
-    fields = _claim(before, after)
-    return [field for field in fields if value_of(before, field) is not None or field != "spec.volumeName"]
-
-
-_claim = all_but("spec", "resources", "volumeAttributesClassName")
-
-
 def service(before: Body, after: Body) -> list[str]:
-    """Check a Service: its address cannot change, nor become none; nor can the class of its load balancer."""
+    """Check a Service: what it is reached at stays, unless its type has no such thing; so does its load balancer.
+
+    An address or a port that nobody wrote has been chosen by the server: it is hardly the one that is written later.
+    """
     types = {value_of(body, "spec.type") for body in (before, after)}
-    fields: list[str] = []
-    address = value_of(after, "spec.clusterIP")
-    if "ExternalName" not in types and address and address != value_of(before, "spec.clusterIP"):
-        fields.append("spec.clusterIP")
+    paths = [] if "ExternalName" in types else ["spec.clusterIP"]
+    if types == {"LoadBalancer"}:
+        policies = {value_of(body, "spec.externalTrafficPolicy") for body in (before, after)}
+        paths += ["spec.healthCheckNodePort"] if policies == {"Local"} else []
+    fields = [path for path in paths if value_of(after, path) not in (None, "", value_of(before, path))]
+    families = [sequence(value_of(body, "spec.ipFamilies"))[:1] for body in (before, after)]
+    if "ExternalName" not in types and all(families) and families[0] != families[1]:
+        fields.append("spec.ipFamilies")
     return [*fields, *_load_balancer(before, after)] if types == {"LoadBalancer"} else fields
 
 
@@ -119,17 +117,10 @@ _load_balancer = only("spec.loadBalancerClass")
 
 def data(before: Body, after: Body) -> list[str]:
     """Check a ConfigMap or Secret: its type, and everything once it is marked `immutable`."""
-    fields = [] if value_of(before, "type") == value_of(after, "type") else ["type"]
-    return [*fields, *_fixed_data(before, after)] if value_of(before, "immutable") is True else fields
-
-
-def _fixed_data(before: Body, after: Body) -> list[str]:
-    """Return the fields of data that differ; that of a Secret may be written in two fields."""
-    fields = _data_fields(before, after)
-    return [*fields, "stringData"] if "data" in fields else fields
-
-
-_data_fields = only("data", "binaryData", "immutable")
+    fields = differing(before, after, "type")
+    if value_of(before, "immutable") is True:
+        fields += differing(before, after, "data", "binaryData", "immutable")
+    return [*fields, "stringData"] if "data" in fields else fields  # which a Secret may be written in
 
 
 def definition(before: Body, after: Body) -> list[str]:
@@ -174,15 +165,14 @@ _stateful_set = all_but(
 
 
 def volume(before: Body, after: Body) -> list[str]:
-    """Check a PersistentVolume: where the data lies cannot change; from which nodes it is reached can be set once."""
+    """Check a PersistentVolume: where the data lies cannot change, but for the secret with which it grows."""
     found: list[str] = []
     for field in _volume_fields(before, after):
         left, right = value_of(before, field), value_of(after, field)
         if isinstance(left, Mapping) and isinstance(right, Mapping):
-            left, right = {"readOnly": False, **left}, {"readOnly": False, **right}
-        if not same(left, right) and not (field == "spec.nodeAffinity" and left is None):
-            found.append(field)
-    return found
+            left, right = ({"readOnly": False, **omit(side, ("controllerExpandSecretRef",))} for side in (left, right))
+        found += [] if same(left, right) else [field]
+    return [*found, *_reached_from(before, after)]
 
 
 _volume_fields = all_but(
@@ -194,7 +184,15 @@ _volume_fields = all_but(
     "storageClassName",
     "mountOptions",
     "volumeAttributesClassName",
+    "nodeAffinity",
 )
+_reached_from = once("spec.nodeAffinity")
+claim = every(
+    all_but("spec", "resources", "volumeAttributesClassName", "volumeName"),
+    only("spec.resources.limits"),
+    once("spec.volumeName"),
+)
+node = once("spec.providerID", "spec.podCIDR", "spec.podCIDRs")
 selector = only("spec.selector")
 role_ref = only("roleRef.apiGroup", "roleRef.kind", "roleRef.name")
 storage_class = only("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode")
@@ -207,5 +205,6 @@ csi_driver = only("spec.attachRequired", "spec.volumeLifecycleModes")
 quota = only("spec.scopes")
 endpoints = only("addressType")
 revision = only("data")
+attachment = only("spec")
 addresses = only("spec.cidrs")
 address = only("spec.parentRef")
