@@ -14,12 +14,15 @@ import pytest
 import yaml
 
 from reconciler.adapters import bundle
+from reconciler.core.kinds.immutable import value_of
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan.comparison import compare
 from reconciler.core.plan.replacements import shrinks
 from reconciler.core.schemas import Catalogue
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
 from tests.cluster.server import ApiServer, wait_until
 
 Body = dict[str, Any]
@@ -78,7 +81,26 @@ def updates(case: Body, *verdicts: str) -> Iterator[tuple[Body, Body]]:
         yield update, changed
 
 
-@pytest.mark.parametrize("case", written("updates.yaml"))
+PLAIN, MANAGED = written("updates.yaml"), written("managed-updates.yaml")
+
+
+@pytest.fixture(scope="module")
+def queues(bed: Bed) -> None:
+    """Make a queue that admits everything, one that holds everything, and priorities."""
+    quotas = [{"name": name, "nominalQuota": amount} for name, amount in {"cpu": 1000, "nvidia.com/gpu": 0}.items()]
+    everything = cluster_queue("open", 0, flavor="updates-any")
+    everything["spec"]["resourceGroups"] = [
+        {"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": "updates-any", "resources": quotas}]}
+    ]
+    held = local_queue("held", NAMESPACE, "open")
+    bed.apply(flavor("updates-any"), everything, local_queue("open", NAMESPACE, "open"))
+    bed.apply(local_queue("other", NAMESPACE, "open"), {**held, "spec": {**held["spec"], "stopPolicy": "Hold"}})
+    for name, value in (("updates-high", 1000), ("updates-low", 10)):
+        kind = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "WorkloadPriorityClass"}
+        bed.apply({**kind, "metadata": {"name": name}, "value": value})
+
+
+@pytest.mark.parametrize("case", [*PLAIN, *MANAGED])
 def test_a_plan_foresees_what_is_refused(case: Body) -> None:
     """F-062: of the updates that a server refuses, a plan cannot know those that depend on the state of the object."""
     before = case["object"]
@@ -86,37 +108,48 @@ def test_a_plan_foresees_what_is_refused(case: Body) -> None:
     assert [update for update, after in updates(case, "refused") if not is_refused(before, after)] == []
 
 
-@pytest.mark.parametrize("case", written("updates.yaml"))
+@pytest.mark.parametrize("case", PLAIN)
 def test_the_server_says_so(api_server: ApiServer, case: Body) -> None:
     """F-062: what is written down is what the server answers."""
-    for body in case.get("beside", ()):
-        stored(api_server, body, body["metadata"]["name"])
-    before = stored(api_server, case["object"], case["object"]["metadata"]["name"])
-    path = api_server.client.path(before)
-    assert path is not None
-    try:
-        _settle(api_server, path, case)
-        assert_answers(api_server, {**case, "object": before})
-    finally:
-        api_server.client.request("DELETE", f"{path}?gracePeriodSeconds=0")
+    assert_answers(api_server, case)
+
+
+@pytest.mark.usefixtures(
+    "kueue", "jobset", "training_operator", "mpi_operator", "trainer", "lws", "kuberay", "appwrapper"
+)
+@pytest.mark.parametrize("case", MANAGED)
+def test_the_webhooks_say_so(bed: Bed, queues: None, case: Body) -> None:
+    """F-062: with the webhooks of Kueue, JobSet, both of Kubeflow's, LeaderWorkerSet and AppWrapper."""
+    del queues
+    assert_answers(bed.server, case)
 
 
 def assert_answers(server: ApiServer, case: Body) -> None:
-    """Fail unless the server takes and refuses the updates as they are written down."""
+    """Fail unless a server takes and refuses the updates of an object as they are written down."""
+    for body in case.get("beside", ()):
+        stored(server, body, body["metadata"]["name"])
+    before = stored(server, case["object"], case["object"]["metadata"]["name"])
+    path = server.client.path(before)
+    assert path is not None
     wrong = []
-    for verdicts in (("taken",), ("refused", "unforeseen")):
-        made = list(updates(case, *verdicts))
-        for (update, _), result in zip(made, server.apply_dry_run([after for _, after in made]), strict=True):
-            if result.ok is not (verdicts == ("taken",)):
-                wrong.append(f"{update}: {result.message or 'taken'}")
+    try:
+        _settle(server, path, case)
+        for verdicts, is_taken in ((("taken",), True), (("refused", "unforeseen"), False)):
+            made = list(updates({**case, "object": before}, *verdicts))
+            for (update, _), result in zip(made, server.apply_dry_run([after for _, after in made]), strict=True):
+                wrong += [] if result.ok is is_taken else [f"{update}: {result.message or 'taken'}"]
+    finally:
+        server.client.request("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
     assert not wrong, "\n".join(wrong)
 
 
 def _settle(server: ApiServer, path: str, case: Body) -> None:
-    """Write what controllers have found out, and wait for those that the server has itself."""
+    """Write what controllers have found out, and wait for what they do."""
     if "status" in case:
         status = {"status": case["status"]}
         answer = server.client.request("PATCH", f"{path}/status", status, content_type="application/merge-patch+json")
         assert answer.ok, answer.body
     if case["object"]["kind"] == "CustomResourceDefinition":
         wait_until(lambda: "Established" in str(server.client.get(path)["status"]), "the definition is established")
+    for field, value in case.get("settled", {}).items():
+        wait_until(lambda: value_of(server.client.get(path), field) == value, f"{field} of {path}")  # noqa: B023

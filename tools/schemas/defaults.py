@@ -229,7 +229,14 @@ apiVersion: resource.k8s.io/v1
 kind: ResourceClaimTemplate
 metadata: {name: a}
 spec: {spec: {DEVICES}}
-""".replace("TEMPLATE", "{metadata: {labels: {app: a}, annotations: {}}, spec: {CONTAINERS}}").replace("CONTAINERS", _PLAIN).replace("DEVICES", _DEVICES)
+"""
+_WORDS = {
+    "TEMPLATE": "{metadata: {labels: {app: a}, annotations: {}}, spec: {CONTAINERS}}",
+    "CONTAINERS": _PLAIN,
+    "DEVICES": _DEVICES,
+}
+for _word, _text in _WORDS.items():
+    _BARE = _BARE.replace(_word, _text)
 _TEMPLATES = {
     "Pod": (),
     "Job": ("spec", "template"),

@@ -60,59 +60,57 @@ def _with_containers(pod: Mapping[str, Any], *without: str) -> dict[str, Any]:
 def pod(before: Body, after: Body) -> list[str]:
     """Check a Pod: images may change, the deadline may come nearer, tolerations may be added, and gates removed.
 
-    While it has gates, more labels of nodes may be demanded of it.
+    While it has gates, more may be demanded of its node.
     """
     old, new = (_with_containers(mapping(value_of(body, "spec")), "image") for body in (before, after))
-    names = sorted({*old, *new} - _OF_PODS)
-    fields = [f"spec.{name}" for name in names if not same(old.get(name), new.get(name))]
-    if not _is_within(old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")):
-        fields.append("spec.activeDeadlineSeconds")
-    left, right = ([omit(mapping(one), ("tolerationSeconds",)) for one in sequence(side.get("tolerations"))]
-                   for side in (old, new))  # fmt: skip
-    if any(one not in right for one in left):
-        fields.append("spec.tolerations")
     gates = sequence(old.get("schedulingGates"))
-    if any(one not in gates for one in sequence(new.get("schedulingGates"))):
-        fields.append("spec.schedulingGates")
-    return [*fields, *(field for field in _demands(old, new, is_gated=bool(gates)))]
+    kept = [omit(mapping(one), ("tolerationSeconds",)) for one in sequence(new.get("tolerations"))]
+    may_differ = {
+        "activeDeadlineSeconds": _is_nearer(old.get("activeDeadlineSeconds"), new.get("activeDeadlineSeconds")),
+        "tolerations": all(
+            omit(mapping(one), ("tolerationSeconds",)) in kept for one in sequence(old.get("tolerations"))
+        ),
+        "schedulingGates": all(one in gates for one in sequence(new.get("schedulingGates"))),
+        "nodeSelector": bool(gates)
+        and mapping(old.get("nodeSelector")).items() <= mapping(new.get("nodeSelector")).items(),
+        "affinity": bool(gates) and _adds_nodes(old.get("affinity"), new.get("affinity")),
+    }
+    names = [name for name in sorted({*old, *new}) if not same(old.get(name), new.get(name))]
+    return [f"spec.{name}" for name in names if not may_differ.get(name)]
 
 
-_OF_PODS = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "nodeSelector", "affinity"}
+def _is_nearer(old: Any, new: Any) -> bool:
+    """Return whether a deadline is the first one, or an earlier one."""
+    return old is None or (type(old) is type(new) is int and new < old)
 
 
-def _is_within(old: Any, new: Any) -> bool:
-    """Return whether a deadline is the same, the first one, or nearer."""
-    return old == new or old is None or (new is not None and new < old)
-
-
-def _demands(old: Mapping[str, Any], new: Mapping[str, Any], *, is_gated: bool) -> list[str]:
-    """Return the demands on nodes that a Pod cannot change."""
-    left, right = mapping(old.get("nodeSelector")), mapping(new.get("nodeSelector"))
-    fields = [] if left == right or (is_gated and left.items() <= right.items()) else ["spec.nodeSelector"]
-    left, right = old.get("affinity"), new.get("affinity")
-    if is_gated and not value_of(left, "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"):
-        left, right = (omit(mapping(side), ("nodeAffinity",)) for side in (left, right))
-    return fields if same(left, right) else [*fields, "spec.affinity"]
+def _adds_nodes(old: Any, new: Any) -> bool:
+    """Return whether an affinity differs in demands on nodes alone, and the old one has none."""
+    if value_of(old, "nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"):
+        return False
+    return same(*(omit(mapping(side), ("nodeAffinity",)) for side in (old, new)))
 
 
 def service(before: Body, after: Body) -> list[str]:
-    """Check a Service: what it is reached at stays, unless its type has no such thing; so does its load balancer.
+    """Check a Service: its address, the first family of addresses and its load balancer stay.
 
-    An address or a port that nobody wrote has been chosen by the server: it is hardly the one that is written later.
+    An address or a port that nobody wrote was chosen by the server, and is hardly the one that is written later.
     """
-    types = {value_of(body, "spec.type") for body in (before, after)}
-    paths = [] if "ExternalName" in types else ["spec.clusterIP"]
-    if types == {"LoadBalancer"}:
-        policies = {value_of(body, "spec.externalTrafficPolicy") for body in (before, after)}
-        paths += ["spec.healthCheckNodePort"] if policies == {"Local"} else []
-    fields = [path for path in paths if value_of(after, path) not in (None, "", value_of(before, path))]
+    types = [value_of(body, "spec.type") for body in (before, after)]
+    if "ExternalName" in types:
+        return []
+    fields = _written_anew(before, after, "spec.clusterIP")
     families = [sequence(value_of(body, "spec.ipFamilies"))[:1] for body in (before, after)]
-    if "ExternalName" not in types and all(families) and families[0] != families[1]:
-        fields.append("spec.ipFamilies")
-    return [*fields, *_load_balancer(before, after)] if types == {"LoadBalancer"} else fields
+    fields += ["spec.ipFamilies"] if all(families) and families[0] != families[1] else []
+    if types == ["LoadBalancer", "LoadBalancer"]:
+        fields += differing(before, after, "spec.loadBalancerClass")
+        is_local = value_of(before, "spec.externalTrafficPolicy") == "Local"
+        fields += _written_anew(before, after, "spec.healthCheckNodePort") if is_local else []
+    return fields
 
 
-_load_balancer = only("spec.loadBalancerClass")
+def _written_anew(before: Body, after: Body, path: str) -> list[str]:
+    return differing(before, after, path) if value_of(after, path) else []
 
 
 def data(before: Body, after: Body) -> list[str]:
@@ -124,9 +122,9 @@ def data(before: Body, after: Body) -> list[str]:
 
 
 def definition(before: Body, after: Body) -> list[str]:
-    """Check a CustomResourceDefinition: its scope, its names, and that the version stays in which objects are stored."""
+    """Check a CustomResourceDefinition: its scope and names stay, and so does the version of what is stored."""
     fields = list(_definition(before, after))
-    names = {mapping(version).get("name") for version in sequence(value_of(after, "spec.versions"))}
+    names = [mapping(version).get("name") for version in sequence(value_of(after, "spec.versions"))]
     stored = [each for each in map(mapping, sequence(value_of(before, "spec.versions"))) if each.get("storage") is True]
     return fields if all(version.get("name") in names for version in stored) else [*fields, "spec.versions"]
 
