@@ -93,6 +93,7 @@ def queues(bed: Bed) -> None:
         {"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": "updates-any", "resources": quotas}]}
     ]
     held = local_queue("held", NAMESPACE, "open")
+    bed.node("updates", "updates")
     bed.apply(flavor("updates-any"), everything, local_queue("open", NAMESPACE, "open"))
     bed.apply(local_queue("other", NAMESPACE, "open"), {**held, "spec": {**held["spec"], "stopPolicy": "Hold"}})
     for name, value in (("updates-high", 1000), ("updates-low", 10)):

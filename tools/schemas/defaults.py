@@ -93,6 +93,10 @@ containers:
   - {name: e, image: e, livenessProbe: {httpGet: {port: 80}}}
 """
 _PLAIN = "containers: [{name: a, image: a}]"
+_INITIAL = f"""
+initContainers: [{{name: b, image: b, args: [], command: [], envFrom: [], stdin: false, stdinOnce: false, tty: false}}]
+{_PLAIN}
+"""
 _MORE = """
 apiVersion: apps/v1
 kind: Deployment
@@ -257,7 +261,7 @@ def objects(specimens: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         empty["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
         yield empty
         if body["kind"] in _TEMPLATES and body["apiVersion"] in ("v1", "apps/v1", "batch/v1"):
-            for text in (_RICH, _PLAIN):
+            for text in (_RICH, _INITIAL, _PLAIN):
                 changed = copy.deepcopy(dict(body))
                 node: Any = changed
                 for part in _TEMPLATES[body["kind"]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import Controlled, PodProvider, PodSet
-from reconciler.core.kinds.immutable import Body, every, value_of
+from reconciler.core.kinds.immutable import Body, Check, every, only, value_of
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.kubeflow.training import (
     SPEC_OVERRIDES,
@@ -166,12 +166,16 @@ def _mpi_job(before: Body, after: Body) -> list[str]:
     return frozen_labels(before, after) if after.get("apiVersion") == f"{_GROUP}/v2beta1" else []
 
 
-def _job(kind: str, field: str) -> Kind:
+_MANAGED_ONCE = every(only("spec.runPolicy.managedBy"), frozen_labels)
+"""So say the webhooks of some kinds: training-operator 1.9, pkg/common/util/webhooks.go."""
+
+
+def _job(kind: str, field: str, immutable: Check) -> Kind:
     return Kind(
         group=_GROUP,
         kind=kind,
         pods=of_spec(_roles(field)),
-        immutable=_mpi_job if kind == "MPIJob" else frozen_labels,
+        immutable=immutable,
         suspend=_SUSPEND,
         unapplied=_unapplied,
         has_generations=True,
@@ -191,11 +195,11 @@ KINDS = (
         training=pytorch_job_training,
         progress=_operator_job_progress,
     ),
-    _job("TFJob", "tfReplicaSpecs"),
-    _job("MPIJob", "mpiReplicaSpecs"),
-    _job("XGBoostJob", "xgbReplicaSpecs"),
-    _job("PaddleJob", "paddleReplicaSpecs"),
-    _job("JAXJob", "jaxReplicaSpecs"),
+    _job("TFJob", "tfReplicaSpecs", _MANAGED_ONCE),
+    _job("MPIJob", "mpiReplicaSpecs", _mpi_job),
+    _job("XGBoostJob", "xgbReplicaSpecs", _MANAGED_ONCE),
+    _job("PaddleJob", "paddleReplicaSpecs", _MANAGED_ONCE),
+    _job("JAXJob", "jaxReplicaSpecs", frozen_labels),
     Kind(group=_GROUP, kind="Notebook", pods=_notebook),
     Kind(group=_GROUP, kind="Experiment", components=_experiment, copies=_trials, has_parameters=True),
     Kind(

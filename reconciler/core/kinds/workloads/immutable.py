@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.core.kinds.immutable import Body, all_but, differing, every, omit, once, only, same, value_of
-from reconciler.core.kinds.kueue.labels import frozen_labels, frozen_parallelism
+from reconciler.core.kinds.kueue.labels import (
+    frozen_labels,
+    frozen_labels_of_pod,
+    frozen_labels_of_serving,
+    frozen_parallelism,
+    frozen_pods,
+    frozen_replicas,
+)
 from reconciler.core.values import mapping, sequence
 
 _PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
@@ -76,7 +83,8 @@ def pod(before: Body, after: Body) -> list[str]:
         "affinity": bool(gates) and _adds_nodes(old.get("affinity"), new.get("affinity")),
     }
     names = [name for name in sorted({*old, *new}) if not same(old.get(name), new.get(name))]
-    return [f"spec.{name}" for name in names if not may_differ.get(name)]
+    frozen = [f"spec.{name}" for name in names if not may_differ.get(name)]
+    return [*frozen_labels_of_pod(before, after), *frozen]
 
 
 def _is_nearer(old: Any, new: Any) -> bool:
@@ -134,7 +142,8 @@ _definition = only("spec.group", "spec.scope", "spec.names.kind", "spec.names.pl
 
 def deployment(before: Body, after: Body) -> list[str]:
     """Check a Deployment: its selector, and its strategy."""
-    return [*selector(before, after), *_left_over(after, "spec.strategy", "Recreate")]
+    queued = frozen_labels_of_serving(before, after)
+    return [*queued, *selector(before, after), *_left_over(after, "spec.strategy", "Recreate")]
 
 
 def _left_over(after: Body, field: str, other: str) -> list[str]:
@@ -147,18 +156,31 @@ def _left_over(after: Body, field: str, other: str) -> list[str]:
 
 def stateful_set(before: Body, after: Body) -> list[str]:
     """Check a StatefulSet: its pods, their number and how they are updated may change."""
-    return [*_stateful_set(before, after), *_left_over(after, "spec.updateStrategy", "OnDelete")]
+    sides = (_without_types_of_claims(body) for body in (before, after))
+    return [*_stateful_set(*sides), *_left_over(after, "spec.updateStrategy", "OnDelete")]
 
 
-_stateful_set = all_but(
-    "spec",
-    "replicas",
-    "ordinals",
-    "template",
-    "updateStrategy",
-    "revisionHistoryLimit",
-    "persistentVolumeClaimRetentionPolicy",
-    "minReadySeconds",
+def _without_types_of_claims(body: Body) -> Body:
+    """Return a StatefulSet whose claims lack what a server does not read of them."""
+    spec = mapping(body.get("spec"))
+    claims = [omit(each, ("apiVersion", "kind", "status")) for each in sequence(spec.get("volumeClaimTemplates"))]
+    return {**body, "spec": {**spec, "volumeClaimTemplates": claims}}
+
+
+_stateful_set = every(
+    frozen_labels_of_serving,
+    frozen_replicas,
+    frozen_pods("spec.template"),
+    all_but(
+        "spec",
+        "replicas",
+        "ordinals",
+        "template",
+        "updateStrategy",
+        "revisionHistoryLimit",
+        "persistentVolumeClaimRetentionPolicy",
+        "minReadySeconds",
+    ),
 )
 
 
