@@ -166,9 +166,7 @@ def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
             below = every or form.fields.get(key)
             value = found[key]
             found[key] = _without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
-        for key, value in form.adds.items():
-            if key not in found or found[key] == []:
-                found[key] = value
+        found |= {key: value for key, value in form.adds.items() if key not in found or found[key] == []}
         if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
             found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
         return found
