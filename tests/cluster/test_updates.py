@@ -115,14 +115,24 @@ def test_the_server_says_so(api_server: ApiServer, case: Body) -> None:
     assert_answers(api_server, case)
 
 
-@pytest.mark.usefixtures(
-    "kueue", "jobset", "training_operator", "mpi_operator", "trainer", "lws", "kuberay", "appwrapper"
-)
+@pytest.mark.usefixtures("kwok", "scheduler", "kueue")
 @pytest.mark.parametrize("case", MANAGED)
-def test_the_webhooks_say_so(bed: Bed, queues: None, case: Body) -> None:
-    """F-062: with the webhooks of Kueue, JobSet, both of Kubeflow's, LeaderWorkerSet and AppWrapper."""
+def test_the_webhooks_say_so(bed: Bed, queues: None, request: pytest.FixtureRequest, case: Body) -> None:
+    """F-062: with the webhooks of Kueue, and of the operator of a kind where it has some."""
     del queues
+    operator = _OPERATORS.get(split_api_version(case["object"]["apiVersion"])[0])
+    if operator:
+        request.getfixturevalue(operator)
     assert_answers(bed.server, case)
+
+
+_OPERATORS = {
+    "jobset.x-k8s.io": "jobset",
+    "kubeflow.org": "training_operator",
+    "trainer.kubeflow.org": "trainer",
+    "leaderworkerset.x-k8s.io": "lws",
+    "workload.codeflare.dev": "appwrapper",
+}
 
 
 def assert_answers(server: ApiServer, case: Body) -> None:

@@ -200,7 +200,7 @@ def _applied(live: Any, before: Any, after: Any, path: FieldPath, list_keys: Lis
             for name, value in after.items()
             if value is not None
         }
-    if isinstance(before, list) and isinstance(after, list) and list_keys(path):
+    if all(isinstance(side, list) for side in (live, before, after)) and list_keys(path):
         pairs = match_items(path, before, after, list_keys)
         places = {pair.after: pair.before for pair in (pairs.items if pairs else ()) if pair.before is not None}
         return [
