@@ -87,10 +87,10 @@ PLAIN, MANAGED = written("updates.yaml"), written("managed-updates.yaml")
 @pytest.fixture(scope="module")
 def queues(bed: Bed) -> None:
     """Make a queue that admits everything, one that holds everything, and priorities."""
-    quotas = [{"name": name, "nominalQuota": amount} for name, amount in {"cpu": 1000, "nvidia.com/gpu": 0}.items()]
+    quotas = [{"name": name, "nominalQuota": amount} for name, amount in {"cpu": 1000, "memory": "1000Ti"}.items()]
     everything = cluster_queue("open", 0, flavor="updates-any")
     everything["spec"]["resourceGroups"] = [
-        {"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": "updates-any", "resources": quotas}]}
+        {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "updates-any", "resources": quotas}]}
     ]
     held = local_queue("held", NAMESPACE, "open")
     bed.node("updates", "updates")
