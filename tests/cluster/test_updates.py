@@ -1,22 +1,34 @@
-"""A real API server and our rows of kinds agree on what can be changed in place."""
+"""A real API server and our rows of kinds agree on what can be changed in place.
+
+The updates are written by hand, in `updates.yaml` and `managed-updates.yaml`; `tests/differential/test_updates.py` makes
+more of them.
+"""
 
 import copy
+import re
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.adapters import bundle
+from reconciler.core.kinds.immutable import value_of
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.objects import ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan.comparison import compare
 from reconciler.core.plan.replacements import shrinks
 from reconciler.core.schemas import Catalogue
-from tests.cluster.server import ApiServer
+from tests.cluster.bed.bed import Bed
+from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
+from tests.cluster.server import ApiServer, wait_until
 
 Body = dict[str, Any]
 CATALOGUE = Catalogue(bundle)
 NAMESPACE = "updates"
+_STEP = re.compile(r'\[(\d+)\]|\["([^"]+)"\]|([^.\[\]]+)')
 
 
 def is_refused(before: Body, after: Body) -> bool:
@@ -46,51 +58,109 @@ def under(body: Body, name: str) -> Body:
     return {**body, "metadata": {**body["metadata"], "name": name}}
 
 
-def suspended_job(**spec: Any) -> Body:
-    resources = {"requests": {"cpu": "1"}, "limits": {"nvidia.com/gpu": 1}}
-    container = {"name": "a", "image": "busybox:1.36", "resources": resources, "env": [{"name": "A", "value": "b"}]}
-    pod = {"restartPolicy": "Never", "containers": [container], "nodeSelector": {"gpu": "h100"}}
-    template = {"metadata": {"labels": {"team": "a"}, "annotations": {"note": "a"}}, "spec": pod}
-    counts = {"parallelism": 2, "completions": 2, "completionMode": "Indexed", "backoffLimit": 3}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "x", "namespace": NAMESPACE},
-        "spec": {**counts, "template": {**template}, **spec},
-    }
+def written(name: str) -> list[Any]:
+    """Return the objects of a file with their updates."""
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
+    cases = list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+    return [pytest.param(case, id=f"{case['object']['kind']}-{case['object']['metadata']['name']}") for case in cases]
 
 
-@pytest.mark.parametrize("suspend", [True, False])
-def test_an_indexed_job_may_be_resized(api_server: ApiServer, suspend: bool) -> None:
-    """F-062: completions and parallelism change together."""
-    before = stored(api_server, suspended_job(suspend=suspend), "resized")
-    resized = copy.deepcopy(before)
-    resized["spec"] |= {"parallelism": 4, "completions": 4}
-    (result,) = api_server.apply_dry_run([resized])
-    assert result.ok is not is_refused(before, resized), result.message
+def updates(case: Body, *verdicts: str) -> Iterator[tuple[Body, Body]]:
+    """Yield the updates with one of these verdicts, and what each makes of the object."""
+    for update in (one for verdict in verdicts for one in case.get(verdict, ())):
+        changed = copy.deepcopy(case["object"])
+        for path, value in update.items():
+            *steps, last = [int(index) if index else quoted or name for index, quoted, name in _STEP.findall(path)]
+            node: Any = changed
+            for step in steps:
+                node = node[step] if isinstance(node, list) else node.setdefault(step, {})
+            if value is None:
+                del node[last]
+            else:
+                node[last] = copy.deepcopy(value)
+        yield update, changed
 
 
-@pytest.mark.parametrize("size", ["10Gi", "20Gi", "30Gi"])
-def test_a_bound_claim_grows_and_never_shrinks(api_server: ApiServer, size: str) -> None:
-    """F-062: the server compares the size with the capacity of a bound claim."""
-    spec = {
-        "accessModes": ["ReadWriteOnce"],
-        "storageClassName": "expandable",
-        "resources": {"requests": {"storage": "20Gi"}},
-    }
-    metadata = {"name": "x", "namespace": NAMESPACE}
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-    expandable = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "expandable"}}
-    (made,) = api_server.client.apply([{**expandable, "provisioner": "example.com/a", "allowVolumeExpansion": True}])
-    assert made.ok, made.message
-    before = stored(api_server, claim, f"bound-{size.lower()}")
-    path = api_server.client.path(before, subresource="/status")
+PLAIN, MANAGED = written("updates.yaml"), written("managed-updates.yaml")
+
+
+@pytest.fixture(scope="module")
+def queues(bed: Bed) -> None:
+    """Make a queue that admits everything, one that holds everything, and priorities."""
+    quotas = [{"name": name, "nominalQuota": amount} for name, amount in {"cpu": 1000, "memory": "1000Ti"}.items()]
+    everything = cluster_queue("open", 0, flavor="updates-any")
+    everything["spec"]["resourceGroups"] = [
+        {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "updates-any", "resources": quotas}]}
+    ]
+    held = local_queue("held", NAMESPACE, "open")
+    bed.node("updates", "updates")
+    bed.apply(flavor("updates-any"), everything, local_queue("open", NAMESPACE, "open"))
+    bed.apply(local_queue("other", NAMESPACE, "open"), {**held, "spec": {**held["spec"], "stopPolicy": "Hold"}})
+    for name, value in (("updates-high", 1000), ("updates-low", 10)):
+        kind = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "WorkloadPriorityClass"}
+        bed.apply({**kind, "metadata": {"name": name}, "value": value})
+
+
+@pytest.mark.parametrize("case", [*PLAIN, *MANAGED])
+def test_a_plan_foresees_what_is_refused(case: Body) -> None:
+    """F-062: of the updates that a server refuses, a plan cannot know those that depend on the state of the object."""
+    before = case["object"]
+    assert [update for update, after in updates(case, "taken", "unforeseen") if is_refused(before, after)] == []
+    assert [update for update, after in updates(case, "refused") if not is_refused(before, after)] == []
+
+
+@pytest.mark.parametrize("case", PLAIN)
+def test_the_server_says_so(api_server: ApiServer, case: Body) -> None:
+    """F-062: what is written down is what the server answers."""
+    assert_answers(api_server, case)
+
+
+@pytest.mark.usefixtures("kwok", "scheduler", "kueue")
+@pytest.mark.parametrize("case", MANAGED)
+def test_the_webhooks_say_so(bed: Bed, queues: None, request: pytest.FixtureRequest, case: Body) -> None:
+    """F-062: with the webhooks of Kueue, and of the operator of a kind where it has some."""
+    del queues
+    operator = _OPERATORS.get(split_api_version(case["object"]["apiVersion"])[0])
+    if operator:
+        request.getfixturevalue(operator)
+    assert_answers(bed.server, case)
+
+
+_OPERATORS = {
+    "jobset.x-k8s.io": "jobset",
+    "kubeflow.org": "training_operator",
+    "trainer.kubeflow.org": "trainer",
+    "leaderworkerset.x-k8s.io": "lws",
+    "workload.codeflare.dev": "appwrapper",
+}
+
+
+def assert_answers(server: ApiServer, case: Body) -> None:
+    """Fail unless a server takes and refuses the updates of an object as they are written down."""
+    for body in case.get("beside", ()):
+        stored(server, body, body["metadata"]["name"])
+    before = stored(server, case["object"], case["object"]["metadata"]["name"])
+    path = server.client.path(before)
     assert path is not None
-    status = {"status": {"phase": "Bound", "capacity": {"storage": "20Gi"}, "accessModes": ["ReadWriteOnce"]}}
-    answer = api_server.client.request("PATCH", path, status, content_type="application/merge-patch+json")
-    assert answer.ok, answer.body
-    after = copy.deepcopy(before)
-    after["spec"]["resources"]["requests"]["storage"] = size
-    (result,) = api_server.apply_dry_run([after])
-    assert result.ok is (size != "10Gi"), result.message
-    assert result.ok is not is_refused(before, after)
+    wrong = []
+    try:
+        _settle(server, path, case)
+        for verdicts, is_taken in ((("taken",), True), (("refused", "unforeseen"), False)):
+            made = list(updates({**case, "object": before}, *verdicts))
+            for (update, _), result in zip(made, server.apply_dry_run([after for _, after in made]), strict=True):
+                wrong += [] if result.ok is is_taken else [f"{update}: {result.message or 'taken'}"]
+    finally:
+        server.client.request("DELETE", f"{path}?propagationPolicy=Background&gracePeriodSeconds=0")
+    assert not wrong, "\n".join(wrong)
+
+
+def _settle(server: ApiServer, path: str, case: Body) -> None:
+    """Write what controllers have found out, and wait for what they do."""
+    if "status" in case:
+        status = {"status": case["status"]}
+        answer = server.client.request("PATCH", f"{path}/status", status, content_type="application/merge-patch+json")
+        assert answer.ok, answer.body
+    if case["object"]["kind"] == "CustomResourceDefinition":
+        wait_until(lambda: "Established" in str(server.client.get(path)["status"]), "the definition is established")
+    for field, value in case.get("settled", {}).items():
+        wait_until(lambda: value_of(server.client.get(path), field) == value, f"{field} of {path}")  # noqa: B023

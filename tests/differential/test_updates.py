@@ -35,6 +35,8 @@ _JUDGED_IN_BED = {
     "workload.codeflare.dev",
     "trainer.kubeflow.org",
 }
+_IN_NO_QUEUE_HERE = {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
+"""Kinds that a server without Kueue judges here; `tests/cluster/managed-updates.yaml` has them in queues."""
 _NOT_FOR_US = {"CustomResourceDefinition", "APIService", "ValidatingWebhookConfiguration", "Node"}
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _UNLIMITED = {"cpu": 1_000_000, "memory": "1000Ti", "nvidia.com/gpu": 1_000_000}
@@ -185,13 +187,14 @@ def _settle(server: ApiServer, before: Body, path: str, ready: Bed | None) -> No
 def _is_beside_the_point(what: str, before: Body, message: str) -> bool:
     """Tell what says nothing about a field.
 
-    Server-side apply leaves null where the last key of a mapping or the key of an item is removed, keeps the address that it gave to a
-    Service, and an admission plugin sets the priority class of a Pod again.
+    Server-side apply leaves null where the last key of a mapping or the key of an item is removed, keeps the address
+    that it gave to a Service, and an admission plugin sets the priority class of a Pod again.
     """
     return (
         'Invalid value: "null"' in message
         or "Required value" in message
         or what == "remove spec.clusterIP"
+        or ("label kueue.x-k8s.io" in what and before["kind"] in _IN_NO_QUEUE_HERE)
         or (before["kind"] == "Pod" and what == "remove spec.priorityClassName")
         or (before["kind"] == "PersistentVolumeClaim" and "only dynamically provisioned pvc can be resized" in message)
     )

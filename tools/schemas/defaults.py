@@ -47,6 +47,9 @@ volumes:
   - {name: f, downwardAPI: {items: [{path: n, fieldRef: {fieldPath: metadata.name}}]}}
   - {name: g, persistentVolumeClaim: {claimName: p, readOnly: false}}
   - {name: h, nfs: {server: s, path: /, readOnly: false}}
+  - {name: k, iscsi: {targetPortal: s, iqn: "iqn.2001-04.com.example:a", lun: 0, readOnly: false}}
+  - {name: l, cephfs: {monitors: [s], readOnly: false}}
+  - {name: m, rbd: {monitors: [s], image: i, readOnly: false}}
   - {name: i, emptyDir: {medium: "", sizeLimit: 1024Mi}}
   - name: j
     ephemeral:
@@ -90,6 +93,10 @@ containers:
   - {name: e, image: e, livenessProbe: {httpGet: {port: 80}}}
 """
 _PLAIN = "containers: [{name: a, image: a}]"
+_INITIAL = f"""
+initContainers: [{{name: b, image: b, args: [], command: [], envFrom: [], stdin: false, stdinOnce: false, tty: false}}]
+{_PLAIN}
+"""
 _MORE = """
 apiVersion: apps/v1
 kind: Deployment
@@ -151,8 +158,14 @@ spec:
   selector: {matchLabels: {app: a}}
   template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}
   volumeClaimTemplates:
-    - {metadata: {name: d}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}}
+    - metadata: {name: d, labels: {}, annotations: {}}
+      spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1024Mi}}}
 """
+_DEVICES = """devices: {requests: [
+  {name: a, exactly: {deviceClassName: a}},
+  {name: b, exactly: {deviceClassName: a, allocationMode: All}},
+  {name: c, firstAvailable: [{name: d, deviceClassName: a}, {name: e, deviceClassName: a, allocationMode: All}]},
+]}"""
 _BARE = """
 apiVersion: v1
 kind: ReplicationController
@@ -182,7 +195,7 @@ spec: {template: TEMPLATE}
 apiVersion: batch/v1
 kind: Job
 metadata: {name: a}
-spec: {template: {spec: {restartPolicy: Never, CONTAINERS}}}
+spec: {template: {metadata: {labels: {}, annotations: {}}, spec: {restartPolicy: Never, CONTAINERS}}}
 ---
 apiVersion: batch/v1
 kind: CronJob
@@ -192,7 +205,42 @@ spec: {schedule: "0 0 * * *", jobTemplate: {spec: {template: {spec: {restartPoli
 {apiVersion: v1, kind: Service, metadata: {name: a}, spec: {selector: {a: b}, ports: [{port: 81}]}}
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: a}, data: {}}
-""".replace("TEMPLATE", "{metadata: {labels: {app: a}}, spec: {CONTAINERS}}").replace("CONTAINERS", _PLAIN)
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: a}, provisioner: a, parameters: {}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: a}, value: 1}
+---
+{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: a}, spec: {}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: a}
+spec: {capacity: {storage: 1024Mi}, accessModes: [ReadWriteOnce], hostPath: {path: /a}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: a}, roleRef: {kind: Role, name: a}}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: a}
+roleRef: {kind: ClusterRole, name: a}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: a}
+spec: {DEVICES}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: a}
+spec: {spec: {DEVICES}}
+"""
+_WORDS = {
+    "TEMPLATE": "{metadata: {labels: {app: a}, annotations: {}}, spec: {CONTAINERS}}",
+    "CONTAINERS": _PLAIN,
+    "DEVICES": _DEVICES,
+}
+for _word, _text in _WORDS.items():
+    _BARE = _BARE.replace(_word, _text)
 _TEMPLATES = {
     "Pod": (),
     "Job": ("spec", "template"),
@@ -213,7 +261,7 @@ def objects(specimens: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         empty["metadata"] |= {"labels": {}, "annotations": {}, "finalizers": [], "ownerReferences": []}
         yield empty
         if body["kind"] in _TEMPLATES and body["apiVersion"] in ("v1", "apps/v1", "batch/v1"):
-            for text in (_RICH, _PLAIN):
+            for text in (_RICH, _INITIAL, _PLAIN):
                 changed = copy.deepcopy(dict(body))
                 node: Any = changed
                 for part in _TEMPLATES[body["kind"]]:

@@ -20,32 +20,35 @@ def differing(before: Body, after: Body, *paths: str) -> list[str]:
     return [path for path in paths if value_of(before, path) != value_of(after, path)]
 
 
-def only(*paths: str, defaults: Mapping[str, Any] | None = None) -> Check:
-    """Return a check for kinds of which only these fields are immutable; an absent or empty one has its default."""
-    values = defaults or {}
+def only(*paths: str) -> Check:
+    """Return a check for kinds of which only these fields are immutable."""
 
     def check(before: Body, after: Body) -> list[str]:
-        sides = ([_or_default(body, path, values) for path in paths] for body in (before, after))
-        return [path for path, old, new in zip(paths, *sides, strict=True) if old != new]
+        return [path for path in paths if not same(value_of(before, path), value_of(after, path))]
 
     return check
 
 
-def _or_default(body: Body, path: str, defaults: Mapping[str, Any]) -> Any:
-    value = value_of(body, path)
-    return defaults.get(path) if value is None or value == [] else value
-
-
-def while_set(*paths: str) -> Check:
-    """Return a check for fields that cannot change, but can be set and removed (`self == oldSelf` in a CRD)."""
+def once(*paths: str) -> Check:
+    """Return a check for fields that can be set later, and neither change nor go then."""
+    changed = only(*paths)
 
     def check(before: Body, after: Body) -> list[str]:
-        sides = (before, after)
-        return [
-            path for path in differing(before, after, *paths) if all(value_of(body, path) is not None for body in sides)
-        ]
+        return [path for path in changed(before, after) if value_of(before, path) is not None]
 
     return check
+
+
+def same(before: Any, after: Any) -> bool:
+    """Return whether a server finds two values equal. To write an empty list, or to leave it out, is the same."""
+    return bool(_written(before) == _written(after))
+
+
+def _written(value: Any) -> Any:
+    """Return a value without nulls and empty lists; None if it is an empty list itself."""
+    if isinstance(value, Mapping):
+        return {key: _written(inner) for key, inner in value.items() if inner is not None and inner != []}
+    return ([_written(item) for item in value] or None) if isinstance(value, list) else value
 
 
 def all_but(section: str, *mutable: str) -> Check:
@@ -55,7 +58,7 @@ def all_but(section: str, *mutable: str) -> Check:
         left, right = value_of(before, section), value_of(after, section)
         left, right = left if isinstance(left, Mapping) else {}, right if isinstance(right, Mapping) else {}
         names = [name for name in sorted({*left, *right}) if name not in mutable]
-        return [f"{section}.{name}" for name in names if left.get(name) != right.get(name)]
+        return [f"{section}.{name}" for name in names if not same(left.get(name), right.get(name))]
 
     return check
 

@@ -138,7 +138,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         declared: yields the pods that a wrapper declares for an object in it; without any, its kind says them.
         relations: reads quotas, parents and references of an object without pods.
         immutable: names the fields that differ and that the API server accepts only on a new object.
-        admitted: adds what a webhook made of the first side of a change to both sides, for the rules of the definition.
+        admitted: adds what a webhook makes of a new object.
         unapplied: names the fields that differ, are accepted, and reach no running pod.
         has_generations: a new generation may run under another name, because no other object names it.
         deletion: the risk of deleting or renaming an object.
@@ -203,7 +203,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None
     relations: Callable[[Body], Relations] | None = None
     immutable: Callable[[Body, Body], Sequence[str]] | None = None
-    admitted: Callable[[Body, Body], tuple[Body, Body]] | None = None
+    admitted: Callable[[Body], Body] | None = None
     unapplied: Callable[[Body, Body], Sequence[str]] | None = None
     has_generations: bool = False
     deletion: Deletion | None = None

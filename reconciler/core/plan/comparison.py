@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.causes import Cause
+from reconciler.core.items import ListKeys, match_items
 from reconciler.core.kinds.facts import Loss
 from reconciler.core.kinds.kind import Kind, Kinds
 from reconciler.core.kinds.kueue.labels import as_admitted
@@ -58,6 +59,10 @@ class FieldSchemas(Protocol):
         """Return whether a value is a quantity."""
         ...
 
+    def stored(self, body: Body) -> Body:
+        """Return an object with the defaults of its kind."""
+        ...
+
     def transitions(self, before: Body, after: Body) -> tuple[Violation, ...]:
         """Return what the rules of the kind's definition refuse in a change."""
         ...
@@ -69,6 +74,9 @@ class _NoSchemas:
 
     def is_quantity(self, _: str, __: str, ___: FieldPath) -> bool:
         return False
+
+    def stored(self, body: Body) -> Body:
+        return body
 
     def transitions(self, _: Body, __: Body) -> tuple[Violation, ...]:
         return ()
@@ -129,9 +137,10 @@ def compare(
     if before is None:
         return comparison
     row = kinds.find(key.group, key.kind)
-    refused = _refused(row, schemas, before, manifest.body)
-    is_readmitted = _is_readmitted(kinds, row, before, manifest.body)
-    frozen, unapplied = _restricted(row, refused, before, manifest.body, lambda: comparison.fields)
+    update = _update(row, schemas, key, before, manifest.body)
+    refused = schemas.transitions(*update)
+    is_readmitted = _is_readmitted(kinds, row, *update)
+    frozen, unapplied = _restricted(row, refused, update, lambda: comparison.fields)
     unapplied = () if is_readmitted else unapplied
     return replace(
         comparison,
@@ -163,8 +172,9 @@ def needs_new_object(
         )
 
     row = kinds.find(key.group, key.kind)
-    frozen, unapplied = _restricted(row, _refused(row, schemas, before, after), before, after, fields)
-    is_new = bool(frozen) or (bool(unapplied) and not _is_readmitted(kinds, row, before, after))
+    update = _update(row, schemas, key, before, after)
+    frozen, unapplied = _restricted(row, schemas.transitions(*update), update, fields)
+    is_new = bool(frozen) or (bool(unapplied) and not _is_readmitted(kinds, row, *update))
     return is_new and (not _why_recreated(row, frozen, after) or bool(own_choice()))
 
 
@@ -174,17 +184,42 @@ def team_of(body: Body | None) -> str:
     return team if isinstance(team, str) else ""
 
 
-def _refused(row: Kind, schemas: FieldSchemas, before: Body, after: Body) -> Sequence[Violation]:
-    """Return what the rules of the definition refuse in a change."""
-    sides = row.admitted(before, after) if row.admitted else (before, after)
-    return schemas.transitions(*sides)
+def _update(row: Kind, schemas: FieldSchemas, key: ObjectKey, before: Body, after: Body) -> tuple[Body, Body]:
+    """Return both sides of a change as a server has them: the object as it is stored, and as it is after an apply.
+
+    What a server or a webhook added to the first side stays, where `after` does not say otherwise.
+    """
+    old, new = schemas.stored(before), after
+    if before.get("apiVersion") == after.get("apiVersion"):
+        old = row.admitted(old) if row.admitted else old
+        new = _applied(old, before, after, (), lambda path: schemas.list_keys(key.group, key.kind, path))
+    return old, schemas.stored(new)
+
+
+def _applied(live: Any, before: Any, after: Any, path: FieldPath, list_keys: ListKeys) -> Any:
+    """Return what an apply of `after`, of which the last one was of `before`, makes of a value."""
+    if isinstance(live, Mapping) and isinstance(after, Mapping):
+        given = before if isinstance(before, Mapping) else {}
+        made = {name: value for name, value in live.items() if given.get(name) is None}
+        return made | {
+            name: _applied(live.get(name), given.get(name), value, (*path, name), list_keys)
+            for name, value in after.items()
+            if value is not None
+        }
+    if all(isinstance(side, list) for side in (live, before, after)) and list_keys(path):
+        pairs = match_items(path, before, after, list_keys)
+        places = {pair.after: pair.before for pair in (pairs.items if pairs else ()) if pair.before is not None}
+        return [
+            _applied(live[places[at]], before[places[at]], item, (*path, at), list_keys) if at in places else item
+            for at, item in enumerate(after)
+        ]
+    return after
 
 
 def _restricted(
     row: Kind,
     refused: Sequence[Violation],
-    before: Body,
-    after: Body,
+    update: tuple[Body, Body],
     fields: Callable[[], tuple[FieldChange, ...]],
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the paths that are frozen, and those that do not reach running pods.
@@ -192,7 +227,7 @@ def _restricted(
     The registry of kinds knows them, and the rules of the definition what they have `refused`. Only paths whose meaning
     changes, at or below them: 1Gi and 1024Mi are equal to the API server, too.
     """
-    paths = [tuple(check(before, after)) if check else () for check in (row.immutable, row.unapplied)]
+    paths = [tuple(check(*update)) if check else () for check in (row.immutable, row.unapplied)]
     differing = fields() if any(paths) or refused else ()
     frozen, unapplied = (tuple(path for path in found if next(fields_below(differing, path), None)) for found in paths)
     broken = (path for one in refused for path in _differing_at(one.path, differing))

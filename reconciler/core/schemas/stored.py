@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from reconciler.core.quantities import canonical
 from reconciler.core.schemas.schema import Schema, resolve
+from reconciler.core.values import mapping, sequence
 
 _POD_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -65,7 +66,11 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
     elif (version, kind) == ("v1", "Pod"):
         _request_limits(found)
     elif (version, kind) == ("v1", "Service"):
-        _serve(found.get("spec") or {})
+        _serve(mapping(found.get("spec")))
+    elif version.startswith("resource.k8s.io/"):
+        _count_devices(found)
+    elif version == "apps/v1" and kind in _ROLLING:
+        _roll(found, *_ROLLING[kind])
     elif (version, kind) == ("v1", "ReplicationController") and isinstance(spec, Mapping):
         _select_template(found)
     elif (version, kind) == ("batch/v1", "Job") and isinstance(spec, Mapping):
@@ -76,9 +81,34 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
     return found
 
 
+def _count_devices(claim: dict[str, Any]) -> None:
+    """Let each request of a claim, or of a template of one, that names no number be for one device."""
+    spec = mapping(claim.get("spec"))
+    for request in map(mapping, sequence(mapping(mapping(spec.get("spec", spec)).get("devices")).get("requests"))):
+        for wanted in (request.get("exactly"), *sequence(request.get("firstAvailable"))):
+            if mapping(wanted).get("allocationMode") == "ExactCount":
+                wanted.setdefault("count", 1)
+
+
+_ROLLING: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "Deployment": ("strategy", {"maxSurge": "25%", "maxUnavailable": "25%"}),
+    "DaemonSet": ("updateStrategy", {"maxSurge": 0, "maxUnavailable": 1}),
+    "StatefulSet": ("updateStrategy", {"partition": 0}),
+}
+
+
+def _roll(workload: dict[str, Any], field: str, parameters: Mapping[str, Any]) -> None:
+    """Add the parameters of a rolling update, which is the default (pkg/apis/apps/v1/defaults.go)."""
+    spec = mapping(workload.get("spec"))
+    strategy = {"type": "RollingUpdate", **mapping(spec.get(field))}
+    if strategy["type"] == "RollingUpdate":
+        strategy["rollingUpdate"] = {**parameters, **mapping(strategy.get("rollingUpdate"))}
+    workload["spec"] = {**spec, field: strategy}
+
+
 def _serve(service: dict[str, Any]) -> None:
     """Add the defaults of a Service that depend on its type (pkg/apis/core/v1/defaults.go)."""
-    for port in service.get("ports") or ():
+    for port in (one for one in sequence(service.get("ports")) if isinstance(one, dict)):
         port.setdefault("targetPort", port.get("port"))
     if service.get("type") in ("ClusterIP", "NodePort", "LoadBalancer"):
         service.setdefault("internalTrafficPolicy", "Cluster")
@@ -136,8 +166,7 @@ def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
             below = every or form.fields.get(key)
             value = found[key]
             found[key] = _without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
-        for key, value in form.adds.items():
-            found.setdefault(key, value)
+        found |= {key: value for key, value in form.adds.items() if key not in found or found[key] == []}
         if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
             found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
         return found
@@ -175,7 +204,7 @@ def _encode(secret: dict[str, Any]) -> None:
     plain = secret.pop("stringData", None)
     if isinstance(plain, dict):
         encoded = {key: b64encode(str(value).encode()).decode() for key, value in plain.items()}
-        secret["data"] = {**(secret.get("data") or {}), **encoded}
+        secret["data"] = {**mapping(secret.get("data")), **encoded}
 
 
 def _request_limits(pod: dict[str, Any]) -> None:
@@ -184,16 +213,15 @@ def _request_limits(pod: dict[str, Any]) -> None:
     if not isinstance(spec, dict):
         return
     for name in _POD_FIELDS:
-        for container in spec.get(name) or ():
-            resources = container.get("resources")
-            if isinstance(resources, dict) and resources.get("limits"):
-                resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+        for container in map(mapping, sequence(spec.get(name))):
+            resources = mapping(container.get("resources"))
+            if resources.get("limits"):
+                resources["requests"] = {**mapping(resources["limits"]), **mapping(resources.get("requests"))}
 
 
 def _select_template(controller: dict[str, Any]) -> None:
     """Give a ReplicationController without labels or without a selector the labels of its pods."""
-    template: Mapping[str, Any] = controller["spec"].get("template") or {}
-    labels = (template.get("metadata") or {}).get("labels")
+    labels = mapping(mapping(controller["spec"].get("template")).get("metadata")).get("labels")
     if labels:
         controller["metadata"] = {**controller["metadata"], "labels": controller["metadata"].get("labels") or labels}
         controller["spec"]["selector"] = controller["spec"].get("selector") or labels

@@ -132,7 +132,7 @@ _TEMPLATE: Body = {"spec": {"restartPolicy": "Never", "containers": [{"name": "m
 KUEUE = Operator(
     part=parts.KUEUE,
     namespace="kueue-system",
-    flags=("--feature-gates=VisibilityOnDemand=false",),
+    flags=("--feature-gates=VisibilityOnDemand=false,ElasticJobsViaWorkloadSlices=true",),
     settings={
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "webhook": {"certDir": _CERTIFICATES},

@@ -109,7 +109,6 @@ SERVICE = plain("Service", "x", spec={"ports": []})
 FROZEN = plain("ConfigMap", "x", immutable=True, data={"a": "1"})
 BINDING = plain("RoleBinding", "x", api="rbac.authorization.k8s.io/v1", roleRef={"name": "a"}, subjects=[])
 INDEXED = with_spec(JOB, completionMode="Indexed")
-TOPOLOGY = plain("ResourceFlavor", "x", namespace="", api="kueue.x-k8s.io/v1beta2", spec={"topologyName": "t"})
 JOB_SET = plain("JobSet", "x", api="jobset.x-k8s.io/v1alpha2", spec={"replicatedJobs": [{"name": "a"}]})
 
 QUEUE_PATH = f'metadata.labels["{KUEUE_QUEUE}"]'
@@ -125,8 +124,6 @@ RECREATED: dict[str, tuple[Body, Body, str]] = {
     "service": (SERVICE, with_spec(SERVICE, clusterIP="None"), "spec.clusterIP"),
     "frozen map": (FROZEN, FROZEN | {"data": {"a": "2"}}, "data"),
     "binding": (BINDING, BINDING | {"roleRef": {"name": "b"}}, "roleRef"),
-    "local queue": (local_queue("x", "a"), local_queue("x", "b"), "spec.clusterQueue"),
-    "flavor with topology": (TOPOLOGY, with_spec(TOPOLOGY, nodeLabels={"a": "b"}), "spec.nodeLabels"),
     "job set": (JOB_SET, with_spec(JOB_SET, replicatedJobs=[{"name": "b"}]), "spec.replicatedJobs"),
     "pod": (plain("Pod", "x", spec={"hostname": "a"}), plain("Pod", "x", spec={"hostname": "b"}), "spec.hostname"),
     "deployment": (

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.devices import resource_of_class
-from reconciler.core.kinds.dra.immutable import claim_of_devices
 from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.immutable import only
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.pod_paths import with_devices
 from reconciler.core.values import count, mapping, sequence, text
@@ -42,7 +42,13 @@ def _requests(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="ResourceClaim", pods=_claim, immutable=claim_of_devices),
-    Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template, immutable=claim_of_devices),
+    Kind(
+        group=_GROUP,
+        kind="ResourceSlice",
+        immutable=only("spec.driver", "spec.nodeName", "spec.pool.name"),
+        is_cluster_scoped=True,
+    ),
+    Kind(group=_GROUP, kind="ResourceClaim", pods=_claim, immutable=only("spec")),
+    Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template, immutable=only("spec")),
     Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import PodSet
-from reconciler.core.kinds.immutable import Body, differing, every, omit, value_of
+from reconciler.core.kinds.immutable import Body, differing, every, omit, same, value_of
 from reconciler.core.kinds.jobset.training import job_set_training
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.kueue.labels import frozen_labels
@@ -23,95 +23,55 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
             yield pods.times(replicas)
 
 
-POLICIES = ("failurePolicy", "successPolicy", "startupPolicy", "network")
-"""Fields with a transition rule in the CRD: they can be set, and cannot change."""
-
-_MADE: Mapping[str, Mapping[str, Any]] = {
-    "successPolicy": {"operator": "All"},
-    "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
-    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
-}
-"""What the webhook adds to a new JobSet without the field, and never to one that exists."""
-
-_OPTIONAL = {"maxRestarts": 0, "restartStrategy": "Recreate"}  # of a failure policy
 _NOTHING = ("stdin", "stdinOnce", "tty", "hostIPC", "hostNetwork", "hostPID")  # if false, as if it were not written
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
+
+
+def _admitted(body: Body) -> Body:
+    """Add what the webhook adds to a new JobSet (jobset 0.10, pkg/webhooks/jobset_webhook.go)."""
+    spec = mapping(body.get("spec"))
+    made = {
+        "successPolicy": {"operator": "All"},
+        "startupPolicy": {"startupPolicyOrder": "AnyOrder"},
+        **spec,
+        "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True, **mapping(spec.get("network"))},
+        "replicatedJobs": [_admitted_job(job) for job in _replicated_jobs(body)],
+    }
+    return {**body, "spec": made}
+
+
+def _admitted_job(job: Mapping[str, Any]) -> dict[str, Any]:
+    template = mapping(job.get("template"))
+    spec = mapping(template.get("spec"))
+    pods = mapping(spec.get("template"))
+    pods = {**pods, "spec": {"restartPolicy": "OnFailure", **mapping(pods.get("spec"))}}
+    return {**job, "template": {**template, "spec": {"completionMode": "Indexed", **spec, "template": pods}}}
 
 
 def _immutable(before: Body, after: Body) -> list[str]:
-    """Check a JobSet: its jobs are immutable, except for labels and placement of pods around a suspension.
-
-    Transition rules of its CRD, and its webhook with its defaults (jobset 0.10, pkg/webhooks/jobset_webhook.go).
-    """
-    before, after = _admitted(before, after)
-    fields = [field for field in POLICIES if _differs(before, after, field)]
+    """Check a JobSet as its webhook does: its jobs are immutable, except for placement of pods around a suspension."""
     paused = any(value_of(body, "spec.suspend") is True for body in (before, after))
-    old, new = (sequence(value_of(body, "spec.replicatedJobs")) for body in (before, after))
-    pairs = zip(map(mapping, old), map(mapping, new), strict=False)
-    jobs = (_jobs(left, right, without_placement=paused) for left, right in pairs)
-    fields += ["replicatedJobs"] if len(old) != len(new) or any(left != right for left, right in jobs) else []
-    return [*(f"spec.{field}" for field in fields), *differing(before, after, "spec.managedBy")]
+    old, new = ([_compared(job, is_paused=paused) for job in _replicated_jobs(body)] for body in (before, after))
+    fields = [] if same(old, new) else ["spec.replicatedJobs"]
+    return [*fields, *differing(before, after, "spec.managedBy")]
 
 
-def _admitted(before: Body, after: Body) -> tuple[Body, Body]:
-    """Return both sides of a change with what the webhook made of the network of the first, which a change keeps."""
-    network = mapping(value_of(before, "spec.network"))
-    made = {name: value for name, value in _MADE["network"].items() if name not in network}
-    if not network or not made:
-        return before, after
-    old, new = (_with_network(body, made) for body in (before, after))
-    return old, new
+def _replicated_jobs(body: Body) -> Iterator[Mapping[str, Any]]:
+    return map(mapping, sequence(value_of(body, "spec.replicatedJobs")))
 
 
-def _with_network(body: Body, made: Mapping[str, Any]) -> Body:
-    spec = mapping(body.get("spec"))
-    return {**body, "spec": {**spec, "network": {**made, **mapping(spec["network"])}}} if spec.get("network") else body
-
-
-def _differs(before: Body, after: Body, field: str) -> bool:
-    """Return whether a policy changes; one that is removed is not compared."""
-    old, new = (value_of(body, f"spec.{field}") for body in (before, after))
-    if new is None or (old is None and field not in _MADE):
-        return False
-    defaults = _OPTIONAL if field == "failurePolicy" else {}
-    left, right = (mapping(value) for value in (_MADE[field] if old is None else old, new))
-    return {**defaults, **left} != {**defaults, **right}
-
-
-def _jobs(
-    before: Mapping[str, Any], after: Mapping[str, Any], *, without_placement: bool
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a replicated job before and after, with the defaults that a new one gets where the first has no value."""
-    old, new = (mapping(mapping(job.get("template")).get("spec")) for job in (before, after))
-    made = {} if "completionMode" in old else {"completionMode": "Indexed"}
-    templates = [mapping(spec.get("template")) for spec in (old, new)]
-    made_of_pod = {} if "restartPolicy" in mapping(templates[0].get("spec")) else {"restartPolicy": "OnFailure"}
-    pods = [
-        _template({**made_of_pod, **mapping(each.get("spec"))}, each, without_placement=without_placement)
-        for each in templates
-    ]
-    sides = [
-        {
-            "replicas": 1,
-            "groupName": "default",
-            **job,
-            "template": {**mapping(job.get("template")), "spec": {**made, **spec, "template": template}},
-        }
-        for job, spec, template in zip((before, after), (old, new), pods, strict=True)
-    ]
-    return sides[0], sides[1]
-
-
-def _template(pod: dict[str, Any], template: Mapping[str, Any], *, without_placement: bool) -> dict[str, Any]:
-    """Return a pod template without what is as if it were not written, and what a suspended JobSet may change."""
-    metadata = template.get("metadata")
-    pod = _written(pod)
+def _compared(job: Mapping[str, Any], *, is_paused: bool) -> dict[str, Any]:
+    """Return a replicated job without what is as if it were not written, and what a suspended JobSet may change."""
+    template = mapping(job.get("template"))
+    spec = mapping(template.get("spec"))
+    pods = mapping(spec.get("template"))
+    pod, metadata = _written(mapping(pods.get("spec"))), mapping(pods.get("metadata"))
     for name in ("containers", "initContainers"):
         if name in pod:
-            pod[name] = [_written(mapping(each)) for each in sequence(pod[name])]
-    if without_placement:
-        metadata = omit(metadata, ("labels", "annotations"))
-        pod = omit(pod, ("nodeSelector", "tolerations", "schedulingGates")) or {}
-    return {**template, "metadata": metadata or {}, "spec": pod}
+            pod[name] = [_written(mapping(container)) for container in sequence(pod[name])]
+    if is_paused:
+        pod, metadata = omit(pod, _PLACEMENT), omit(metadata, ("labels", "annotations"))
+    return {**job, "template": {**template, "spec": {**spec, "template": {**pods, "metadata": metadata, "spec": pod}}}}
 
 
 def _written(fields: Mapping[str, Any]) -> dict[str, Any]:

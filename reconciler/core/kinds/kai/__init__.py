@@ -5,7 +5,6 @@ from math import isfinite
 from typing import Any
 
 from reconciler.core.kinds.facts import Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
-from reconciler.core.kinds.immutable import while_set
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.quantities import MAX_QUOTA
 from reconciler.core.values import mapping, text
@@ -101,7 +100,6 @@ KINDS = (
     Kind(
         group="kai.scheduler",
         kind="Topology",
-        immutable=while_set("spec.levels"),
         has_group_in_path=True,
         is_cluster_scoped=True,
     ),

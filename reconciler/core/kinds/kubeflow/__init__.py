@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import Controlled, PodProvider, PodSet
-from reconciler.core.kinds.immutable import Body, every, value_of, while_set
-from reconciler.core.kinds.jobset import POLICIES
+from reconciler.core.kinds.immutable import Body, Check, every, only, value_of
 from reconciler.core.kinds.kind import Kind
 from reconciler.core.kinds.kubeflow.training import (
     SPEC_OVERRIDES,
@@ -149,10 +148,6 @@ def _train_job_progress(body: Body) -> "Progress":
     return train_job_progress(body)
 
 
-_TRAIN_JOB_FIELDS = while_set("spec.runtimeRef", "spec.managedBy")  # transition rules of its CRD
-_QUEUE_OF_POLICY = while_set("spec.runPolicy.schedulingPolicy.queue")  # transition rule of the CRDs
-_RUNTIME_IMMUTABLE = while_set(*(f"spec.template.spec.{field}" for field in POLICIES))
-_IMMUTABLE = every(_QUEUE_OF_POLICY, frozen_labels)
 _SUSPEND = ("spec", "runPolicy", "suspend")
 _TRAIN_JOB_CONTROLLED = (
     Controlled(
@@ -168,16 +163,19 @@ _TRAIN_JOB_CONTROLLED = (
 
 def _mpi_job(before: Body, after: Body) -> list[str]:
     """Check an MPIJob: Kueue manages those of the MPI operator, and not those of the training operator."""
-    is_managed = after.get("apiVersion") == f"{_GROUP}/v2beta1"
-    return list(_IMMUTABLE(before, after) if is_managed else _QUEUE_OF_POLICY(before, after))
+    return frozen_labels(before, after) if after.get("apiVersion") == f"{_GROUP}/v2beta1" else []
 
 
-def _job(kind: str, field: str) -> Kind:
+_MANAGED_ONCE = every(only("spec.runPolicy.managedBy"), frozen_labels)
+"""So say the webhooks of some kinds: training-operator 1.9, pkg/common/util/webhooks.go."""
+
+
+def _job(kind: str, field: str, immutable: Check) -> Kind:
     return Kind(
         group=_GROUP,
         kind=kind,
         pods=of_spec(_roles(field)),
-        immutable=_mpi_job if kind == "MPIJob" else _IMMUTABLE,
+        immutable=immutable,
         suspend=_SUSPEND,
         unapplied=_unapplied,
         has_generations=True,
@@ -190,38 +188,36 @@ KINDS = (
         group=_GROUP,
         kind="PyTorchJob",
         pods=of_spec(_pytorch_job),
-        immutable=_IMMUTABLE,
+        immutable=frozen_labels,
         suspend=_SUSPEND,
         unapplied=_unapplied,
         has_generations=True,
         training=pytorch_job_training,
         progress=_operator_job_progress,
     ),
-    _job("TFJob", "tfReplicaSpecs"),
-    _job("MPIJob", "mpiReplicaSpecs"),
-    _job("XGBoostJob", "xgbReplicaSpecs"),
-    _job("PaddleJob", "paddleReplicaSpecs"),
-    _job("JAXJob", "jaxReplicaSpecs"),
+    _job("TFJob", "tfReplicaSpecs", _MANAGED_ONCE),
+    _job("MPIJob", "mpiReplicaSpecs", _mpi_job),
+    _job("XGBoostJob", "xgbReplicaSpecs", _MANAGED_ONCE),
+    _job("PaddleJob", "paddleReplicaSpecs", _MANAGED_ONCE),
+    _job("JAXJob", "jaxReplicaSpecs", frozen_labels),
     Kind(group=_GROUP, kind="Notebook", pods=_notebook),
     Kind(group=_GROUP, kind="Experiment", components=_experiment, copies=_trials, has_parameters=True),
     Kind(
         group=TRAINING_RUNTIME[0],
         kind=TRAINING_RUNTIME[1],
         provides=of_spec(_runtime),
-        immutable=_RUNTIME_IMMUTABLE,
     ),
     Kind(
         group=CLUSTER_TRAINING_RUNTIME[0],
         kind=CLUSTER_TRAINING_RUNTIME[1],
         provides=of_spec(_runtime),
-        immutable=_RUNTIME_IMMUTABLE,
         is_cluster_scoped=True,
     ),
     Kind(
         group="trainer.kubeflow.org",
         kind="TrainJob",
         pods=of_spec(_train_job),
-        immutable=every(_TRAIN_JOB_FIELDS, _overrides, frozen_labels),
+        immutable=every(_overrides, frozen_labels),
         suspend=("spec", "suspend"),
         controlled=_TRAIN_JOB_CONTROLLED,
         has_generations=True,

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.devices import product_label
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
-from reconciler.core.kinds.immutable import Body, all_but, value_of, while_set
+from reconciler.core.kinds.immutable import Body
 from reconciler.core.kinds.kind import Kind, Lookup, Offer
 from reconciler.core.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.core.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
@@ -137,11 +137,6 @@ def _resource_flavor(body: Body) -> Relations:
     )
 
 
-def _immutable_flavor(before: Body, after: Body) -> list[str]:
-    """Check a flavor: with a topology its whole spec is immutable (transition rule of its CRD)."""
-    return list(all_but("spec")(before, after)) if value_of(before, "spec.topologyName") else []
-
-
 def _offered_products(local: Document, lookup: Lookup) -> Iterator[Offer]:
     """Yield each product once, in the order of the flavors of the ClusterQueue."""
     cluster_queue = lookup.defined(CLUSTER_QUEUE, "", text(_spec(local).get("clusterQueue")))
@@ -200,7 +195,6 @@ KINDS = (
         group=GROUP,
         kind="LocalQueue",
         relations=_local_queue,
-        immutable=while_set("spec.clusterQueue"),
         is_definition=True,
         is_stateful=True,
         deletion=DELETION,
@@ -241,7 +235,6 @@ KINDS = (
         group=GROUP,
         kind="ResourceFlavor",
         relations=_resource_flavor,
-        immutable=_immutable_flavor,
         is_definition=True,
         deletion=FLAVOR_DELETION,
         losses=flavor_losses,
@@ -253,7 +246,6 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="Topology",
-        immutable=while_set("spec.levels"),
         has_group_in_path=True,
         reference_rule="reference.topology",
         is_cluster_scoped=True,
@@ -269,7 +261,6 @@ KINDS = (
         group=GROUP,
         kind="AdmissionCheck",
         relations=_admission_check,
-        immutable=while_set("spec.controllerName"),
         reference_rule="reference.admission-check",
         is_cluster_scoped=True,
         queue_role=QueueRole.CHECK,

@@ -1,23 +1,25 @@
 """What Kueue reads and protects of the workloads in its queues.
 
-Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/job/job_webhook.go.
+Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/*_webhook.go.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
-from reconciler.core.kinds.immutable import Body, value_of
+from reconciler.core.kinds.immutable import Body, Check, differing, same, value_of
 from reconciler.core.kinds.pods import is_suspended
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import annotation, mapping, value_at
+from reconciler.core.values import annotation, mapping, sequence, value_at
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job that Kueue may admit with fewer pods; it then sets `parallelism` itself."""
+_SYNCED = "kueue.x-k8s.io/job-completions-equal-parallelism"
 _ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a workload whose number of pods Kueue changes while it runs."""
+_GROUP = "kueue.x-k8s.io/pod-group-name"
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
 _LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
 
@@ -40,9 +42,18 @@ def as_admitted(body: Body, pods: Iterable[PodSet]) -> list[tuple[Any, ...]]:
 def frozen_labels(before: Body, after: Body) -> list[str]:
     """Check the labels of a workload: queue and prebuilt workload change only with a suspended one.
 
-    A priority class may change, be added while the workload is suspended, and never be removed.
+    A priority class may change, be added while the workload is suspended, and never be removed. Whether Kueue may
+    resize a job is said once.
     """
-    return [f'metadata.labels["{label}"]' for label in _frozen(before, after)]
+    paused = is_suspended(after)
+    changed = [] if paused else [label for label in (QUEUE_LABEL, _PREBUILT) if _differs(before, after, label)]
+    if _differs(before, after, _LONGEST) and not (paused and is_suspended(before)):
+        changed.append(_LONGEST)
+    elastic = [_annotations(body).get(_ELASTIC) == "true" for body in (before, after)]
+    return [
+        *_labels(*changed, *_priority(before, after, is_paused=paused)),
+        *([f'metadata.annotations["{_ELASTIC}"]'] if elastic[0] != elastic[1] else []),
+    ]
 
 
 def frozen_labels_in_queue(before: Body, after: Body) -> list[str]:
@@ -50,28 +61,89 @@ def frozen_labels_in_queue(before: Body, after: Body) -> list[str]:
     return frozen_labels(before, after) if _label(after, QUEUE_LABEL) else []
 
 
-def _frozen(before: Body, after: Body) -> Iterator[str]:
-    paused = is_suspended(after)
-    for label in (QUEUE_LABEL, _PREBUILT):
-        if not paused and _label(before, label) != _label(after, label):
-            yield label
-    old, new = (_label(body, PRIORITY_LABEL) for body in (before, after))
-    if (old and not new) or (new and not old and not paused):
-        yield PRIORITY_LABEL
-    if _label(before, _LONGEST) != _label(after, _LONGEST) and not (paused and is_suspended(before)):
-        yield _LONGEST
+def frozen_labels_of_pod(before: Body, after: Body) -> list[str]:
+    """Check as `frozen_labels` does, and that a pod stays in its group."""
+    leaves = _label(before, _GROUP) and _differs(before, after, _GROUP)
+    return [*frozen_labels(before, after), *_labels(*([_GROUP] if leaves else []))]
+
+
+def frozen_labels_of_serving(before: Body, after: Body) -> list[str]:
+    """Check the labels of what serves, which counts as suspended while none of its pods is ready.
+
+    A plan takes them to be ready where there are to be any; it keeps to its queue then, and never leaves all queues.
+    """
+    paused = value_of(before, "spec.replicas") == 0
+    stays = _differs(before, after, QUEUE_LABEL) and not (paused and _label(after, QUEUE_LABEL))
+    return _labels(*([QUEUE_LABEL] if stays else []), *_priority(before, after, is_paused=paused))
+
+
+def frozen_queue(before: Body, after: Body) -> list[str]:
+    """Check what never leaves the queue in which it was created, or was not."""
+    return _labels(QUEUE_LABEL) if _differs(before, after, QUEUE_LABEL) else []
+
+
+def frozen_pods(*templates: str) -> Check:
+    """Return a check of the pods of what serves in a queue: what Kueue counts of them stays, and where they may run."""
+
+    def check(before: Body, after: Body) -> list[str]:
+        if not _label(after, QUEUE_LABEL):
+            return []
+        paths = [f"{template}.spec.{name}" for template in templates for name in (*_CONTAINERS, *_SHAPE)]
+        return [path for path in paths if not same(_counted(before, path), _counted(after, path))]
+
+    return check
+
+
+_CONTAINERS = ("containers", "initContainers")
+_SHAPE = (
+    *("nodeSelector", "affinity", "tolerations", "runtimeClassName", "priority"),
+    *("topologySpreadConstraints", "overhead", "resourceClaims"),
+)
+
+
+def _counted(body: Body, path: str) -> Any:
+    value = value_of(body, path)
+    if not path.endswith(_CONTAINERS):
+        return value
+    return [
+        {"requests": value_of(container, "resources.requests"), "ports": value_of(container, "ports")}
+        for container in sequence(value)
+    ]
+
+
+def frozen_replicas(before: Body, after: Body) -> list[str]:
+    """Check a StatefulSet in a queue: it is scaled to nothing, and from there."""
+    counts = [value_of(body, "spec.replicas") for body in (before, after)]
+    return ["spec.replicas"] if _label(after, QUEUE_LABEL) and all(counts) and counts[0] != counts[1] else []
 
 
 def frozen_parallelism(before: Body, after: Body) -> list[str]:
-    """Check a Job that Kueue may admit with fewer pods: its `parallelism` changes only while it is suspended."""
-    annotations = value_of(before, "metadata.annotations")
-    is_elastic = isinstance(annotations, dict) and MIN_PARALLELISM in annotations
-    if not is_elastic or is_suspended(before):
+    """Check a Job that runs: `parallelism` stays if Kueue may admit fewer pods, and whether it sets `completions`."""
+    if is_suspended(before):
         return []
-    old, new = (value_of(body, "spec.parallelism") for body in (before, after))
-    return ["spec.parallelism"] if old != new else []
+    partial = MIN_PARALLELISM in _annotations(before)
+    fields = differing(before, after, "spec.parallelism") if partial else []
+    synced = [_annotations(body).get(_SYNCED) == "true" for body in (before, after)]
+    stays = synced[0] != synced[1] and not is_suspended(after)
+    return [*fields, *([f'metadata.annotations["{_SYNCED}"]'] if stays else [])]
+
+
+def _priority(before: Body, after: Body, *, is_paused: bool) -> list[str]:
+    old, new = (_label(body, PRIORITY_LABEL) for body in (before, after))
+    return [PRIORITY_LABEL] if (old and not new) or (new and not old and not is_paused) else []
+
+
+def _labels(*names: str) -> list[str]:
+    return [f'metadata.labels["{name}"]' for name in names]
+
+
+def _differs(before: Body, after: Body, label: str) -> bool:
+    return bool(_label(before, label) != _label(after, label))
 
 
 def _label(body: Body, name: str) -> Any:
-    labels = value_of(body, "metadata.labels")
-    return (labels.get(name) if isinstance(labels, dict) else None) or ""
+    return mapping(value_of(body, "metadata.labels")).get(name) or ""
+
+
+def _annotations(body: Body) -> dict[str, Any]:
+    return mapping(value_of(body, "metadata.annotations"))

@@ -4,7 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
+from reconciler.core.kinds.immutable import every, only
 from reconciler.core.kinds.kind import Kind
+from reconciler.core.kinds.kueue.labels import frozen_labels_of_serving, frozen_pods, frozen_queue
 from reconciler.core.kinds.pods import REPLICAS, of_spec, replicas
 from reconciler.core.values import count, mapping
 
@@ -19,6 +21,13 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     yield PodSet(groups * max(size, 0), worker, f"{prefix}leaderWorkerTemplate.workerTemplate.")
 
 
+_immutable = every(
+    only("spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"),  # lws 0.8, pkg/webhooks/leaderworkerset_webhook.go
+    frozen_queue,
+    frozen_labels_of_serving,
+    frozen_pods("spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"),
+)
+
 KINDS = (
     Kind(
         group="leaderworkerset.x-k8s.io",
@@ -26,5 +35,6 @@ KINDS = (
         pods=of_spec(_pods),
         workloads=replicas,
         scale=REPLICAS,
+        immutable=_immutable,
     ),
 )

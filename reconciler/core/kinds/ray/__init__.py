@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import Controlled, PodSet
-from reconciler.core.kinds.immutable import every, while_set
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import frozen_labels_in_queue
 from reconciler.core.kinds.pods import Reader, bounds, of_spec
@@ -82,7 +81,7 @@ KINDS = (
         group=_GROUP,
         kind="RayCluster",
         pods=of_spec(cluster_pods),
-        immutable=every(while_set("spec.managedBy"), frozen_labels_in_queue),
+        immutable=frozen_labels_in_queue,
         suspend=_SUSPEND,
         controlled=_AUTOSCALED,
     ),
@@ -90,7 +89,7 @@ KINDS = (
         group=_GROUP,
         kind="RayJob",
         pods=of_spec(_job),
-        immutable=every(while_set("spec.managedBy", "spec.rayClusterSpec.managedBy"), frozen_labels_in_queue),
+        immutable=frozen_labels_in_queue,
         suspend=_SUSPEND,
         training=ray_job_training,
         progress=_ray_job_progress,
@@ -100,6 +99,5 @@ KINDS = (
         group=_GROUP,
         kind="RayService",
         pods=of_spec(_with_cluster("rayClusterConfig")),
-        immutable=while_set("spec.rayClusterConfig.managedBy"),
     ),
 )

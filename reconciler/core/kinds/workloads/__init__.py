@@ -191,7 +191,7 @@ _RUNNING = (
         scale=REPLICAS,
         pods=of_spec(replicated),
         workloads=replicas,
-        immutable=immutable.selector,
+        immutable=immutable.deployment,
     ),
     Kind(
         group="apps",
@@ -319,6 +319,7 @@ _GOVERNING = (
         affects_all_files=True,
         defines_kinds=True,
         controlled=_authorities("spec", "conversion", "webhook", "clientConfig"),
+        immutable=immutable.definition,
         is_cluster_scoped=True,
         never_moves=True,  # its objects are deleted with it
         deletion=Deletion(
@@ -328,7 +329,8 @@ _GOVERNING = (
             hint="delete or migrate the objects first",
         ),
     ),
-    Kind(group="", kind="ResourceQuota", relations=_resource_quota),
+    Kind(group="", kind="Node", immutable=immutable.node, is_cluster_scoped=True),
+    Kind(group="", kind="ResourceQuota", relations=_resource_quota, immutable=immutable.quota),
     Kind(group="", kind="LimitRange", relations=_limit_range),
     Kind(group="", kind="Service", immutable=immutable.service),
     Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
@@ -374,7 +376,19 @@ _GOVERNING = (
     ),
     Kind(group="", kind="PodTemplate", provides=_pod_template),
     Kind(group="networking.k8s.io", kind="IngressClass", immutable=immutable.controller, is_cluster_scoped=True),
+    Kind(group="networking.k8s.io", kind="IPAddress", immutable=immutable.address, is_cluster_scoped=True),
+    Kind(group="networking.k8s.io", kind="ServiceCIDR", immutable=immutable.addresses, is_cluster_scoped=True),
+    Kind(group="discovery.k8s.io", kind="EndpointSlice", immutable=immutable.endpoints),
+    Kind(group="apps", kind="ControllerRevision", immutable=immutable.revision),
     Kind(group="storage.k8s.io", kind="CSIDriver", immutable=immutable.csi_driver, is_cluster_scoped=True),
+    Kind(group="storage.k8s.io", kind="VolumeAttachment", immutable=immutable.attachment, is_cluster_scoped=True),
+    Kind(group="storage.k8s.io", kind="CSIStorageCapacity", immutable=immutable.storage_capacity),
+    Kind(
+        group="storage.k8s.io",
+        kind="VolumeAttributesClass",
+        immutable=immutable.attributes_class,
+        is_cluster_scoped=True,
+    ),
     Kind(group="", kind="Event", has_group_in_path=True),
     Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
 )

@@ -2,9 +2,8 @@
 
 import pytest
 
-from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.queues import usage_by_cluster
-from tests.core.kinds.torchrun.torchrun_cases import Result, rendered
+from tests.core.kinds.torchrun.torchrun_cases import CATALOGUE, Result, rendered
 from tests.core.plan.plan_cases import rows
 
 TEXT = """
@@ -61,9 +60,8 @@ def test_another_pod_is_another_runtime() -> None:
     after = target("TrainJob", more="\n  env: [{name: LR, value: '1'}]")
     names = [result.one("TrainingRuntime")["metadata"]["name"] for result in (before, same, after)]
     assert names[0] == names[1] != names[2]
-    row = BUILT_IN.of(after.one("TrainJob"))
-    assert row.immutable is not None
-    assert "spec.runtimeRef" in [*row.immutable(before.one("TrainJob"), after.one("TrainJob"))]
+    (refused,) = CATALOGUE.transitions(before.one("TrainJob"), after.one("TrainJob"))
+    assert refused.path == ("spec", "runtimeRef")
 
 
 @pytest.mark.parametrize("kind", ["JobSet", "TrainJob"])
