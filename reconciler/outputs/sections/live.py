@@ -64,8 +64,8 @@ def drift(view: View) -> PageSection | None:
         Column("changed by", Form.NOTE),
     )
     words = (
-        "Fields of live objects that were not changed in Git, and objects that somebody deleted. An apply reverts "
-        "those whose action is revert, and leaves the others as they are."
+        "Fields of live objects that were not changed in Git, and objects that somebody deleted or took over. An apply "
+        "reverts those whose action is revert, and leaves the others as they are."
     )
     return PageSection(
         title="Drift",
@@ -87,7 +87,8 @@ def _drift(one: Drift) -> Row:
 
 def _reason(one: Drift) -> str:
     """Return who changed a field, and why it stays."""
-    who = ", ".join(one.managers) or "somebody who removed it"
+    last = f" (last written by {one.last_writer})" if one.last_writer else ""
+    who = ", ".join(one.managers) or f"somebody who removed it{last}"
     until = f" through {one.expires}" if one.expires else ""
     return f"{who}; {one.reason}{until}" if one.reason else f"{who}{until}"
 
