@@ -65,10 +65,9 @@ def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPa
     """Set one field in the data of its source document; return why that is not possible."""
     path = drift.path.removeprefix(f"{planned.index.revision.config.rendered}/")
     manifest, live = planned.renderer.object(path).manifest, _live(planned, path)
-    if live is None or not drift.field:
-        return _refused(drift, "the object is not ours any more" if drift.has_live else "the object is gone")
-    if drift.field.endswith(ORDER):
-        return _refused(drift, "only its order differs")
+    if live is None or not drift.field or drift.field.endswith(ORDER):
+        absence = "the object is not ours any more" if drift.has_live else "the object is gone"
+        return _refused(drift, "only its order differs" if live is not None and drift.field else absence)
     keys = _list_keys(planned, drift)
     field, rest = find_path(manifest.body, drift.field, keys)
     there, missing = find_path(live, drift.field, keys)

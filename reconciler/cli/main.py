@@ -50,7 +50,9 @@ _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
     "test": "rules",
     **dict.fromkeys(("probe", "agent", "health"), "health"),
-    **dict.fromkeys(("observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"), "live"),
+    **dict.fromkeys(
+        ("observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"), "live"
+    ),
 }
 """The folders of commands whose modules are not beside this one."""
 

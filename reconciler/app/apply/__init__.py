@@ -318,7 +318,7 @@ def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> N
 
 
 def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[ObjectInventory]) -> None:
-    """Forget what is gone or not ours, and confirm creations that an earlier run began, which may have been killed after them.
+    """Forget what is gone or not ours, and confirm creations that an earlier run began and was perhaps killed after.
 
     What another config repository created under the same name is theirs; while that is not known, nothing is confirmed.
     known: the inventory as this run left it; empty if that is not known.

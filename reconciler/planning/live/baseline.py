@@ -347,7 +347,7 @@ class LiveBaseline:
             return
         if ownership.leaves(key):
             what = "released" if ownership.was_released(key) else "another object of this name"
-            self.left[path] = (taken(one.index, one.name, path, key, live, what),)
+            self.left[path] = (taken(one.index, path, live, what),)
         self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live, ownership)
         self._versions[path] = version_of(live).uid
 

@@ -134,18 +134,18 @@ def absences(
     }
 
 
-def taken(index: CompiledRevision, cluster: str, path: str, key: ObjectKey, live: Mapping[str, Any], what: str) -> Drift:
+def taken(index: CompiledRevision, path: str, live: Mapping[str, Any], what: str) -> Drift:
     """Return an object whose name another one has by now, or that was released, as drift that stays."""
-    last = last_manager(live)
+    row, last = index.summaries([path])[path], last_manager(live)
     return Drift(
-        cluster=cluster,
-        key=key,
+        cluster=row.cluster,
+        key=row.key,
         path=f"{index.revision.config.rendered}/{path}",
         field="",
         live=what,
         git="present",
         managers=(_name(last),) if last is not None else (),
-        source=index.summaries([path])[path].place,
+        source=row.place,
         action=TAKEN,
     )
 
