@@ -79,9 +79,9 @@ def test_a_label_that_somebody_removed_is_drift_without_rendered_files(applied: 
     edit(applied, "one", c="theirs")
     label(applied, "one", None, manager="kubectl-label")
     (found,) = drift(applied)
-    assert (found["field"], found["has_live"], found["git"]) == (_FIELD, False, "gpu-reconciler")
+    assert (found["field"], found["hasLive"], found["git"]) == (_FIELD, False, "gpu-reconciler")
     assert (found["managers"], found["action"]) == ([], "revert")
-    assert found["last_writer"].startswith("kubectl-edit at 20")
+    assert found["lastWriter"].startswith("kubectl-edit at 20")
     shown = applied.fleet.run("drift", *applied.flags)
     assert "changed by somebody who removed it (last written by kubectl-edit at 20" in shown.out
     planned = applied.plan()
