@@ -97,8 +97,8 @@ def test_a_label_is_set_back_and_a_taken_name_stops_only_its_object(
     metadata = {"name": "app", "namespace": namespace}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"greeting": "theirs"}}
     ring.cluster.create(body, manager="helm")
-    second = {"jobs/second.yaml": sources(namespace, "second")["jobs/app.yaml"]}
-    push(person, {path: (raw or b"").replace(b"app", b"second") for path, raw in second.items()})
+    source = sources(namespace, "second")["jobs/app.yaml"] or b""
+    push(person, {"jobs/second.yaml": source.replace(b"name: app,", b"name: second,")})
     assert [ring.visit() for _ in range(2)] == ["theirs"] * 2
     assert ring.cluster.get(replace(ring.key, name="second")) is not None, "other objects go on"
     ready, stalled = ring.store.saved.condition(READY), ring.store.saved.condition(STALLED)
