@@ -33,9 +33,9 @@ Examples:
 def command(*, names: tuple[str, ...], repo: str, write: bool, **flags: Any) -> int:
     """Hand live objects over to somebody else: they stay as they are, and no plan changes or deletes them any more.
 
-    The inventory forgets each object, and its label and field manager of gpu-reconciler are removed. Then remove the
-    object from Git: until then, plans leave it alone and warn. An object without a namespace is KIND/NAME. To take an
-    object back: `reconciler plan --live --adopt`.
+    Each object leaves the inventory, and loses the label and the field manager of gpu-reconciler. Then remove it from
+    Git: until then, plans leave it alone and warn. An object without a namespace is KIND/NAME. To take an object back:
+    `reconciler plan --live --adopt`.
     """
     import msgspec  # noqa: PLC0415 - imported late so that --help stays fast
 

@@ -92,5 +92,7 @@ def render_releases(releases: Sequence[Release], *, is_done: bool) -> Iterator[s
     defined = [one for one in releases if one.source is not None]
     yield "Remove from Git, then run `reconciler commit`:\n" if defined else "Git does not define it any more.\n"
     for one in defined:
-        more = f", and of {plural(one.others, 'other object')} that an apply then deletes" if one.others else ""
+        more = (
+            f" and of {plural(one.others, 'other object')}; an apply deletes what is not released" if one.others else ""
+        )
         yield f"  {one.source}: the source of {one.key}{more}\n"
