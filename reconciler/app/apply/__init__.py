@@ -30,6 +30,7 @@ from reconciler.planning.gate import refuse
 from reconciler.planning.live.inventory import Claims, Place, claimants, read_claims, read_inventories
 from reconciler.planning.live.proofs import add_proofs, proof
 from reconciler.planning.live.reading import at_once, read_now
+from reconciler.planning.live.settling import TAKEN
 from reconciler.ports import Cache
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, ObjectText
@@ -125,7 +126,9 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
         raise ConfigError(f"a plan {which} cannot be applied", hint=f"commit your changes, then: {_NEW_PLAN}")
     before, now = planned_objects(saved, work.folder), planned_objects(current, work.folder)
     _require_servers(saved, current, {one.path.partition("/")[0] for one in before ^ now})
+    taken = {one.path.removeprefix(f"{work.folder}/") for one in current.drift if one.action == TAKEN}
     moved = [*moved_inputs(saved, current), *moved_objects(before, now)]
+    moved += sorted(taken.intersection(one.path for one in before))
     if moved:
         more = f" and {len(moved) - _MAX_NAMED} more" if len(moved) > _MAX_NAMED else ""
         raise StalePlan(

@@ -208,6 +208,24 @@ def test_an_object_of_others_whose_update_the_server_would_refuse_stops_only_its
     assert site.apply().code == 0
 
 
+def test_a_plan_is_stale_when_others_take_what_it_changes(applied: Site) -> None:
+    """Nothing is left to do, but not because it was done: a creation, and an update of an object that is released."""
+    delete(applied, "one")
+    assert applied.plan().code == 0
+    assert applied.changes() == ["create ConfigMap/one"]
+    foreign(applied, "one")
+    ran = applied.apply()
+    assert ran.code == 5, ran.err
+    assert f"the plan is stale: main/{applied.name}/configmap-one.yaml" in ran.err
+
+    edit(applied, "other", a="edited")
+    assert applied.plan().code == 0
+    assert applied.changes() == ["update ConfigMap/other"]
+    assert applied.fleet.run("release", "--write", f"ConfigMap/{applied.name}/other", *applied.flags).code == 0
+    assert applied.apply().code == 5
+    assert applied.live("ConfigMap", "other")["data"] == {"a": "edited"}
+
+
 def test_an_object_that_was_created_again_is_adopted_by_flag(applied: Site) -> None:
     delete(applied, "one")
     theirs = foreign(applied, "one")
