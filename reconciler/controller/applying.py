@@ -23,6 +23,7 @@ from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import one_line
+from reconciler.outputs.live.drift import who
 from reconciler.planning.live.settling import CONTESTED, TAKEN
 from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.wiring.apply import apply_runs
@@ -143,14 +144,10 @@ def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
             cluster=one.cluster,
             object=str(one.key),
             field=one.field,
-            manager=_writers(one),
+            manager=", ".join(name.partition(" (")[0] for name in one.managers),
         )
         for one in drift
     )
-
-
-def _writers(one: Drift) -> str:
-    return ", ".join(name.partition(" (")[0] for name in one.managers)
 
 
 def _taken_failure(plan: Plan) -> PassFailure | None:
@@ -158,7 +155,7 @@ def _taken_failure(plan: Plan) -> PassFailure | None:
     taken = [one for one in plan.drift if one.action == TAKEN]
     if not taken:
         return None
-    named = [f"{one.key} on {one.cluster}: {one.live}, last written by {_writers(one)}" for one in taken[:_MAX_NAMED]]
+    named = [f"{one.key} on {one.cluster}: {one.live}, last written by {who(one)}" for one in taken[:_MAX_NAMED]]
     more = [f"{len(taken) - _MAX_NAMED} more"] if len(taken) > _MAX_NAMED else []
     hint = "Remove them from Git, delete them, or adopt them: reconciler plan --live --adopt"
     return PassFailure(reason="ForeignObjects", message=_told([*named, *more, hint]), stalled=True)

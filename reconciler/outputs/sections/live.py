@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.core.plan import Drift, LiveState, Plan
 from reconciler.core.values import plural
+from reconciler.outputs.live.drift import who
 from reconciler.outputs.sections.model import (
     Block,
     Column,
@@ -87,10 +88,8 @@ def _drift(one: Drift) -> Row:
 
 def _reason(one: Drift) -> str:
     """Return who changed a field, and why it stays."""
-    last = f" (last written by {one.last_writer})" if one.last_writer else ""
-    who = ", ".join(one.managers) or f"somebody who removed it{last}"
     until = f" through {one.expires}" if one.expires else ""
-    return f"{who}; {one.reason}{until}" if one.reason else f"{who}{until}"
+    return f"{who(one)}; {one.reason}{until}" if one.reason else f"{who(one)}{until}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

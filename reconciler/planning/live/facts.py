@@ -108,7 +108,8 @@ def _unlabelled(place: SourceRef, key: ObjectKey, body: Mapping[str, Any]) -> Pr
     if managers:
         what = f"{managers[0].name} set the label {LABEL}: {value_at(body, LABEL_PATH)} at {managers[0].time}"
     else:
-        what = f"somebody removed the label {LABEL}; last written by {last_writer(body) or 'nobody else'}"
+        last = last_writer(body)
+        what = f"somebody removed the label {LABEL}{f' (last written by {last})' if last else ''}"
     return Problem(
         rule=UNLABELLED,
         place=place,

@@ -91,7 +91,7 @@ def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any], ownership
     adopt = f"adopt the object: reconciler plan --live --adopt {key}"
     last = f"last written by {whose(live)}"
     if ownership.was_released(key):
-        message, hint = f"the object was released; {last}; it stays as it is", f"remove it from Git, or {adopt}"
+        message, hint = "the object was released; it stays as it is", f"remove it from Git, or {adopt}"
     elif ownership.was_applied(key):
         message = f"the object that we applied was deleted, and another one has its name; {last}; it stays as it is"
         hint = f"delete it, remove it from Git, or {adopt}"

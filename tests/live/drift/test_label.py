@@ -1,6 +1,7 @@
 """Our label on live objects: somebody removes or changes it, hands an object over, or replaces it under its name."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.live.apply.conftest import Site
 from tests.live.drift.test_ownership import foreign, words
 from tests.live.drift.test_policy import decide, edit
 
+TEMPLATE = Path(__file__).resolve().parents[3] / "gitops-repo-template"
 _FIELD = f'metadata.labels["{LABEL}"]'
 _MANY = 60  # more than are asked for one by one
 
@@ -269,6 +271,23 @@ def test_an_object_is_released_and_stays(applied: Site) -> None:
     history = applied.fleet.run("history", *applied.flags)
     assert "Released" in history.out.splitlines()[0]
     assert name in history.out.splitlines()[0]
+
+
+def test_a_release_says_how_many_objects_its_document_renders(site: Site) -> None:
+    """Removing the document from Git deletes the others, unless they are released as well."""
+    site.queue("default-parent-queue", 64)
+    for name, source in (("h100", "queues/h100.yaml"), ("vit", "jobs/vision/vit.yaml")):
+        text = (TEMPLATE / source).read_text()
+        site.write(f"jobs/{name}.yaml", text.replace(f"name: {name}\n", f"name: {name}\n  namespace: {site.name}\n", 1))
+    site.write("evidence/main/nodes.yaml", (TEMPLATE / "evidence/main/nodes.yaml").read_text())
+    planned = site.plan()
+    assert planned.code == 0, planned.out + planned.err
+    assert site.apply("--no-wait").code == 0
+    name = f"PersistentVolumeClaim/{site.name}/vit-workspace"
+    shown = site.fleet.run("release", name, *site.flags)
+    assert shown.code == 0, shown.err
+    words = f"  jobs/vit.yaml:3:1: the source of {name} and of 2 other objects; an apply deletes what is not released"
+    assert shown.out.splitlines()[-1] == words
 
 
 def test_a_released_object_is_left_alone_until_git_drops_it(applied: Site) -> None:
