@@ -286,7 +286,7 @@ def test_a_release_says_how_many_objects_its_document_renders(site: Site) -> Non
     name = f"PersistentVolumeClaim/{site.name}/vit-workspace"
     shown = site.fleet.run("release", name, *site.flags)
     assert shown.code == 0, shown.err
-    words = f"  jobs/vit.yaml:3:1: the source of {name} and of 2 other objects; an apply deletes what is not released"
+    words = f"  jobs/vit.yaml:2:1: the source of {name} and of 2 other objects; an apply deletes what is not released"
     assert shown.out.splitlines()[-1] == words
 
 
