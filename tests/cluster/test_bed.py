@@ -59,10 +59,10 @@ def test_an_autoscaler_keeps_to_its_bounds_without_metrics(bed: Bed) -> None:
             {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": bounds}
         )
 
-    def replicas() -> dict[str, int]:
+    def sizes() -> dict[str, int]:
         return {item["metadata"]["name"]: item["spec"]["replicas"] for item in bed.get(path)["items"]}
 
-    bed.wait(lambda: replicas() == {"few": 3, "many": 5}, "replicas within the bounds")
+    bed.wait(lambda: sizes() == {"few": 3, "many": 5}, "replicas within the bounds")
 
 
 @pytest.mark.usefixtures("kueue", "kwok")
