@@ -10,7 +10,8 @@ from reconciler.app.observe.propose import ProposedEdit
 from reconciler.core.config.drift import DriftAction
 from reconciler.core.documents import Document
 from reconciler.core.items import ListKeys
-from reconciler.core.objects import FieldPath, SourceRef
+from reconciler.core.manifests.ownership import LABEL_PATH
+from reconciler.core.objects import FieldPath, SourceRef, format_path
 from reconciler.core.plan import Drift
 from reconciler.core.printed_paths import ORDER, find_path
 from reconciler.core.problems import Problem
@@ -64,8 +65,9 @@ def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPa
     """Set one field in the data of its source document; return why that is not possible."""
     path = drift.path.removeprefix(f"{planned.index.revision.config.rendered}/")
     manifest, live = planned.renderer.object(path).manifest, _live(planned, path)
-    if live is None or drift.field.endswith(ORDER):
-        return _refused(drift, "only its order differs" if live is not None else "the object is gone")
+    if live is None or not drift.field or drift.field.endswith(ORDER):
+        absence = "the object is not ours any more" if drift.has_live else "the object is gone"
+        return _refused(drift, "only its order differs" if live is not None and drift.field else absence)
     keys = _list_keys(planned, drift)
     field, rest = find_path(manifest.body, drift.field, keys)
     there, missing = find_path(live, drift.field, keys)
@@ -105,10 +107,13 @@ def _set(data: dict[str, Any], field: FieldPath, value: Any, *, remove: bool) ->
 
 
 def _refused(drift: Drift, why: str) -> Problem:
+    is_label = drift.field == format_path(LABEL_PATH)
     return Problem(
         rule=NOT_ADOPTED,
         place=drift.source or SourceRef(path=drift.path),
         field=drift.field,
         message=f"{drift.key} on {drift.cluster}: {why}",
-        hint="edit the source by hand, or let an apply revert it",
+        hint=f"let an apply revert it, or hand the object over: reconciler release --write {drift.key}"
+        if is_label
+        else "edit the source by hand, or let an apply revert it",
     )

@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "commit": "Render the sources of HEAD and commit the result.",
     "apply": "Carry out a saved plan on live clusters.",
     "drift": "Show what others changed on live clusters, and adopt it.",
+    "release": "Hand live objects over to others, without deleting them.",
     "history": "List the plans that were applied.",
     "rollback": "Restore the sources of an earlier revision, as a commit.",
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
@@ -49,7 +50,9 @@ _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
     "test": "rules",
     **dict.fromkeys(("probe", "agent", "health"), "health"),
-    **dict.fromkeys(("observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"),
+    **dict.fromkeys(
+        ("observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"), "live"
+    ),
 }
 """The folders of commands whose modules are not beside this one."""
 

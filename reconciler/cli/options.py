@@ -90,6 +90,11 @@ inventory_namespace = click.option(
     metavar="NAME",
     help="Namespace on each cluster that keeps the inventory. [default: gpu-reconciler]",
 )
+decision_log = click.option(
+    "--decision-log",
+    metavar="FILE",
+    help="File to append a line of JSON to. [default: gpu-reconciler/decisions.jsonl in the user's state folder]",
+)
 exit_code = click.option("--exit-code", is_flag=True, help="Exit with 1 if there are changes.")
 _ACCESS = {
     "kubeconfig": "--kubeconfig",

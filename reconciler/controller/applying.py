@@ -23,7 +23,8 @@ from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import one_line
-from reconciler.planning.live.settling import CONTESTED
+from reconciler.outputs.live.drift import who
+from reconciler.planning.live.settling import CONTESTED, TAKEN
 from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.wiring.apply import apply_runs
 from reconciler.wiring.cluster import ClusterFlags, live_choices, open_clusters
@@ -76,13 +77,12 @@ def apply_revision(
         try:
             refuse_in_full(work.plan)
             with trace.stage("apply"):
-                runs = apply_runs(
-                    run, clusters, environ, wait_seconds=None, advance=lambda _: None, tell=lambda _: None
-                )
-                applied = apply(runs, work.plan, work)
+                applied = apply(apply_runs(run, clusters, environ), work.plan, work)
             failed = apply_failure(applied)
             if failed is None and left:
                 failed = PassFailure(reason="ResourceFight", message=_told([fight_message(left)]), stalled=True)
+            if failed is None:
+                failed = _taken_failure(work.plan)
             if failed is None and wait:
                 with trace.stage("health"):
                     failed = health_failure(work, clusters)
@@ -148,6 +148,17 @@ def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
         )
         for one in drift
     )
+
+
+def _taken_failure(plan: Plan) -> PassFailure | None:
+    """Tell of objects that stay as they are because they are not ours any more; the others were applied."""
+    taken = [one for one in plan.drift if one.action == TAKEN]
+    if not taken:
+        return None
+    named = [f"{one.key} on {one.cluster}: {one.live}, last written by {who(one)}" for one in taken[:_MAX_NAMED]]
+    more = [f"{len(taken) - _MAX_NAMED} more"] if len(taken) > _MAX_NAMED else []
+    hint = "Remove them from Git, delete them, or adopt them: reconciler plan --live --adopt"
+    return PassFailure(reason="ForeignObjects", message=_told([*named, *more, hint]), stalled=True)
 
 
 def health_failure(work: Work, clusters: Mapping[str, LiveCluster]) -> PassFailure | None:

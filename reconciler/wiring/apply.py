@@ -30,9 +30,9 @@ def apply_runs(
     clusters: "Mapping[str, LiveCluster]",
     environ: Mapping[str, str],
     *,
-    wait_seconds: float | None,
-    advance: "Callable[[StepResult], None]",
-    tell: Callable[[int], None],
+    wait_seconds: float | None = None,
+    advance: "Callable[[StepResult], None]" = lambda _: None,
+    tell: Callable[[int], None] = lambda _: None,
 ) -> dict[str, ApplyRun]:
     """Return how each cluster of a run is applied to."""
     if run.workspace.runtime.repository.is_shallow:

@@ -182,6 +182,9 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("status", 6, damaged),
     ("drift --kubeconfig missing", 2, clean),
     ("drift", 6, damaged),
+    ("release --kubeconfig missing Job/a/b", 2, clean),
+    ("release", 2, clean),
+    ("release Job/a/b", 6, damaged),
     ("propose", 0, clean),
     ("propose --nonsense", 2, clean),
     ("propose", 6, damaged),
@@ -227,7 +230,7 @@ def test_exit_code(
     assert bool(ran.err.strip()) or code in {0, 1}
 
 
-_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "controller", "agent"}
+_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "release", "controller", "agent"}
 """Commands that succeed only with an installed ado-autoconf, or with a cluster: see `tests/live`."""
 
 

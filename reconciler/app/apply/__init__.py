@@ -30,6 +30,7 @@ from reconciler.planning.gate import refuse
 from reconciler.planning.live.inventory import Claims, Place, claimants, read_claims, read_inventories
 from reconciler.planning.live.proofs import add_proofs, proof
 from reconciler.planning.live.reading import at_once, read_now
+from reconciler.planning.live.settling import TAKEN
 from reconciler.ports import Cache
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import MANAGER, ClusterError, LiveCluster, ObjectText
@@ -125,7 +126,9 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
         raise ConfigError(f"a plan {which} cannot be applied", hint=f"commit your changes, then: {_NEW_PLAN}")
     before, now = planned_objects(saved, work.folder), planned_objects(current, work.folder)
     _require_servers(saved, current, {one.path.partition("/")[0] for one in before ^ now})
+    taken = {one.path.removeprefix(f"{work.folder}/") for one in current.drift if one.action == TAKEN}
     moved = [*moved_inputs(saved, current), *moved_objects(before, now)]
+    moved += sorted(taken.intersection(one.path for one in before))
     if moved:
         more = f" and {len(moved) - _MAX_NAMED} more" if len(moved) > _MAX_NAMED else ""
         raise StalePlan(
@@ -187,7 +190,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         plan=saved.digest,
         commit=work.plan.head.commit,
         base=work.plan.base.commit,
-        started=_time(run.clock.now()),
+        started=timestamp(run.clock),
         engine=work.plan.engine,
     )
     run.log(encode_record(record))
@@ -260,12 +263,12 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
         note(lambda: _tidy_inventory(run, work, record.cluster, known))
     record = replace(
         record,
-        finished=_time(run.clock.now()),
+        finished=timestamp(run.clock),
         interrupted=interruption is not None,
         counts=count(results),
         failures=failures(results)[:_MAX_FAILURES],
     )
-    at_once(note, [lambda: add_record(run.live, run.place, record), lambda: _emit_event(run, record)])
+    at_once(note, [lambda: add_record(run.live, run.place, record), lambda: emit_event(run, record)])
     note(lambda: run.log(encode_record(record)))
     _log.info("plan %s on %s: %s", record.plan, record.cluster, record.result)
     return Applied(record=record, results=results, not_ready=not_ready, notes=tuple(notes), interruption=interruption)
@@ -318,7 +321,7 @@ def _remember(live: LiveCluster, work: Work, results: Sequence[StepResult]) -> N
 
 
 def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[ObjectInventory]) -> None:
-    """Forget what is gone, and confirm creations that an earlier run began, which may have been killed after them.
+    """Forget what is gone or not ours, and confirm creations that an earlier run began and was perhaps killed after.
 
     What another config repository created under the same name is theirs; while that is not known, nothing is confirmed.
     known: the inventory as this run left it; empty if that is not known.
@@ -332,7 +335,7 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[Obj
     for key, body in read_now(run.live, _doubtful(work, cluster, uids)):
         if isinstance(body, ClusterError):
             raise body
-        if body is None:
+        if body is None or ("" not in uids[key] and not owns(uids[key], body, MANAGER)):
             remove.append(key)
         elif "" in uids[key] and owns(uids[key], body, MANAGER):
             uid = body["metadata"]["uid"]
@@ -359,9 +362,12 @@ def who_am_i(live: LiveCluster) -> str:
     return text(mapping(mapping(answer.body.get("status")).get("userInfo")).get("username")) or "unknown"
 
 
-def _emit_event(run: ApplyRun, record: Record) -> None:
-    """Leave an event at the records of applied plans, where `kubectl get events` shows it."""
+def emit_event(run: ApplyRun, record: Record) -> None:
+    """Leave an event at the records, where `kubectl get events` shows it."""
     counts = ", ".join(f"{number} {name}" for name, number in record.counts.items())
+    what = f"applied plan {record.plan} of commit {record.commit}: {counts}"
+    if record.released:
+        what = f"released {', '.join(record.released)}"
     run.live.create(
         {
             "apiVersion": "events.k8s.io/v1",
@@ -370,10 +376,10 @@ def _emit_event(run: ApplyRun, record: Record) -> None:
             "eventTime": record.finished,
             "reportingController": "gpureconciler.io/reconciler",
             "reportingInstance": record.user[:128] or "unknown",
-            "type": "Normal" if record.result == "Applied" else "Warning",
-            "reason": f"Plan{record.result}",
-            "action": "Apply",
-            "note": f"{record.user} applied plan {record.plan} of commit {record.commit}: {counts}"[:1024],
+            "type": "Normal" if record.result in ("Applied", "Released") else "Warning",
+            "reason": f"{'Objects' if record.released else 'Plan'}{record.result}",
+            "action": "Release" if record.released else "Apply",
+            "note": f"{record.user} {what}"[:1024],
             "regarding": {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",
@@ -384,5 +390,6 @@ def _emit_event(run: ApplyRun, record: Record) -> None:
     )
 
 
-def _time(moment: dt.datetime) -> str:
-    return moment.astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def timestamp(clock: Clock) -> str:
+    """Return the time of records: ISO 8601, UTC."""
+    return clock.now().astimezone(dt.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from reconciler.core.apply import inventory as form
-from reconciler.core.apply.inventory import Member, ObjectInventory
+from reconciler.core.apply.inventory import RELEASED, Member, ObjectInventory
 from reconciler.core.apply.results import Record, decode_record, encode_record
 from reconciler.core.kinds.workloads import CONFIG_MAP, NAMESPACE
 from reconciler.core.objects import ObjectKey
@@ -33,7 +33,7 @@ def change_inventory(
 ) -> ObjectInventory:
     """Add and remove objects, and return the inventory after that.
 
-    begin: objects whose creation begins; those that are listed already stay as they are.
+    begin: objects whose creation begins; those that are listed with a UID stay as they are.
 
     Only ConfigMaps that change are written; another writer loses nothing.
     """
@@ -41,7 +41,7 @@ def change_inventory(
     for _ in range(_ATTEMPTS):
         before, existing = read_stored(live, place)
         listed = before.uids()
-        begun = (Member(key=key) for key in begin if key not in listed)
+        begun = (Member(key=key) for key in begin if listed.get(key, frozenset()) <= {RELEASED})
         after = before.changed(add=(*add, *begun), remove=remove)
         wanted = form.shards(place.name, after)
         try:

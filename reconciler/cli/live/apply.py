@@ -43,11 +43,7 @@ Examples:
 )
 @click.option("--no-wait", is_flag=True, help="Do not wait for the applied objects, or check whether they are ready.")
 @options.inventory_namespace
-@click.option(
-    "--decision-log",
-    metavar="FILE",
-    help="File to append a line of JSON to. [default: gpu-reconciler/decisions.jsonl in the user's state folder]",
-)
+@options.decision_log
 @options.output(_FORMATS)
 @options.date
 @options.run_options

@@ -26,6 +26,9 @@ SOURCE = "gpureconciler.io/source"
 REPOSITORY = "gpureconciler.io/repository"
 """The annotation that identifies the Git repository: its first commit, and the folder of the config repository."""
 
+RELEASED = "released"
+"""In place of a UID: the object was handed over, and is not ours until a plan adopts it. No object has such a UID."""
+
 _MAX_IN_ONE = 1_000  # entries; about 120 kB, and 0.7 of the 1 MiB of a ConfigMap if every name has its full length
 _SHARDS = 16
 _KEY = "objects"

@@ -1,4 +1,4 @@
-"""What became of every step, and the record of a whole run: a line of the decision log."""
+"""What became of every step, and the record of a whole run: a line of the decision log. Objects to release."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.apply.steps import Verb
-from reconciler.core.objects import ObjectKey
+from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.secrets import mask_text
 
 
@@ -52,7 +52,7 @@ class StepResult(Struct, frozen=True, kw_only=True):
 
 
 class Record(Struct, frozen=True, kw_only=True):
-    """One run of `apply`: who carried out which plan, when, and with which result."""
+    """One run of `apply`: who carried out which plan, when, and with which result; or of `release`, without a plan."""
 
     cluster: str
     server: str
@@ -66,6 +66,7 @@ class Record(Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = {}
     failures: tuple[StepResult, ...] = ()
     engine: str = ""
+    released: tuple[str, ...] = ()  # objects that were handed over
 
     @property
     def result(self) -> str:
@@ -74,7 +75,22 @@ class Record(Struct, frozen=True, kw_only=True):
             return "Started"
         if self.interrupted:
             return "Interrupted"
+        if self.released:
+            return "Released"
         return "Failed" if self.failures else "Applied"
+
+
+class Release(Struct, frozen=True, kw_only=True):
+    """One object to release, and the document in Git that renders it: None if none does any more.
+
+    others: the number of other objects that the document renders.
+    """
+
+    cluster: str
+    key: ObjectKey
+    uid: str
+    source: SourceRef | None = None
+    others: int = 0
 
 
 def count(results: Iterable[StepResult]) -> dict[str, int]:

@@ -49,10 +49,15 @@ def owned_by(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
     return next(found, None)
 
 
+def last_manager(body: Mapping[str, Any]) -> Manager | None:
+    """Return the field manager, other than ours, that wrote an object last; None if nobody else did."""
+    others = (manager for manager, _ in _entries(body) if manager.name != OURS and not manager.subresource)
+    return max(others, key=lambda manager: manager.time, default=None)
+
+
 def last_writer(body: Mapping[str, Any]) -> str:
-    """Return the field manager, other than ours, that wrote an object last, with the time."""
-    others = [manager for manager, _ in _entries(body) if manager.name != OURS and not manager.subresource]
-    last = max(others, key=lambda manager: manager.time, default=None)
+    """Return who wrote an object last, besides us, with the time; empty if nobody did."""
+    last = last_manager(body)
     return f"{last.name} at {last.time}" if last is not None else ""
 
 

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.core.items import ListKeys, match_items
 from reconciler.core.live.managers import OURS, is_covered, owned_by
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import without_value
+from reconciler.core.values import value_at, without_value
 
 Body = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -41,9 +41,15 @@ def content_version(live: Body, left: Sequence[FieldPath] = ()) -> str:
 
 
 def without(body: Body, paths: Sequence[FieldPath]) -> Body:
-    """Return a body without the values at some paths."""
+    """Return a body without the values at some paths, and without the mappings that are empty then.
+
+    Whoever applies an empty mapping seems to own what others put into it.
+    """
     for path in sorted(paths, reverse=True):
         body = without_value(body, path)
+        while len(path) > 1 and isinstance(path[-2], str) and value_at(body, path[:-1]) == {}:
+            path = path[:-1]  # noqa: PLW2901
+            body = without_value(body, path)
     return body
 
 

@@ -12,6 +12,7 @@ from reconciler.core.reasons import Origin, Reason
 
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
+LABEL_PATH: FieldPath = ("metadata", "labels", LABEL)
 
 KEEP = "gpureconciler.io/keep"
 """Annotation of objects that stay when their source is removed (`"true"`)."""
@@ -47,9 +48,9 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
         if name not in labels:
             labels[name] = value
             origin = Origin(document=document, field=("metadata", "labels", name))
-            reasons[_label_path(name)] = Reason(rule="source", origins=(origin,), copied=True)
+            reasons["metadata", "labels", name] = Reason(rule="source", origins=(origin,), copied=True)
     labels[LABEL] = OWNER
-    reasons[_label_path(LABEL)] = _OWNED
+    reasons[LABEL_PATH] = _OWNED
     metadata = {**metadata, "labels": labels}
     moved_from = None if is_shared else (document.metadata.get("annotations") or {}).get(MOVED_FROM)
     if moved_from is not None and MOVED_FROM not in (metadata.get("annotations") or {}):
@@ -118,10 +119,6 @@ def choice_problems(document: Document) -> Iterator[Problem]:
             message=f"{value!r} is not one of {', '.join(choices)}",
             hint="use one of them, or remove the annotation",
         )
-
-
-def _label_path(label: str) -> FieldPath:
-    return ("metadata", "labels", label)
 
 
 def is_kept(body: Mapping[str, Any]) -> bool:

@@ -304,9 +304,10 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of a live object that is not what Git says, although no edit of Git explains it.
 
     managers: who set it, as `name (operation, time)`; empty if somebody removed it.
-    live, git: values; secrets are masked. field: empty if somebody deleted the whole object.
+    last_writer: of a removed field, who wrote the object last: objects do not tell who removed something.
+    live, git: values; secrets are masked. field: empty for the whole object: deleted, or `live` says whose it is now.
     action: `revert`, or it stays: `adopt` (an edit of the source is proposed), `ignore`, `contested` (somebody keeps
-        changing it back). reason, expires: those of the rule that decided.
+        changing it back), `foreign` (the object is not ours any more). reason, expires: those of the rule that decided.
     """
 
     cluster: str
@@ -318,6 +319,7 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     has_live: bool = True
     has_git: bool = True
     managers: tuple[str, ...] = ()
+    last_writer: str = ""
     source: SourceRef | None = None
     action: str = "revert"
     reason: str = ""

@@ -1,4 +1,4 @@
-"""What became of an applied plan, for people and as JSON."""
+"""What became of an applied plan, and of released objects, for people and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.apply.results import Ending, Record, StepResult
+from reconciler.core.apply.results import Ending, Record, Release, StepResult
 from reconciler.core.apply.steps import Verb
+from reconciler.core.values import plural
 
 _DONE = {Verb.CREATE: "created", Verb.UPDATE: "updated", Verb.DELETE: "deleted", Verb.RECREATE: "recreated"}
 _WORDS = {
@@ -71,8 +72,9 @@ def render_history(records: Sequence[Record]) -> Iterator[str]:
     cluster = max((len(record.cluster) for record in records), default=0)
     user = max((len(record.user) for record in records), default=0)
     for record in reversed(records):
-        counts = ", ".join(f"{number} {_ended(name)}" for name, number in record.counts.items()) or "no end recorded"
-        commit, plan = record.commit[:12] or "-", record.plan.removeprefix("sha256:")[:12]
+        counts = ", ".join(f"{number} {_ended(name)}" for name, number in record.counts.items())
+        counts = counts or ", ".join(record.released) or "no end recorded"
+        commit, plan = record.commit[:12] or "-", record.plan.removeprefix("sha256:")[:12] or "-"
         words = (f"{record.started[:19]}Z", f"{record.result:<11}", f"{record.cluster:<{cluster}}", f"{commit:<12}")
         yield "  ".join((*words, f"{plan:<12}", f"{record.user:<{user}}", counts)) + "\n"
 
@@ -81,3 +83,16 @@ def _ended(count: str) -> str:
     """Return what `create done` means in the words of an apply: `created`; other endings name the verb beside them."""
     verb, _, ending = count.partition(" ")
     return _DONE[Verb(verb)] if ending == Ending.DONE else f"{ending} ({verb})"
+
+
+def render_releases(releases: Sequence[Release], *, is_done: bool) -> Iterator[str]:
+    """Yield a line for each released object, then what to remove from Git."""
+    for one in releases:
+        yield f"{'released' if is_done else 'to release'}: {one.key} on {one.cluster} (UID {one.uid})\n"
+    defined = [one for one in releases if one.source is not None]
+    yield "Remove from Git, then run `reconciler commit`:\n" if defined else "Git does not define it any more.\n"
+    for one in defined:
+        more = (
+            f" and of {plural(one.others, 'other object')}; an apply deletes what is not released" if one.others else ""
+        )
+        yield f"  {one.source}: the source of {one.key}{more}\n"

@@ -9,17 +9,25 @@ from reconciler.core.plan import Drift
 
 
 def render_drift(drift: Iterable[Drift]) -> Iterator[str]:
-    """Yield two lines for each field, or object that is gone: what it is and what happens to it, and who changed it."""
+    """Yield two lines for each field, or object that is gone or not ours: what becomes of it, and who changed it."""
     for one in drift:
         live, git = _value(one.live, exists=one.has_live), _value(one.git, exists=one.has_git)
         field = f"{one.field}: " if one.field else ""
         yield f"{one.key} on {one.cluster}: {field}{live} (Git: {git}): {one.action}\n"
-        who = f"changed by {', '.join(one.managers) or 'somebody who removed it'}"
-        details = [who if one.field else "deleted by somebody"]
+        written = f"last written by {who(one)}" if one.has_live else "deleted by somebody"
+        details = [f"changed by {who(one)}" if one.field else written]
         details += [f"from {one.source}"] if one.source is not None else []
         details += [f"through {one.expires}"] if one.expires else []
         details += [one.reason] if one.reason else []
         yield f"  {'; '.join(details)}\n"
+
+
+def who(one: Drift) -> str:
+    """Return who changed a field, or wrote an object that is not ours any more."""
+    if one.managers:
+        return ", ".join(one.managers)
+    last = f" (last written by {one.last_writer})" if one.last_writer else ""
+    return "nobody else" if one.has_live and not one.field else f"somebody who removed it{last}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

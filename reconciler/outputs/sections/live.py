@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.core.plan import Drift, LiveState, Plan
 from reconciler.core.values import plural
+from reconciler.outputs.live.drift import who
 from reconciler.outputs.sections.model import (
     Block,
     Column,
@@ -64,8 +65,8 @@ def drift(view: View) -> PageSection | None:
         Column("changed by", Form.NOTE),
     )
     words = (
-        "Fields of live objects that were not changed in Git, and objects that somebody deleted. An apply reverts "
-        "those whose action is revert, and leaves the others as they are."
+        "Fields of live objects that were not changed in Git, and objects that somebody deleted or took over. An apply "
+        "reverts those whose action is revert, and leaves the others as they are."
     )
     return PageSection(
         title="Drift",
@@ -87,9 +88,8 @@ def _drift(one: Drift) -> Row:
 
 def _reason(one: Drift) -> str:
     """Return who changed a field, and why it stays."""
-    who = ", ".join(one.managers) or "somebody who removed it"
     until = f" through {one.expires}" if one.expires else ""
-    return f"{who}; {one.reason}{until}" if one.reason else f"{who}{until}"
+    return f"{who(one)}; {one.reason}{until}" if one.reason else f"{who(one)}{until}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

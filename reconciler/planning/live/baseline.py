@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.apply.annotations import is_created_once
 from reconciler.core.live.controlled import (
@@ -47,7 +48,7 @@ from reconciler.planning.live.reading import (
     read_clusters,
     version_of,
 )
-from reconciler.planning.live.settling import DriftRules, absences, contested_deletions, settle
+from reconciler.planning.live.settling import DriftRules, absences, contested_deletions, settle, taken
 from reconciler.ports.cluster import Body, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
@@ -58,6 +59,7 @@ class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
 
     keys: desired objects by path. places: those that others wait for.
     reviewed: blob ids of creations that the server accepted in the dry run of a saved plan.
+    ownership: whose the objects there are.
     """
 
     name: str
@@ -67,6 +69,7 @@ class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
     keys: Mapping[str, ObjectKey]
     places: Places
     reviewed: Mapping[str, str]
+    ownership: Ownership = Ownership()
 
 
 class LiveBaseline:
@@ -142,6 +145,10 @@ class LiveBaseline:
         raw = self._live.get(path)
         return None if raw is None else msgspec.json.decode(raw)
 
+    def key(self, path: str) -> ObjectKey:
+        """Return the identity of a live object that differs."""
+        return self._identities[path].key
+
     def live_versions(self) -> dict[str, LiveVersion]:
         """Return the versions of all live objects that differ, by path."""
         return {path: one.version for path, one in self._identities.items()}
@@ -154,6 +161,7 @@ class LiveBaseline:
         self.left |= (gone := contested_deletions(self.rules.choices, one.index, one.name, missing))
         ended = desired.keys() & one.index.context.finished().keys() | gone.keys()  # never applied again
         ownership = self._ownership(one.name, reading)
+        one = replace(one, ownership=ownership)
         blind = self._doubt_kinds(one.name, owned, keys)
         before = load_proofs(self._runtime.cache, one.live.server)
         proofs: dict[str, tuple[str, str, str]] = {}
@@ -167,6 +175,9 @@ class LiveBaseline:
             elif path in desired or (not found.is_terminating and ownership.is_listed(found)):
                 self._identities[path] = found
                 self._versions[path] = f"{found.version.uid}/{found.version.resource_version}"
+        for path in sorted(owned.taken.keys() & desired.keys() - ended):
+            if ownership.leaves(keys[path]):
+                self._meet(one, path, owned.taken[path])
         for path in (*blind, *ended):
             self._versions[path] = desired[path]
         known_already = proofs.keys() | blind | ended | self._foreign.keys()
@@ -318,7 +329,7 @@ class LiveBaseline:
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
-                self._meet(path, key, live)
+                self._meet(one, path, live)
         elif answer.reply is not ServerReply.ACCEPTED and live is None and one.places.explain(key, answer):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
@@ -327,13 +338,17 @@ class LiveBaseline:
             self._keep(path, key, live, body, after)
         return False
 
-    def _meet(self, path: str, key: ObjectKey, live: Body) -> None:
+    def _meet(self, one: DesiredCluster, path: str, live: Body) -> None:
         """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
-        if str(key) in self.rules.choices.adopt and not is_controlled(live):
+        key, ownership = one.keys[path], one.ownership
+        if ownership.adopts(key) and not is_controlled(live):
             self.adopted[path] = whose(live)
             self._identities[path] = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
             return
-        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live)
+        if ownership.leaves(key):
+            what = "released" if ownership.was_released(key) else "another object of this name"
+            self.left[path] = (taken(one.index, path, live, what),)
+        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live, ownership)
         self._versions[path] = version_of(live).uid
 
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:

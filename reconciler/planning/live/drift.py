@@ -37,8 +37,8 @@ def _reverted(
     file = f"{index.revision.config.rendered}/{path}"
     for field in comparison.fields:
         managers = changed_by(field, body, before, keys)
-        if managers is not None:
-            yield drift_of(comparison.cluster, key, file, field, managers, comparison.source)
+        if managers or (managers is not None and path not in live.adopted):  # what an adopted one lacks, it never had
+            yield drift_of(comparison.cluster, key, file, field, managers, comparison.source, body)
 
 
 def _list_keys(index: CompiledRevision, group: str, kind: str) -> ListKeys:

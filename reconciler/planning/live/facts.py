@@ -1,13 +1,16 @@
 """What a plan tells of live clusters: their states, refusals and missing answers as problems, and drift."""
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 from reconciler.core.apply.annotations import why_not_applied, why_not_deleted
-from reconciler.core.manifests.ownership import is_kept
-from reconciler.core.objects import SourceRef
+from reconciler.core.live.managers import last_writer, managers_of
+from reconciler.core.manifests.ownership import LABEL, LABEL_PATH, is_kept, is_owned
+from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.inputs import LiveFacts
 from reconciler.core.plan.replacements import SERVER_REFUSED, UNKNOWN
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.values import value_at
 from reconciler.index.build import CompiledRevision
 from reconciler.planning.baseline import Baseline
 from reconciler.planning.live.baseline import LiveBaseline
@@ -20,6 +23,9 @@ RULE_EXPIRED = "drift.rule-expired"
 
 EXCLUDED = "live.excluded"
 """Rule of an object on a cluster with an annotation or a label that keeps an apply from changing or deleting it."""
+
+UNLABELLED = "live.unlabelled"
+"""Rule of an object that an apply deletes although somebody took our label away: the inventory says that it is ours."""
 
 WARNED = "live.warning"
 """Rule of what a server warns of in a dry run."""
@@ -83,6 +89,8 @@ def _exclusions(
             continue
         is_deleted = path not in index.desired
         why = why_not_deleted(body) if is_deleted else why_not_applied({}, body) if path in rows else ""
+        if is_deleted and not why and not is_owned(body):
+            yield _unlabelled(SourceRef(path=f"{index.revision.config.rendered}/{path}"), live.key(path), body)
         if why:
             yield Problem(
                 rule=EXCLUDED,
@@ -92,3 +100,20 @@ def _exclusions(
                 hint="remove that from the object on the cluster, or undo the change in Git",
                 severity=Severity.WARNING,
             )
+
+
+def _unlabelled(place: SourceRef, key: ObjectKey, body: Mapping[str, Any]) -> Problem:
+    """Return the warning that somebody else may rely on an object that an apply deletes."""
+    managers = managers_of(body, LABEL_PATH)
+    if managers:
+        what = f"{managers[0].name} set the label {LABEL}: {value_at(body, LABEL_PATH)} at {managers[0].time}"
+    else:
+        last = last_writer(body)
+        what = f"somebody removed the label {LABEL}{f' (last written by {last})' if last else ''}"
+    return Problem(
+        rule=UNLABELLED,
+        place=place,
+        message=f"an apply deletes the object, which our inventory lists with its UID, although {what}",
+        hint=f"if it has a new owner: reconciler release --write {key}",
+        severity=Severity.WARNING,
+    )

@@ -5,10 +5,11 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.core.apply.inventory import RELEASED
 from reconciler.core.live.managers import last_writer
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, SourceRef
-from reconciler.core.problems import Problem
+from reconciler.core.problems import Problem, Severity
 from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.planning.live.reading import LiveIdentity
 
@@ -43,13 +44,25 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
         return {
             path: key
             for path, key in missing.items()
-            if any(self._uids(key)) and path not in without and (path in base or not base)
+            if self.was_applied(key) and path not in without and (path in base or not base)
         }
+
+    def was_applied(self, key: ObjectKey) -> bool:
+        """Whether our inventory lists an object of this name with a UID: one that we applied, and did not release."""
+        return any(uid not in ("", RELEASED) for uid in self._uids(key))
+
+    def was_released(self, key: ObjectKey) -> bool:
+        """Whether the object of this name was handed over."""
+        return RELEASED in self._uids(key)
 
     def claims_of(self, key: ObjectKey, uid: str) -> tuple[InventoryClaim, ...]:
         """Return the other config repositories that list an object. A creation that was begun counts if it is new."""
         found = claimants(self.claims, key, uid)
         return tuple(claim for claim in found if claim.uid) if uid in self._uids(key) else found
+
+    def leaves(self, key: ObjectKey) -> bool:
+        """Whether an object of this name that is not ours stays as it is, without forbidding the plan."""
+        return (self.was_applied(key) or self.was_released(key)) and not self.adopts(key)
 
     def adopts(self, key: ObjectKey) -> bool:
         """Whether a person chose to adopt an object."""
@@ -69,14 +82,28 @@ def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[Invento
     )
 
 
-def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any]) -> Problem:
-    """Return the problem of a live object that is not ours."""
+def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any], ownership: Ownership) -> Problem:
+    """Return the problem of a live object that is not ours.
+
+    It forbids the plan if Git asks for a name that somebody else has. No change of Git is to blame for an object that
+    we had applied and that others took: then it only stays as it is, so that one object does not stop all others.
+    """
+    adopt = f"adopt the object: reconciler plan --live --adopt {key}"
+    last = f"last written by {whose(live)}"
+    if ownership.was_released(key):
+        message, hint = "the object was released; it stays as it is", f"remove it from Git, or {adopt}"
+    elif ownership.was_applied(key):
+        message = f"the object that we applied was deleted, and another one has its name; {last}; it stays as it is"
+        hint = f"delete it, remove it from Git, or {adopt}"
+    else:
+        message = f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); {last}"
+        hint = f"choose another name, or {adopt}"
     return Problem(
         rule=FOREIGN,
         place=place,
-        message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); "
-        f"last written by {whose(live)}",
-        hint=f"choose another name, or adopt the object: reconciler plan --live --adopt {key}",
+        message=message,
+        hint=hint,
+        severity=Severity.WARNING if ownership.leaves(key) else Severity.ERROR,
     )
 
 

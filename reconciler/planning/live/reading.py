@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.apply.inventory import RELEASED, ObjectInventory, owns
 from reconciler.core.kinds.kind import Kinds
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey
@@ -18,6 +19,7 @@ from reconciler.errors import UnsafePlan
 from reconciler.planning.live.inventory import Inventories, Place, read_inventories
 from reconciler.ports.cluster import (
     CONCURRENCY,
+    MANAGER,
     ApiResource,
     Body,
     ClusterError,
@@ -30,6 +32,7 @@ FEW = 50
 """Objects of one kind that are asked for one by one; more are listed."""
 
 _SELECTOR = f"{LABEL}={OWNER}"
+_OTHERS = f"{LABEL}!={OWNER}"
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -44,10 +47,14 @@ class LiveIdentity(Struct, frozen=True, kw_only=True):
 
 
 class Owned(Struct, frozen=True, kw_only=True):
-    """What we own on a cluster, by path; `failed` are the kinds that could not be read, with the reason."""
+    """What we own on a cluster, by path; `failed` are the kinds that could not be read, with the reason.
+
+    taken: the metadata of objects that are not ours and have a name of our inventory, by path.
+    """
 
     identities: Mapping[str, LiveIdentity]
     failed: Mapping[GroupKind, str]
+    taken: Mapping[str, Body] = {}
 
 
 class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
@@ -84,7 +91,7 @@ def _read_cluster(cluster: LiveCluster, kinds: Kinds, name: str, wanted: Reading
     needed = wanted.kinds | {(one.key.group, one.key.kind) for one in inventories.own.members}
     return ClusterReading(
         version=cluster.version(),
-        owned=read_owned(cluster, kinds, name, needed, wanted.tokens),
+        owned=read_owned(cluster, kinds, name, needed, wanted.tokens, inventories.own),
         inventories=inventories,
         failure=failure,
     )
@@ -106,12 +113,18 @@ def at_once(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Resul
         return list(pool.map(work, rows))
 
 
-def read_owned(
-    cluster: LiveCluster, kinds: Kinds, name: str, wanted: Collection[GroupKind], tokens: AbstractSet[str]
+def read_owned(  # noqa: PLR0917
+    cluster: LiveCluster,
+    kinds: Kinds,
+    name: str,
+    wanted: Collection[GroupKind],
+    tokens: AbstractSet[str],
+    inventory: ObjectInventory,
 ) -> Owned:
     """List the identities of our objects: of the wanted kinds, and of those whose rendered files have these names.
 
-    Objects that a controller made from ours, with our label, are its own.
+    Ours is what the inventory lists by its UID, whatever its labels say by now, and what has our label besides. Objects
+    that a controller made from ours, with our label, are its own, and released ones are those of others.
     """
     failed: dict[GroupKind, str] = {}
     resources: dict[GroupKind, ApiResource] = {}
@@ -125,14 +138,21 @@ def read_owned(
     for row in cluster.discover().resources:
         if (row.group, row.kind) not in resources and {"list", "delete"} <= row.verbs and _token(kinds, row) in tokens:
             resources[row.group, row.kind] = row
-    found: dict[str, LiveIdentity] = {}
-    rows = list(resources.values())
-    for row, listed in zip(rows, at_once(lambda row: _identities(cluster, row), rows), strict=True):
+    uids: dict[GroupKind, _Uids] = {one: {} for one in resources}
+    for key, known in inventory.uids().items():
+        if (key.group, key.kind) in uids:
+            uids[key.group, key.kind][key] = known
+    identities: dict[str, LiveIdentity] = {}
+    taken: dict[str, Body] = {}
+    rows = at_once(lambda one: _identities(cluster, resources[one], uids[one]), resources)
+    for one, listed in zip(resources, rows, strict=True):
         if isinstance(listed, ClusterError):
-            failed[row.group, row.kind] = listed.message
-        else:
-            found.update((kinds.manifest_path(name, one.key), one) for one in listed)
-    return Owned(identities=found, failed=failed)
+            failed[one] = listed.message
+            continue
+        ours, theirs = listed
+        identities.update((kinds.manifest_path(name, identity.key), identity) for identity in ours)
+        taken.update((kinds.manifest_path(name, key), body) for key, body in theirs.items())
+    return Owned(identities=identities, failed=failed, taken=taken)
 
 
 def kind_token(path: str) -> str:
@@ -178,7 +198,7 @@ def _read(cluster: LiveCluster, key: ObjectKey) -> Body | ClusterError | None:
 
 
 class BodyReader:
-    """Reads whole objects. Many of one kind are listed once, and kept encoded until they are asked for."""
+    """Reads whole objects. Many of one kind are listed once by our label, and kept encoded until they are asked for."""
 
     def __init__(self, cluster: LiveCluster, wanted: Mapping[str, LiveIdentity]) -> None:
         self._cluster = cluster
@@ -191,10 +211,12 @@ class BodyReader:
         found: dict[str, Body] = {}
         few: list[tuple[str, ObjectKey]] = []
         for path, key in wanted.items():
-            if self._counts[key.group, key.kind] <= FEW:
-                few.append((path, key))
-            elif raw := self._kind(key.group, key.kind, versions.get(path, "")).pop(path, None):
+            is_many = self._counts[key.group, key.kind] > FEW
+            raw = self._kind(key.group, key.kind, versions.get(path, "")).pop(path, None) if is_many else None
+            if raw is not None:
                 found[path] = msgspec.json.decode(raw)
+            else:
+                few.append((path, key))
         bodies = at_once(lambda one: self._cluster.get(one[1], version=versions.get(one[0], "")), few)
         found.update((path, body) for (path, _), body in zip(few, bodies, strict=True) if body is not None)
         return found
@@ -210,12 +232,38 @@ class BodyReader:
         return listed
 
 
-def _identities(cluster: LiveCluster, resource: ApiResource) -> list[LiveIdentity] | ClusterError:
+_Uids = dict[ObjectKey, frozenset[str]]
+
+
+def _identities(
+    cluster: LiveCluster, resource: ApiResource, uids: _Uids
+) -> tuple[list[LiveIdentity], dict[ObjectKey, Body]] | ClusterError:
+    """Return our objects of a kind, and the others with a name of ours. uids: those of the inventory, by object."""
+
+    def is_listed(body: Body) -> bool:
+        return owns(uids.get(key_of(resource, body), frozenset()), body, MANAGER)
+
+    def is_ours(body: Body) -> bool:
+        is_released = RELEASED in uids.get(key_of(resource, body), ())
+        return is_listed(body) or not (is_released or is_controlled(body))
+
     try:
-        objects = cluster.list(resource, labels=_SELECTOR, metadata_only=True).objects
-        return [_identity(resource, body) for body in objects if not is_controlled(body)]
+        labelled = cluster.list(resource, labels=_SELECTOR, metadata_only=True).objects
+        found = [_identity(resource, body) for body in labelled if is_ours(body)]
+        others = list(_without_label(cluster, resource, uids.keys() - {one.key for one in found}))
     except ClusterError as error:
         return error
+    found += [_identity(resource, body) for body in others if is_listed(body)]
+    return found, {key_of(resource, body): body for body in others if not is_listed(body)}
+
+
+def _without_label(cluster: LiveCluster, resource: ApiResource, keys: AbstractSet[ObjectKey]) -> Iterator[Body]:
+    """Yield those objects of a kind that exist, although a list by our label lacks them. Many are listed."""
+    if len(keys) > FEW:
+        listed = cluster.list(resource, labels=_OTHERS, metadata_only=True).objects
+        yield from (body for body in listed if key_of(resource, body) in keys)
+    else:
+        yield from (body for key in keys if (body := cluster.get(key)) is not None)
 
 
 def _identity(resource: ApiResource, body: Mapping[str, Any]) -> LiveIdentity:

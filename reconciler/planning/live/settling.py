@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from reconciler.core.config.drift import DriftAction, DriftPolicy
 from reconciler.core.items import ListKeys
 from reconciler.core.live.choices import LiveChoices
-from reconciler.core.live.managers import OURS, Manager, managers_of
+from reconciler.core.live.managers import OURS, Manager, last_manager, last_writer, managers_of
 from reconciler.core.live.projection import project, without
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import FieldPath, ObjectKey, SourceRef
+from reconciler.core.manifests.ownership import LABEL_PATH
+from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, format_path
 from reconciler.core.plan import Drift, FieldChange
 from reconciler.core.plan.differences import differences
 from reconciler.core.printed_paths import find_path
@@ -22,6 +23,11 @@ from reconciler.index.build import CompiledRevision
 
 CONTESTED = "contested"
 """What happens to a field that another controller keeps changing back: nothing, and a condition says so."""
+
+TAKEN = "foreign"
+"""What happens to an object that we applied and that is not ours any more: nothing, and a condition says so."""
+
+_LABEL = format_path(LABEL_PATH)
 
 
 class DriftRules(Struct, frozen=True, kw_only=True, eq=False):
@@ -87,7 +93,7 @@ def settle(  # noqa: PLR0917
             managers = managers_of(live, find_path(live, field.path, keys)[0])  # also of one that applies Git
         if managers is None or not field.has_after:
             continue
-        one = rules.decide(drift_of(manifest.cluster, key, path, field, managers, manifest.source))
+        one = rules.decide(drift_of(manifest.cluster, key, path, field, managers, manifest.source, live))
         if one.action != DriftAction.REVERT:
             left.append(one)
             omitted.add(_whole_list(body, find_path(body, field.path, keys)[0], keys))
@@ -128,8 +134,30 @@ def absences(
     }
 
 
+def taken(index: CompiledRevision, path: str, live: Mapping[str, Any], what: str) -> Drift:
+    """Return an object whose name another one has by now, or that was released, as drift that stays."""
+    row, last = index.summaries([path])[path], last_manager(live)
+    return Drift(
+        cluster=row.cluster,
+        key=row.key,
+        path=f"{index.revision.config.rendered}/{path}",
+        field="",
+        live=what,
+        git="present",
+        managers=(_name(last),) if last is not None else (),
+        source=row.place,
+        action=TAKEN,
+    )
+
+
 def drift_of(  # noqa: PLR0917
-    cluster: str, key: ObjectKey, path: str, field: FieldChange, managers: tuple[Manager, ...], document: SourceRef
+    cluster: str,
+    key: ObjectKey,
+    path: str,
+    field: FieldChange,
+    managers: tuple[Manager, ...],
+    document: SourceRef,
+    live: Mapping[str, Any],
 ) -> Drift:
     """Return a field that others changed as drift. Its source is the line of the field, else its document."""
     return Drift(
@@ -142,6 +170,7 @@ def drift_of(  # noqa: PLR0917
         has_live=field.has_before,
         has_git=field.has_after,
         managers=tuple(map(_name, managers)),
+        last_writer="" if managers else last_writer(live),
         source=next(iter(field.why.places), document) if field.why is not None else document,
     )
 
@@ -152,7 +181,7 @@ def changed_by(
     """Return who changed a field on the cluster, nobody if it was removed there; None if Git changed it.
 
     A field that what applies Git set is what Git said then, unless it is ours and Git says it neither in the base nor
-    now: an apply takes it away. One that is missing was removed if the base has it.
+    now: an apply takes it away. One that is missing was removed if the base has it. Our label was there in any case.
     """
     if field.has_before:
         path, rest = find_path(live, field.path, keys)
@@ -161,7 +190,8 @@ def changed_by(
             return managers
         is_ours = any(manager.name == OURS for manager in managers)
         return managers if is_ours and not field.has_after and _has(before, field, keys) is False else None
-    return () if field.has_after and _has(before, field, keys) else None
+    was_there = field.path == _LABEL or _has(before, field, keys)
+    return () if field.has_after and was_there else None
 
 
 def _has(before: Mapping[str, Any] | None, field: FieldChange, keys: ListKeys) -> bool | None:

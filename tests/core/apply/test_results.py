@@ -3,11 +3,13 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.core.apply.readiness import State, is_established, readiness
 from reconciler.core.apply.results import Ending, Record, StepResult, count, decode_record, encode_record, failures
 from reconciler.core.apply.steps import Verb
 from reconciler.core.objects import ObjectKey
+from reconciler.outputs.live.applied import render_history
 
 
 def condition(kind: str, status: str, message: str = "because") -> dict[str, Any]:
@@ -52,6 +54,18 @@ def test_established() -> None:
     assert is_established(condition("Established", "True"))
     assert not is_established(condition("Established", "False"))
     assert not is_established({})
+
+
+def test_a_release_is_a_record_without_a_plan() -> None:
+    begun = Record(
+        cluster="main", server="s", user="jane", plan="", commit="c", base="", started="t", released=("Job/a/b",)
+    )
+    assert begun.result == "Started"
+    done = replace(begun, finished="u")
+    assert done.result == "Released"
+    assert decode_record(encode_record(done)) == done
+    (line,) = render_history([done])
+    assert line.split() == ["tZ", "Released", "main", "c", "-", "jane", "Job/a/b"]
 
 
 def result(ending: Ending, message: str = "") -> StepResult:

@@ -49,7 +49,7 @@ names = st.sampled_from(_NAMES)
 values = st.sampled_from(["1", "2", "3"])
 Edit = tuple[int, str, str]
 edits: st.SearchStrategy[list[Edit]] = st.one_of(
-    st.just([]), st.lists(st.tuples(st.integers(0, 7), names, values), min_size=1, max_size=2)
+    st.just([]), st.lists(st.tuples(st.integers(0, 8), names, values), min_size=1, max_size=2)
 )
 
 
@@ -163,6 +163,12 @@ class Machine(RuleBasedStateMachine):
             if not labelled:
                 self.foreign[name] = made.body["metadata"]["uid"]
 
+    def take_label(self, name: str, value: str) -> None:
+        """Remove or change our label: the object is ours by its UID."""
+        if self._live(name) and name not in self.foreign:
+            label = {"app.kubernetes.io/managed-by": None if value == "1" else f"helm-{value}"}
+            self.cluster.patch(self._key(name), {"metadata": {"labels": label}}, manager="helm")
+
     def touch_nothing(self, name: str) -> None:
         """Write an object as it is: nothing changes, so nothing is stale."""
         if self._live(name):
@@ -198,6 +204,7 @@ class Machine(RuleBasedStateMachine):
             lambda: self.delete_live(name=name),
             lambda: self.touch_nothing(name=name),
             lambda: self.create_foreign(name=name, value=value, labelled=value != "1"),
+            lambda: self.take_label(name=name, value=value),
         ]
         choices[number]()
 

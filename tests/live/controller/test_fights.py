@@ -4,10 +4,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.fights import LIMIT, FieldReverts, RevertedField, contested, note_reverts
 from reconciler.controller.sources.status import READY, STALLED
+from reconciler.core.manifests.ownership import LABEL
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer
@@ -77,6 +79,38 @@ def test_an_object_that_somebody_keeps_deleting_is_not_created_for_ever(
     assert ring.fights() == 1
     push(person, sources(namespace, "new"))
     assert ring.visit() == "new", "a new revision tries again"
+
+
+def test_a_label_is_set_back_and_a_taken_name_stops_only_its_object(
+    ring: Ring, person: Sandbox, namespace: str
+) -> None:
+    """The UID in the inventory decides: the label of our object is drift, and another object of its name stays."""
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    push(person, dict.fromkeys(others) | sources(namespace, "ours"))
+    assert ring.visit() == "ours"
+    ring.cluster.patch(ring.key, {"metadata": {"labels": {LABEL: "Helm"}}}, manager="helm")
+    assert ring.visit() == "ours"
+    assert (ring.cluster.get(ring.key) or {})["metadata"]["labels"] == {LABEL: "gpu-reconciler"}
+    assert ring.store.saved.is_ready
+
+    ring.delete()
+    metadata = {"name": "app", "namespace": namespace}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"greeting": "theirs"}}
+    ring.cluster.create(body, manager="helm")
+    source = sources(namespace, "second")["jobs/app.yaml"] or b""
+    push(person, {"jobs/second.yaml": source.replace(b"name: app,", b"name: second,")})
+    assert [ring.visit() for _ in range(2)] == ["theirs"] * 2
+    assert ring.cluster.get(replace(ring.key, name="second")) is not None, "other objects go on"
+    ready, stalled = ring.store.saved.condition(READY), ring.store.saved.condition(STALLED)
+    assert ready is not None
+    assert stalled is not None
+    assert (ready.status, ready.reason, stalled.status) == ("False", "ForeignObjects", "True")
+    message = f"ConfigMap/{namespace}/app on main: another object of this name, last written by helm"
+    assert ready.message.startswith(message)
+
+    push(person, {"jobs/app.yaml": None})
+    assert ring.visit() == "theirs"
+    assert ring.store.saved.is_ready
 
 
 def test_single_edits_are_no_fight() -> None:

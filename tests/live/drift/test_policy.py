@@ -117,19 +117,18 @@ def test_an_object_that_somebody_deleted_is_drift(site: Site) -> None:
 
 
 def test_what_was_not_compared_is_never_free_of_drift(site: Site) -> None:
-    """F-143: a label that somebody removed, and a file with errors, hide what others changed."""
+    """F-143: an object of somebody else in the way, and a file with errors, hide what others changed."""
     start(site)
-    label = "app.kubernetes.io/managed-by"
-    site.cluster.patch(site.key("ConfigMap", "one"), {"metadata": {"labels": {label: None}}}, manager="kubectl-label")
+    site.config_map("theirs")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": site.metadata("theirs"), "data": {"a": "theirs"}}
+    uid = site.cluster.create(body, manager="kubectl").body["metadata"]["uid"]
     hidden = site.fleet.run("drift", *site.flags)
     assert hidden.code == 3
     assert "no drift" not in hidden.err
     assert "live.foreign" in hidden.err
     assert "not compared" in hidden.err
 
-    site.cluster.patch(
-        site.key("ConfigMap", "one"), {"metadata": {"labels": {label: "gpu-reconciler"}}}, manager="kubectl-label"
-    )
+    site.cluster.delete(site.key("ConfigMap", "theirs"), uid=uid, propagation="Background")
     assert site.fleet.run("drift", *site.flags).code == 0
     edit(site, "one", a="live")
     edit(site, "other", a="live")
