@@ -1,0 +1,100 @@
+"""A controller that is killed: its passes end with it, and what they began is completed by the next one."""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests import sizes
+from tests.cluster.server import ApiServer, wait_until
+from tests.live.cluster.recorder import Recorder, recorder
+from tests.live.controller.process import Running, controller
+from tests.live.controller.test_apply_process import Target, children, target
+
+__all__ = ["target"]
+
+_MANY = 60
+_PASS_SECONDS = 2.5  # about what a pass takes that changes so many objects
+_LATE_SECONDS = 0.5  # until the recorder, which shares a busy machine, has seen what was sent before the kill
+
+
+@pytest.fixture
+def recorded(private_server: ApiServer, tmp_path: Path) -> Iterator[Recorder]:
+    with recorder(private_server.kubeconfig, tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def start(target: Target, recorded: Recorder, tmp_path: Path) -> Callable[[], AbstractContextManager[Running]]:
+    """Return what starts a controller that applies through the recorder. Its status is a file: only passes write."""
+    path = tmp_path / "sources.yaml"
+    source = {
+        "apiVersion": "gpureconciler.io/v1alpha1",
+        "kind": "ConfigSource",
+        "metadata": {"name": "fleet"},
+        "spec": {"url": target.world.url, "interval": "1s", "mode": "apply"},
+    }
+    path.write_text(json.dumps(source))
+    flags = ("--config", str(path), "--kubeconfig", str(recorded.kubeconfig))
+    environ = {"RECONCILER_INVENTORY_NAMESPACE": target.world.namespace}
+    return lambda: controller(tmp_path / "c", *flags, environ=environ)
+
+
+def kill(running: Running) -> tuple[float, float]:
+    """Kill a controller. Return when that was, and how many seconds later its passes were gone."""
+    passes = children(running)
+    running.process.kill()
+    running.process.wait()
+    killed = time.monotonic()
+    wait_until(lambda: not any(path.exists() for path in passes), "the end of the passes", every=0.002)
+    return killed, time.monotonic() - killed
+
+
+def test_a_pass_that_waits_for_an_answer_ends_with_its_controller(
+    start: Callable[[], AbstractContextManager[Running]], recorded: Recorder, target: Target
+) -> None:
+    """All of its requests wait when the controller is killed: not one follows them."""
+    released = threading.Event()
+    target.push(**{f"many-{number}": "1" for number in range(_MANY)})
+    recorded.before = lambda: len(recorded.writes) > _MANY // 2 and released.wait(60)
+    with start() as running:
+        wait_until(lambda: len(recorded.writes) > _MANY // 2, "the first objects")
+        wait_until(lambda: time.monotonic() > recorded.writes[-1][0] + 1, "requests that all wait")
+        before = len(recorded.writes)
+        kill(running)
+        released.set()
+        time.sleep(_LATE_SECONDS)
+        assert [name for _, name in recorded.writes[before:]] == []
+
+
+@pytest.mark.parametrize("seed", range(6 if sizes.LARGE else 1))
+def test_kills_at_random_moments(
+    start: Callable[[], AbstractContextManager[Running]], recorded: Recorder, target: Target, seed: int
+) -> None:
+    """No write comes after the kill, and the next controller completes the work."""
+    chance, count = random.Random(seed), 5
+    late, seconds, interrupted = [], [], 0
+    for number in range(count):
+        target.push(**{f"many-{name}": str(number) for name in range(_MANY)})
+        with start() as running:
+            wait_until(lambda: children(running), "a pass", every=0.01)  # noqa: B023 - called at once
+            time.sleep(chance.uniform(0, _PASS_SECONDS))
+            killed, after = kill(running)
+            time.sleep(_LATE_SECONDS)
+        interrupted += target.data() != {f"many-{name}": str(number) for name in range(_MANY)}
+        seconds.append(after)
+        late.append(max((came - killed for came, _ in recorded.writes), default=0.0))
+    print(f"{interrupted} of {count} were interrupted; last write {max(late):.3f} s after a kill, end {sorted(seconds)}")  # noqa: T201
+    assert interrupted
+    assert max(late) < _LATE_SECONDS
+    with start() as running:
+        wanted = {f"many-{name}": str(count - 1) for name in range(_MANY)}
+        wait_until(lambda: target.data() == wanted, "the work of the next controller")
+        wait_until(lambda: running.said("reconciled", reason="ReconciliationSucceeded"), "its report")
+        assert target.inventory() == target.uids()
+        assert running.stop() == 0
