@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.kinds.kai import QUEUE
 from reconciler.core.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.core.plan.gpus import guarantee_delta, queue_lines, sum_of_trees
 from reconciler.core.queues import NO_QUEUE, QueueKey, QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
 from tests.core.plan.plan_cases import (
     KUEUE_QUEUE,
@@ -42,6 +43,22 @@ def test_gpus_are_counted_in_the_queue_that_grants_them() -> None:
 def test_ancestors_count_the_gpus_below_them() -> None:
     totals = usage(KAI_JOB).requested_with_children()
     assert totals == {TEAM_A: {"": 16}, QueueKey(*QUEUE, "root"): {"": 16}}
+
+
+def test_a_chain_of_queues_of_any_length_is_summed() -> None:
+    """The GPUs of one job count in each of 5,000 queues, and the guarantee of the whole tree counts once."""
+    chain = [kai_queue(f"q{n}", 16, parent=f"q{n - 1}" if n else "") for n in range(5_000)]
+    deep = usage_by_cluster(rows([*chain, job("deep", pods=2, gpus=8, queue="q4999")]))
+    totals = deep["main"].requested_with_children()
+    assert len(totals) == 5_000
+    assert {gpus for products in totals.values() for gpus in products.values()} == {16}
+    assert sum_of_trees(queue_lines({}, deep), guarantee_delta) == 16
+
+
+def test_a_cycle_of_queues_counts_nothing_twice() -> None:
+    ring = [kai_queue("a", parent="c"), kai_queue("b", parent="a"), kai_queue("c", parent="b")]
+    totals = usage_by_cluster(rows([*ring, job("one", pods=2, gpus=8, queue="b")]))["main"].requested_with_children()
+    assert {gpus for products in totals.values() for gpus in products.values()} == {16}
 
 
 def test_queues_that_are_not_here() -> None:
