@@ -57,7 +57,7 @@ def test_a_template_that_runs_itself(stages: list[tuple[str, ...]], expected: li
 
 def test_two_templates_that_run_each_other() -> None:
     found = pods(calls("a", ("b", "train")), calls("b", ("a", "train")))
-    assert [one.unknown for one in found] == ["how often template a runs itself", "", ""]
+    assert [(one.replicas, one.unknown) for one in found] == [(1, "how often template a runs itself"), (2, "")]
 
 
 def test_the_tasks_of_a_graph_are_bounded() -> None:

@@ -1,6 +1,6 @@
 """Which pods of a workflow may run at the same time: a step after another, a task after those that it depends on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.devices import pod_devices
@@ -74,7 +74,7 @@ class Stages:
         return [PodSet(1, body, prefix)]
 
     def _of_group(self, steps: Sequence[Any], prefix: str) -> list[PodSet]:
-        return [pods for step in steps for pods in self._of_task(mapping(step), prefix)]
+        return _merged(pods for step in steps for pods in self._of_task(mapping(step), prefix))
 
     def _of_task(self, task: Mapping[str, Any], prefix: str) -> list[PodSet]:
         """Return what one step or task runs: its template, as often as it has items."""
@@ -105,7 +105,17 @@ class Stages:
             else:
                 chain.append(name)
         found = {name: self._of_task(task, prefix) for name, task in tasks.items()}
-        return [pods for chain in chains for pods in max((found[name] for name in chain), key=_gpus)]
+        return _merged(pods for chain in chains for pods in max((found[name] for name in chain), key=_gpus))
+
+
+def _merged(pods: Iterable[PodSet]) -> list[PodSet]:
+    """Return pods with those of one template together: calls within calls multiply them, not the list."""
+    found: dict[tuple[int, str], PodSet] = {}
+    for one in pods:
+        known = found.setdefault((id(one.template), one.unknown), one)
+        if known is not one:
+            found[id(one.template), one.unknown] = known._replace(replicas=known.replicas + one.replicas)
+    return list(found.values())
 
 
 def _ancestors(name: str, needs: Mapping[str, Sequence[str]]) -> set[str]:
