@@ -32,10 +32,11 @@ class ChildRunner:
     def run(self, request: Request) -> PassOutcome:
         """Make one pass; a child that fails or takes too long is a failure of the pass."""
         try:
-            with TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True) as scratch:
-                return self._run(request, scratch)
+            scratch = TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
         except OSError as error:
             return PassOutcome(failure=failure(OutsideError(f"{self._folder} cannot be written: {error.strerror}")))
+        with scratch as name:
+            return self._run(request, name)
 
     def _run(self, request: Request, scratch: str) -> PassOutcome:
         command = ChildCommand(
