@@ -45,6 +45,21 @@ def test_ancestors_count_the_gpus_below_them() -> None:
     assert totals == {TEAM_A: {"": 16}, QueueKey(*QUEUE, "root"): {"": 16}}
 
 
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=9), st.lists(st.integers(0, 8), max_size=6))
+def test_sums_of_a_forest_are_those_of_all_ancestors(parents: list[int], jobs: list[int]) -> None:
+    names = [f"q{number}" for number in range(len(parents))]
+    above = {name: names[parent] for name, parent in zip(names, parents, strict=True) if -1 < parent < int(name[1:])}
+    bodies = [kai_queue(name, parent=above.get(name, "")) for name in names]
+    bodies += [job(f"j{at}", pods=1, gpus=1, queue=names[place % len(names)]) for at, place in enumerate(jobs)]
+    forest = usage_by_cluster(rows(bodies))["main"]
+    expected: dict[QueueKey, dict[str, int]] = {}
+    for (queue, product), gpus in forest.requested.items():
+        for place in (queue, *forest.ancestors(queue)):
+            products = expected.setdefault(place, {})
+            products[product] = products.get(product, 0) + gpus
+    assert forest.requested_with_children() == expected
+
+
 def test_a_chain_of_queues_of_any_length_is_summed() -> None:
     """The GPUs of one job count in each of 2,600 queues, and the guarantee of the whole tree counts once."""
     chain = [kai_queue(f"q{n}", 16, parent=f"q{n - 1}" if n else "") for n in range(2_600)]
