@@ -86,7 +86,9 @@ def test_kills_at_random_moments(
 ) -> None:
     """No write comes after the kill, and the next controller completes the work."""
     chance, count = random.Random(seed), 5  # noqa: S311 - repeatable
-    late, seconds, interrupted = [], [], 0
+    late: list[float] = []
+    seconds: list[float] = []
+    interrupted = 0
     for number in range(count):
         target.push(**{f"many-{name}": str(number) for name in range(_MANY)})
         recorded.writes.clear()
