@@ -2,13 +2,15 @@
 
 A child gets its own process group, a deadline, a memory limit and bounded output; `without_credentials` makes an
 environment for programs that others wrote. `ChildProcess` serves the sizing engines. The Git adapter streams more data
-than that class buffers and uses `kill_after`, `terminate` and `scratch_file` directly.
+than that class buffers and uses `kill_after`, `terminate` and `scratch_file` directly. A child that runs this program
+calls `end_with_parent`, and `check_parent` before each write.
 """
 
 import _thread
 import io
 import os
 import resource
+import select
 import selectors
 import signal
 import subprocess
@@ -17,12 +19,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from msgspec import Struct
 
 from reconciler.core.secrets import MASK, is_secret_name, mask_text, mentions_secret
-from reconciler.errors import OutsideError, one_line
+from reconciler.errors import TERMINATED, OutsideError, one_line
 
 _POLL_SECONDS = 0.05  # how often the deadline, the memory and the end of a child are checked
 _TERMINATE_SECONDS = 5.0  # between SIGTERM and SIGKILL
@@ -92,6 +94,11 @@ def without_credentials(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+_starting = threading.Lock()
+"""Held while a child starts, so that `_groups` names every one of them."""
+_groups: set[int] = set()
+
+
 class ChildProcess:
     """A running command. Not thread-safe. The caller that starts one calls `end`.
 
@@ -106,15 +113,17 @@ class ChildProcess:
         self._unsent = memoryview(b"")
         self._is_ended = False
         try:
-            self._process = subprocess.Popen(
-                list(command.argv),
-                stdin=subprocess.PIPE if interactive else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if interactive else subprocess.STDOUT,
-                cwd=command.folder,
-                env=dict(command.environ),
-                start_new_session=True,  # a group of its own: Ctrl-C is handled here, and `end` reaches grandchildren
-            )
+            with _starting:
+                self._process = subprocess.Popen(
+                    list(command.argv),
+                    stdin=subprocess.PIPE if interactive else subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE if interactive else subprocess.STDOUT,
+                    cwd=command.folder,
+                    env=dict(command.environ),
+                    start_new_session=True,  # a group: Ctrl-C is handled here, and `end` reaches grandchildren
+                )
+                _groups.add(self._process.pid)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error  # ValueError: a NUL in an argument
             raise ProcessError(f"{one_line(command.argv[0])} could not be started: {reason}") from error
@@ -197,6 +206,7 @@ class ChildProcess:
         if not self._is_ended:
             with suppress(ProcessLookupError, PermissionError):  # macOS reports the latter for zombies
                 os.killpg(self.pid, signal.SIGKILL)
+            _groups.discard(self.pid)
             with suppress(subprocess.TimeoutExpired):  # a call of a broken device may hang in the kernel: left behind
                 self._process.wait(_KILLED_SECONDS)
             self._is_ended = True
@@ -290,6 +300,38 @@ def _limit(pid: int, name: str, limit: int) -> None:
         _, hard = resource.prlimit(pid, number)
         allowed = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.prlimit(pid, number, (allowed, allowed))
+
+
+_has_parent = False
+
+
+def end_with_parent() -> None:
+    """End this process as soon as its parent is gone, which alone holds the other end of standard input.
+
+    Its children end with it, and nothing is finished or tidied up: another process may have taken over.
+    """
+
+    def wait() -> None:
+        os.read(0, 1)  # not `sys.stdin`, whose lock a forked worker would inherit
+        _end_at_once()
+
+    global _has_parent  # noqa: PLW0603 - a process has one parent
+    _has_parent = True
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+def check_parent() -> None:
+    """End this process if `end_with_parent` is about to: its thread may have to wait for the others."""
+    if _has_parent and select.select((0,), (), (), 0)[0]:
+        _end_at_once()
+
+
+def _end_at_once() -> NoReturn:
+    with _starting:
+        for group in (*_groups, os.getpid()):
+            with suppress(ProcessLookupError, PermissionError):  # it is gone, or leads no group
+                os.killpg(group, signal.SIGKILL)
+        os._exit(TERMINATED)
 
 
 @contextmanager

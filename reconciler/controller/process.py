@@ -3,6 +3,7 @@
 import os
 import re
 import secrets
+import shutil
 import socket
 import threading
 from collections.abc import Mapping
@@ -27,7 +28,7 @@ from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.controller.web.listener import HttpListener
 from reconciler.controller.web.server import Webhooks, probes
 from reconciler.core.kinds.own import SOURCE
-from reconciler.errors import TERMINATED, ConfigError, OutsideError
+from reconciler.errors import ConfigError, OutsideError
 from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.ports.cluster import LiveCluster
 from reconciler.wiring.cluster import ClusterFlags, open_cluster
@@ -70,20 +71,11 @@ def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     return msgspec.json.encode(health_round(request, dict(environ)))
 
 
-def end_with_parent() -> None:
-    """End this process as SIGTERM does once the parent, which holds the other end of standard input, is gone."""
-
-    def wait() -> None:
-        os.read(0, 1)  # not `sys.stdin`, whose lock a forked worker would inherit
-        os.kill(os.getpid(), TERMINATED - 128)
-
-    threading.Thread(target=wait, name="parent", daemon=True).start()
-
-
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
     set_up(level=flags.log_level, form=flags.log_format)
     state = _state_folder(flags.state)
+    scratch = _scratch_folder(state)
     with ExitStack() as stack:
         metrics = Metrics()
         cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ, is_expected=True))
@@ -91,7 +83,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         leases = _leases(flags, environ, stack) if cluster else None
         exporter = SpanExporter(environ, metrics, file=flags.spans)
         stack.callback(exporter.close)
-        runner = ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20)
+        runner = ChildRunner(environ, folder=scratch, memory_bytes=flags.memory << 20)
         options = LoopOptions(
             state=state,
             workers=flags.workers,
@@ -116,7 +108,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         stack.callback(controller.stop)  # before the leases are handed over
         health = HealthLane(
             controller,
-            ChildRunner(environ, folder=state, memory_bytes=flags.memory << 20),
+            ChildRunner(environ, folder=scratch, memory_bytes=flags.memory << 20),
             lambda: open_cluster(flags.cluster, environ),
             gauges=gauges,
         )
@@ -163,3 +155,11 @@ def _state_folder(path: Path) -> Path:
     except OSError as error:
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another --state") from error
     return path.absolute()
+
+
+def _scratch_folder(state: Path) -> Path:
+    """Return an empty folder for the temporary files of passes, without what those of a killed controller left."""
+    folder = state / "scratch"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder

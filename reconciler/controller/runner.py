@@ -4,20 +4,24 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessError
-from reconciler.controller.outcome import PassFailure, PassOutcome
+from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request
-from reconciler.errors import one_line
+from reconciler.errors import OutsideError, one_line
 
 _GRACE_SECONDS = 15.0  # after the time limit of the source, within which the child reports by itself
 _ANSWER_BYTES = 8 << 20
 
 
 class ChildRunner:
-    """Runs passes as child processes of this program. Safe to use from any thread."""
+    """Runs passes as child processes of this program. Safe to use from any thread.
+
+    `folder` holds their temporary files, such as keys, which a pass that is killed cannot remove.
+    """
 
     def __init__(self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int) -> None:
         self._environ, self._folder, self._memory = environ, folder, memory_bytes
@@ -27,11 +31,19 @@ class ChildRunner:
 
     def run(self, request: Request) -> PassOutcome:
         """Make one pass; a child that fails or takes too long is a failure of the pass."""
+        try:
+            scratch = TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
+        except OSError as error:
+            return PassOutcome(failure=failure(OutsideError(f"{self._folder} cannot be written: {error.strerror}")))
+        with scratch as name:
+            return self._run(request, name)
+
+    def _run(self, request: Request, scratch: str) -> PassOutcome:
         command = ChildCommand(
             name=f"the pass over {request.source.key}",
             argv=(sys.executable, "-P", "-m", "reconciler", "controller", "--pass"),
             folder=self._folder,
-            environ=self._environ,
+            environ={**self._environ, "TMPDIR": scratch},
             memory_bytes=self._memory,
         )
         try:

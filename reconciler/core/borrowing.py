@@ -5,6 +5,7 @@ and what the pool has, up to its borrowing limit (Kueue 0.16, pkg/cache/schedule
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ class Shortage(NamedTuple):
 
 
 class Borrowing:
-    """Computes limits; what cohorts have together is computed once.
+    """Computes limits; those of all queues are computed once.
 
     is_complete: all members of the cohorts are known. If not, only its own limit bounds a queue in a cohort.
     """
@@ -44,16 +45,13 @@ class Borrowing:
     def __init__(self, usage: QueueUsage, *, is_complete: bool = True) -> None:
         self._usage = usage
         self._is_complete = is_complete
-        self._children = usage.children()
-        self._subtrees: dict[QueueKey, Amounts] = {}
-        self._available: dict[QueueKey, Amounts | None] = {}
 
     def largest(self, queue: QueueKey) -> Amounts:
         """Return the most of each flavor and resource that a queue can use; empty in a cycle of cohorts."""
         if not self._is_complete and self._usage.parent_of(queue) is not None:
             limits = {cell: quota.limit for cell, quota in self._quotas(queue).items()}
             return {cell: inf if limit is None else limit for cell, limit in limits.items()}
-        available = self._available_in(queue)
+        available = self._available.get(queue)
         return {} if available is None else {cell: available.get(cell, 0.0) for cell in self._quotas(queue)}
 
     def by_product(self, queue: QueueKey) -> dict[str, float]:
@@ -104,23 +102,33 @@ class Borrowing:
         row = self._usage.queues.get(queue)
         return {(quota.product, quota.resource): quota for quota in row.quotas} if row is not None else {}
 
-    def _available_in(self, queue: QueueKey) -> Amounts | None:
-        """Return what a queue or cohort could use; None in a cycle. Trees may be thousands of cohorts deep."""
-        path = [queue, *self._usage.ancestors(queue)]
-        root = path[-1]
-        if self._usage.parent_of(root) is not None:
-            return None
-        self._pool(root)
-        available = self._available[root] = self._subtrees[root]
-        for place in reversed(path[:-1]):
-            known = self._available.get(place)
-            available = known if known is not None else self._below(place, available)
-            self._available[place] = available
-        return available
+    @cached_property
+    def _available(self) -> dict[QueueKey, Amounts | None]:
+        """What each queue or cohort could use; None in a cycle, and below one."""
+        subtrees: dict[QueueKey, Amounts] = {}
+        children = self._usage.children()
+        for place in reversed(self._usage.from_roots()):
+            subtrees[place] = self._pooled(place, {child: subtrees.get(child, {}) for child in children.get(place, ())})
 
-    def _below(self, place: QueueKey, above: Amounts) -> Amounts:
+        def available(place: QueueKey, above: Amounts | None) -> Amounts | None:
+            if above is None:
+                return subtrees[place] if self._usage.parent_of(place) is None else None
+            return self._below(place, subtrees[place], above)
+
+        return self._usage.from_above(available)
+
+    def _pooled(self, place: QueueKey, members: Mapping[QueueKey, Amounts]) -> Amounts:
+        """Add up what a queue or cohort has with the members below it, less what they do not lend."""
+        amounts = {cell: quota.guaranteed or 0.0 for cell, quota in self._quotas(place).items()}
+        for member, subtree in members.items():
+            quotas = self._quotas(member)
+            for cell, own in subtree.items():
+                amounts[cell] = amounts.get(cell, 0.0) + own - _kept(quotas.get(cell), own)
+        return amounts
+
+    def _below(self, place: QueueKey, subtree: Amounts, above: Amounts) -> Amounts:
         """Return what a member could use of a cohort that could use `above`."""
-        subtree, quotas = self._subtrees[place], self._quotas(place)
+        quotas = self._quotas(place)
         available: Amounts = {}
         for cell in {**above, **subtree}:
             quota, own = quotas.get(cell), subtree.get(cell, 0.0)
@@ -128,21 +136,6 @@ class Borrowing:
             if quota is not None and quota.limit is not None and quota.guaranteed is not None:
                 available[cell] = min(own + quota.limit - quota.guaranteed, available[cell])
         return available
-
-    def _pool(self, root: QueueKey) -> None:
-        """Add up what every member of a tree has with the members below it, less what they do not lend."""
-        if root in self._subtrees:
-            return
-        places = [root]
-        for place in places:
-            places += self._children.get(place, ())
-        for place in reversed(places):
-            amounts = {cell: quota.guaranteed or 0.0 for cell, quota in self._quotas(place).items()}
-            for child in self._children.get(place, ()):
-                quotas = self._quotas(child)
-                for cell, own in self._subtrees[child].items():
-                    amounts[cell] = amounts.get(cell, 0.0) + own - _kept(quotas.get(cell), own)
-            self._subtrees[place] = amounts
 
 
 def _kept(quota: Quota | None, own: float) -> float:

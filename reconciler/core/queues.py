@@ -4,7 +4,7 @@ KAI queues and Kueue cohorts are trees; a LocalQueue is only a name for its Clus
 plan both use these sums, so that they never disagree.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -25,6 +25,26 @@ class QueueKey(NamedTuple):
 
 NO_QUEUE = QueueKey("", "", "")
 _Key = TypeVar("_Key")
+_Amount = TypeVar("_Amount", int, float)
+_Found = TypeVar("_Found")
+
+
+def parents_first(starts: Iterable[_Key], children: Mapping[_Key, Iterable[_Key]]) -> list[_Key]:
+    """Return the starts and everything below them, parents before children; a cycle begins at its first start."""
+    order: list[_Key] = []
+    seen: set[_Key] = set()
+    for start in starts:
+        if start in seen:
+            continue
+        tree = [start]
+        seen.add(start)
+        for place in tree:
+            below = [child for child in children.get(place, ()) if child not in seen]
+            seen.update(below)
+            tree += below
+        order += tree
+    return order
+
 
 _GRANTING = frozenset((QueueRole.TREE, QueueRole.FLAVORED, QueueRole.COHORT))
 
@@ -129,35 +149,51 @@ class QueueUsage(Struct, kw_only=True):
         is_whole = not quota.resource or quota.resource in WHOLE_GPUS
         return self.flavors.get(quota.product, quota.product) if is_whole else quota.resource
 
-    def requested_with_children(self) -> dict[QueueKey, dict[str, int]]:
-        """Return the GPUs requested of every queue by product, with those of the queues below it."""
-        totals: dict[QueueKey, dict[str, int]] = {}
-        for (queue, product), gpus in self.requested.items():
-            for place in (queue, *self.ancestors(queue)):
-                products = totals.setdefault(place, {})
-                products[product] = products.get(product, 0) + gpus
+    def from_roots(self) -> list[QueueKey]:
+        """Return all queues and what they name as parents, which this repository may lack, parents before children."""
+        children = self.children()
+        roots = [queue for queue in (*children, *self.queues) if self.parent_of(queue) is None]
+        return parents_first((*roots, *self.queues), children)  # beside the roots: cycles of parents
+
+    def from_above(self, step: Callable[[QueueKey, _Found | None], _Found]) -> dict[QueueKey, _Found]:
+        """Compute something of every queue from that of its parent; None above a root, and where a cycle begins."""
+        found: dict[QueueKey, _Found] = {}
+        for queue in self.from_roots():
+            parent = self.parent_of(queue)
+            found[queue] = step(queue, None if parent is None else found.get(parent))
+        return found
+
+    def with_children(self, own: Mapping[QueueKey, Mapping[str, _Amount]]) -> dict[QueueKey, dict[str, _Amount]]:
+        """Return amounts by product of every queue, with those of the queues below it."""
+        totals = {queue: {**amounts} for queue, amounts in own.items()}
+        done = set()
+        for queue in reversed(self.from_roots()):
+            done.add(queue)
+            parent = self.parent_of(queue)
+            if parent is not None and parent not in done and queue in totals:
+                above = totals.setdefault(parent, {})
+                for product, amount in totals[queue].items():
+                    above[product] = above[product] + amount if product in above else amount
         return totals
 
-    def beyond_members(self, cohort: QueueKey, requested: Mapping[str, int]) -> dict[str, int]:
-        """Return what is requested in a cohort, by product, beyond the quotas of all its members together."""
-        below, places, seen = self.children(), [cohort], {cohort}
-        for place in places:
-            members = [member for member in below.get(place, ()) if member not in seen]
-            seen.update(members)
-            places += members
-        spare: dict[str, float] = {}
-        for quota in (quota for member in places[1:] for quota in self.quotas(member)):
-            spare[quota.product] = spare.get(quota.product, 0.0) + (quota.guaranteed or 0.0)
-        rest = dict(requested)
-        whole = sorted(product for product in {*rest, *spare} if product and not is_slice(product))
-        # First each product of itself, then quotas for any, then what chooses no product.
-        pairs = [*((product, product) for product in rest), *((product, "") for product in whole)]
-        for wanted, granted in (*pairs, *(("", product) for product in whole)):
-            served = min(rest.get(wanted, 0), int(spare.get(granted, 0.0)))
-            if served:
-                rest[wanted] -= served
-                spare[granted] -= served
-        return {product: gpus for product, gpus in rest.items() if gpus}
+    def requested_with_children(self, cohorts: Iterable[QueueKey] = ()) -> dict[QueueKey, dict[str, int]]:
+        """Return the GPUs requested of every queue by product, with those of the queues below it.
+
+        Of `cohorts`: those that are requested beyond the quotas of all their members together.
+        """
+        own: dict[QueueKey, dict[str, int]] = {}
+        for (queue, product), gpus in self.requested.items():
+            own.setdefault(queue, {})[product] = gpus
+        requested = self.with_children(own)
+        children = self.children()
+        granted = self.with_children(
+            {queue: {quota.product: quota.guaranteed or 0.0 for quota in self.quotas(queue)} for queue in self.queues}
+        )
+        for cohort in cohorts:
+            if cohort in requested:
+                members = [granted[member] for member in children.get(cohort, ())]
+                requested[cohort] = _beyond(requested[cohort], members)
+        return requested
 
     def copy(self, *, with_requests: bool = True) -> "QueueUsage":
         """Return a copy that can be changed."""
@@ -354,3 +390,21 @@ def _with_children(own: float | None, below: Iterable[Amounts]) -> Amounts:
     if rest:
         _add_all(totals, {"": rest})
     return totals
+
+
+def _beyond(requested: Mapping[str, int], granted: Iterable[Mapping[str, float]]) -> dict[str, int]:
+    """Return what is requested of members of a cohort, by product, beyond what they are granted together."""
+    spare: dict[str, float] = {}
+    for member in granted:
+        for product, amount in member.items():
+            spare[product] = spare.get(product, 0.0) + amount
+    rest = dict(requested)
+    whole = sorted(product for product in {*rest, *spare} if product and not is_slice(product))
+    # First each product of itself, then quotas for any, then what chooses no product.
+    pairs = [*((product, product) for product in rest), *((product, "") for product in whole)]
+    for wanted, source in (*pairs, *(("", product) for product in whole)):
+        served = min(rest.get(wanted, 0), int(spare.get(source, 0.0)))
+        if served:
+            rest[wanted] -= served
+            spare[source] -= served
+    return {product: gpus for product, gpus in rest.items() if gpus}

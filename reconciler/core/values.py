@@ -3,10 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from reconciler.core.objects import FieldPath
 
 MAX_COUNT = 1_000_000
 """Upper bound of counts. Larger numbers are mistakes; the bound keeps every sum within 64 bits."""
+
+NOT_JSON = (msgspec.MsgspecError, UnicodeError, RecursionError)
+"""What `msgspec.json.decode` raises: the text is invalid, of another shape, or nested too deeply."""
 
 _EMPTY: dict[str, Any] = {}
 

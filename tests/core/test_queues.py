@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.kinds.kai import QUEUE
 from reconciler.core.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.core.plan.gpus import guarantee_delta, queue_lines, sum_of_trees
 from reconciler.core.queues import NO_QUEUE, QueueKey, QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
 from tests.core.plan.plan_cases import (
     KUEUE_QUEUE,
@@ -42,6 +43,37 @@ def test_gpus_are_counted_in_the_queue_that_grants_them() -> None:
 def test_ancestors_count_the_gpus_below_them() -> None:
     totals = usage(KAI_JOB).requested_with_children()
     assert totals == {TEAM_A: {"": 16}, QueueKey(*QUEUE, "root"): {"": 16}}
+
+
+@given(st.lists(st.integers(-1, 8), min_size=1, max_size=9), st.lists(st.integers(0, 8), max_size=6))
+def test_sums_of_a_forest_are_those_of_all_ancestors(parents: list[int], jobs: list[int]) -> None:
+    names = [f"q{number}" for number in range(len(parents))]
+    above = {name: names[parent] for name, parent in zip(names, parents, strict=True) if -1 < parent < int(name[1:])}
+    bodies = [kai_queue(name, parent=above.get(name, "")) for name in names]
+    bodies += [job(f"j{at}", pods=1, gpus=1, queue=names[place % len(names)]) for at, place in enumerate(jobs)]
+    forest = usage_by_cluster(rows(bodies))["main"]
+    expected: dict[QueueKey, dict[str, int]] = {}
+    for (queue, product), gpus in forest.requested.items():
+        for place in (queue, *forest.ancestors(queue)):
+            products = expected.setdefault(place, {})
+            products[product] = products.get(product, 0) + gpus
+    assert forest.requested_with_children() == expected
+
+
+def test_a_chain_of_queues_of_any_length_is_summed() -> None:
+    """The GPUs of one job count in each of 2,600 queues, and the guarantee of the whole tree counts once."""
+    chain = [kai_queue(f"q{n}", 16, parent=f"q{n - 1}" if n else "") for n in range(2_600)]
+    deep = usage_by_cluster(rows([*chain, job("deep", pods=2, gpus=8, queue="q2599")]))
+    totals = deep["main"].requested_with_children()
+    assert len(totals) == 2_600
+    assert {gpus for products in totals.values() for gpus in products.values()} == {16}
+    assert sum_of_trees(queue_lines({}, deep), guarantee_delta) == 16
+
+
+def test_a_cycle_of_queues_counts_nothing_twice() -> None:
+    ring = [kai_queue("a", parent="c"), kai_queue("b", parent="a"), kai_queue("c", parent="b")]
+    totals = usage_by_cluster(rows([*ring, job("one", pods=2, gpus=8, queue="b")]))["main"].requested_with_children()
+    assert {gpus for products in totals.values() for gpus in products.values()} == {16}
 
 
 def test_queues_that_are_not_here() -> None:

@@ -17,6 +17,7 @@ from reconciler.adapters.process import (
     terminate,
     without_credentials,
 )
+from tests.cluster.server import wait_until
 from tests.ports.predictors.asking import is_gone
 
 SECRETS = {
@@ -121,6 +122,38 @@ def test_a_program_that_does_not_exist(tmp_path: Path) -> None:
     with pytest.raises(ProcessError, match="/no/such/program could not be started: No such file") as raised:
         ChildProcess(command, interactive=False)
     assert not raised.value.retryable
+
+
+_ORPHAN = """
+from pathlib import Path
+from reconciler.adapters.process import ChildCommand, ChildProcess, check_parent, end_with_parent
+sys.stdin.readline()
+end_with_parent()
+command = ChildCommand(name="x", argv=("sleep", "1000"), folder=Path("."), environ=dict(os.environ), memory_bytes=1 << 30)
+others = (ChildProcess(command, interactive=False).pid, subprocess.Popen(["sleep", "1000"]).pid)
+print(*others, flush=True)
+"""
+"""A child with one child in a group of its own, and one in its own group."""
+
+
+def test_a_process_ends_with_its_parent_and_takes_its_children_along(tmp_path: Path) -> None:
+    """Also one whose threads never let the one that waits for the parent run: it ends before its next write."""
+    busy = """
+sys.setswitchinterval(1000)
+until = time.monotonic() + 1.5
+while time.monotonic() < until:
+    pass
+check_parent()
+open("written", "w")
+"""
+    for ending in ("time.sleep(1000)", busy):
+        child = start(_ORPHAN + ending, tmp_path, interactive=True)
+        others = child.exchange(b"go\n", seconds=30, max_bytes=100)
+        child._process.stdin.close()  # type: ignore[union-attr]  # as the system does when the parent is killed
+        assert all(is_gone(int(pid)) for pid in others.split())
+        wait_until(child.has_exited, "the end of the child")
+        child.end()
+        assert not (tmp_path / "written").exists()
 
 
 def test_terminate_asks_first_and_kills_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,12 @@ def config_map(name: str, extra: str = "", data: str = "") -> str:
     )
 
 
+def _queue_chain(count: int, *, top: str = "") -> str:
+    """Return queues, each of which is the parent of the next one."""
+    parents = [top, *(f"q{number}" for number in range(count - 1))]
+    return "---\n".join(QUEUE.format(name=f"q{number}", parent=parent) for number, parent in enumerate(parents))
+
+
 def _case_collision(root: Path) -> None:
     put("jobs/a/CONFIG.yaml", config_map("one"))(root)
     put("jobs/a/config.yaml", config_map("two"))(root)
@@ -174,6 +180,12 @@ metadata: {{name: q, labels: {{team: x}}}}
 spec: {{hard: {{requests.memory: "{size}"}}}}
 """
 
+QUEUE = """\
+apiVersion: scheduling.run.ai/v2
+kind: Queue
+metadata: {{name: {name}}}
+spec: {{parentQueue: "{parent}", resources: {{gpu: {{quota: 1, limit: 2, overQuotaWeight: 1}}}}}}
+"""
 JOB = """\
 apiVersion: torchrun.ai/v1alpha1
 kind: TorchrunJob
@@ -379,6 +391,14 @@ CASES = (
         ),
         code=4,
         words=("queues/a.yaml", "a < b < a"),
+    ),
+    Hostile(name="queues, 2,500 levels", make=put("queues/chain.yaml", _queue_chain(2_500)), code=0, limited=False),
+    Hostile(
+        name="queue cycle of 2,500",
+        make=put("queues/chain.yaml", _queue_chain(2_500, top="q2499")),
+        code=4,
+        words=("queues/chain.yaml", "q0 < q2499 < q2498 < 2495 more < q2 < q1 < q0"),
+        limited=False,
     ),
     Hostile(
         name="unknown queue",

@@ -18,6 +18,8 @@ from urllib.parse import SplitResult, unquote
 
 from msgspec import Struct
 
+from reconciler.adapters.process import check_parent
+
 _CONNECT_SECONDS = 5.0
 _MAX_IDLE = 16
 _CHUNK_BYTES = 1 << 16
@@ -235,6 +237,8 @@ class ConnectionPool:
         """
         request = self._request(head, headers, body)
         connection = self._take()
+        if not head.startswith("GET "):
+            check_parent()
         try:
             return connection.send(request, seconds)
         except BaseException:

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from reconciler.core.secrets import mask_text
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import one_line
 from reconciler.ports.cluster import ClusterUnavailable
 
@@ -79,7 +80,7 @@ def _request(exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
 def _read(name: str, version: str, printed: bytes) -> Credential:
     try:
         answer = msgspec.json.decode(printed, type=_Printed)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         raise _failed(name, "printed no ExecCredential") from None
     if answer.kind != "ExecCredential" or answer.api_version != version:
         shown = one_line(mask_text(f"{answer.kind} of {answer.api_version}"), 100)

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from reconciler.adapters.kubernetes.connection import NotConnected
 from reconciler.core.secrets import KnownSecrets, mask_text
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import one_line
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable, Expired, FieldError
 
@@ -117,5 +118,5 @@ def masked(text: str, secrets: KnownSecrets) -> str:
 def _parse(raw: bytes) -> _Status:
     try:
         return msgspec.json.decode(raw, type=_Status)
-    except msgspec.DecodeError:  # a proxy's page, or nothing
+    except NOT_JSON:  # a proxy's page, or nothing
         return _Status(message=raw[:_LONGEST].decode(errors="replace"))

@@ -15,6 +15,7 @@ from msgspec import Struct
 from reconciler.adapters.kubernetes.access import Access
 from reconciler.adapters.kubernetes.connection import NotConnected, ServerAnswer
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
+from reconciler.core.values import NOT_JSON
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable
 
 PATIENCE_SECONDS = 30.0
@@ -116,7 +117,7 @@ class Transport:
             raise self._refused(call, answer, raw)
         try:
             body = msgspec.json.decode(raw) if raw else {}
-        except msgspec.DecodeError:
+        except NOT_JSON:
             text = f"cannot {call.purpose}: {self.access.server} sent a response that is not JSON"
             raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
         return ApiAnswer(status=answer.status, body=body, warnings=_warnings(answer))

@@ -186,7 +186,7 @@ class InstalledPredictor:
             line = process.exchange(message, seconds=seconds, max_bytes=_MAX_BYTES)
         try:
             answer = msgspec.json.decode(line, type=reply)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise PredictorUnavailable(f"ado-autoconf sent an invalid answer: {one_line(error)}") from error
         if answer.id != self._last_id:
             raise PredictorUnavailable("ado-autoconf answered another question")

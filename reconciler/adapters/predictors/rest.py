@@ -23,6 +23,7 @@ from reconciler.adapters.predictors.recommender import (
 )
 from reconciler.core.engines import REST, Outcome
 from reconciler.core.sizing.question import EngineQuestion
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable, one_line
 from reconciler.ports import Prediction
 
@@ -124,7 +125,7 @@ class RestPredictor:
             raise self._rejected(response)
         try:
             (request,) = msgspec.json.decode(response.body, type=tuple[str])
-        except msgspec.MsgspecError as error:
+        except NOT_JSON as error:
             raise PredictorError(f"{self._endpoint.url} did not return a request id: {one_line(error)}") from error
         self._polling_ends = None
         return self._validate(request)
@@ -174,7 +175,7 @@ class RestPredictor:
         try:
             reply = msgspec.json.decode(response.body, type=_MeasurementRequest)
             outcome, gpus, workers, text = _parse_reply(question, reply)
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except NOT_JSON as error:
             raise PredictorError(f"{self._endpoint.url} sent an invalid answer: {one_line(error)}") from error
         except PredictorError as error:
             raise PredictorError(f"{self._endpoint.url}: {error.message}") from error
@@ -217,7 +218,7 @@ def _describe(response: HttpResponse) -> str:
     """Name the status, and the reason if the server gives one the way FastAPI does."""
     try:
         detail = msgspec.json.decode(response.body, type=dict[str, Any]).get("detail", "")
-    except (msgspec.MsgspecError, RecursionError):
+    except NOT_JSON:
         detail = ""
     return f"answered with status {response.status}{f': {one_line(detail, 200)}' if detail else ''}"
 

@@ -161,7 +161,7 @@ class Table:
         try:
             header = msgspec.json.decode(line, type=TableHeader)
             table = cls(header, _unpack(packed, header.cells))
-        except (msgspec.MsgspecError, zlib.error, ValueError) as error:
+        except (msgspec.MsgspecError, zlib.error, ValueError, RecursionError) as error:
             raise PredictorError(f"the table cannot be read: {error}", hint=_HINT) from error
         table.__dict__["_rest"] = rest  # as in the file: another zlib may compress differently
         return table

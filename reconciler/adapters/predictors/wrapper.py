@@ -19,6 +19,7 @@ from reconciler.adapters.predictors.recommender import as_predictor_errors, pars
 from reconciler.adapters.process import ChildCommand, ChildProcess, absolute_program, without_credentials
 from reconciler.core.engines import WRAPPER, Outcome
 from reconciler.core.sizing.question import EngineQuestion
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import PredictorError, one_line
 from reconciler.ports import Prediction
 
@@ -114,7 +115,7 @@ def _read_reply(out: Path) -> Any:
         raise PredictorError(f"the wrapper script wrote more than {_MAX_BYTES >> 10} KiB")
     try:
         return msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except NOT_JSON as error:
         raise PredictorError(f"the wrapper script wrote invalid JSON: {one_line(error)}") from error
 
 

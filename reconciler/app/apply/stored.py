@@ -4,14 +4,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-import msgspec
-
 from reconciler.core.apply import inventory as form
 from reconciler.core.apply.inventory import RELEASED, Member, ObjectInventory
 from reconciler.core.apply.results import Record, decode_record, encode_record
 from reconciler.core.kinds.workloads import CONFIG_MAP, NAMESPACE
 from reconciler.core.objects import ObjectKey
-from reconciler.core.values import mapping, text
+from reconciler.core.values import NOT_JSON, mapping, text
 from reconciler.errors import OutsideError, StalePlan
 from reconciler.planning.live.inventory import InventoryClaim, Place, read_stored
 from reconciler.planning.live.reading import at_once
@@ -156,5 +154,5 @@ def _records(body: Mapping[str, Any] | None) -> tuple[Record, ...]:
     lines = text(mapping((body or {}).get("data")).get(_RECORDS)).splitlines()
     try:
         return tuple(decode_record(line) for line in lines)
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise OutsideError(f"the records of applied plans are damaged: {error}", hint="delete the ConfigMap") from error

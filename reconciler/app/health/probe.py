@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Struct, ValidationError
+from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.readings import NodeReading, ReadError, Sweep
 from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock
 from reconciler.ports.node import ReadingSource
@@ -48,7 +49,7 @@ def read_replay(content: bytes, path: str) -> tuple[Sweep, ...]:
     """Return the sweeps of a replay file. Raises `ConfigError` if it is none."""
     try:
         found = msgspec.json.decode(content, type=ReplayFile)
-    except (ValidationError, msgspec.DecodeError) as error:
+    except NOT_JSON as error:
         raise ConfigError(
             f"{path}: not a replay file: {error}", hint="`reconciler probe record FILE` makes one"
         ) from None

@@ -86,7 +86,7 @@ class StateStore:
         try:
             packed = base64.b64decode((body.get("binaryData") or {})[_STATE], validate=True)
             state = msgspec.json.decode(zlib.decompress(packed), type=LaneState)
-        except (KeyError, ValueError, zlib.error, msgspec.MsgspecError) as error:
+        except (KeyError, ValueError, zlib.error, msgspec.MsgspecError, RecursionError) as error:
             raise OutsideError(
                 f"{self._key}: the state of node health is damaged: {error}",
                 hint="check the nodes with the label gpureconciler.io/health, then delete the ConfigMap",

@@ -15,6 +15,7 @@ from reconciler.core.sizing.run_columns import PRECISIONS, normalize
 from reconciler.core.sizing.summary import describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.sizing.training import Architecture, Training, impossible_degrees
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError
 from reconciler.outputs.sizing.answer import SizeAnswer
 
@@ -139,7 +140,7 @@ def parse_architecture(raw: bytes, path: str, name: str) -> Architecture:
     hint = "pass the folder or the config.json of a Hugging Face model"
     try:
         config = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise ConfigError(f"{path}: invalid JSON: {error}", hint=hint) from error
     parsed = parse_model_config(config, name) if isinstance(config, dict) else "it is not a JSON object"
     if isinstance(parsed, str):

@@ -99,7 +99,8 @@ def command(*, is_pass: bool, **flags: Any) -> int:
     Runs until SIGTERM or Ctrl-C. Sources are ConfigSource objects of the cluster, or documents of a file. Credentials
     come from Secrets. Metrics are listed in docs/reference/metrics.md.
     """
-    from reconciler.controller.process import ControllerFlags, end_with_parent, run_controller, run_pass  # noqa: PLC0415 - as elsewhere
+    from reconciler.adapters.process import end_with_parent  # noqa: PLC0415 - as elsewhere
+    from reconciler.controller.process import ControllerFlags, run_controller, run_pass  # noqa: PLC0415
     from reconciler.wiring.cluster import access_flags  # noqa: PLC0415
 
     environ = options.environment()

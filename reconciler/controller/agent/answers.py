@@ -187,7 +187,7 @@ def _selected(
             return NodeAnswer(node=name, status=CheckStatus.UNKNOWN, problem="no agent has reported from this node")
         try:
             (answer,) = msgspec.json.decode(fetch(found[name], path), type=tuple[NodeAnswer])
-        except (ReconcilerError, msgspec.DecodeError) as error:
+        except (ReconcilerError, msgspec.DecodeError, RecursionError) as error:
             return NodeAnswer(node=name, status=CheckStatus.UNKNOWN, problem=f"unreachable: {one_line(str(error))}")
         return answer
 

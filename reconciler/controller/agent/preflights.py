@@ -9,6 +9,7 @@ from reconciler.app.health.jobs.result import PATH, PreflightAnswer
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpRequest, text_answer
 from reconciler.core.health.catalogue import BY_ID
 from reconciler.core.health.inflight.preflight import PreflightResult
+from reconciler.core.values import NOT_JSON
 
 _MOST_FINDINGS = 2000
 _LONGEST = 253
@@ -24,7 +25,7 @@ def preflight_api(agent: Agent) -> Answer:
             return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use PUT")
         try:
             result = msgspec.json.decode(request.body, type=PreflightResult)
-        except msgspec.MsgspecError as error:
+        except NOT_JSON as error:
             return text_answer(HTTPStatus.BAD_REQUEST, f"not a result of a preflight check: {error}")
         if problem := _problem(result):
             return text_answer(HTTPStatus.BAD_REQUEST, problem)

@@ -194,7 +194,7 @@ def node_uid(token: str) -> str:
     try:
         claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         return str(claims["kubernetes.io"]["node"]["uid"])
-    except (ValueError, KeyError, TypeError, IndexError, msgspec.DecodeError):
+    except (ValueError, KeyError, TypeError, IndexError, msgspec.DecodeError, RecursionError):
         return ""
 
 

@@ -10,6 +10,7 @@ from reconciler.app.health.fast_lane import HealthRules, LaneRound
 from reconciler.app.health.state_store import StateStore
 from reconciler.core.health.active.due import due_runs
 from reconciler.core.health.fleet.evaluate import FleetInput
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError
 from reconciler.ports.cluster import LiveCluster
 from reconciler.settings import DEEP_RUNS
@@ -45,5 +46,5 @@ def deep_run_settings(environ: Mapping[str, str]) -> DeepRunSettings | None:
         return None
     try:
         return msgspec.json.decode(text, type=DeepRunSettings)
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise ConfigError(f"{DEEP_RUNS}: {error}", hint="the chart sets it with health.deepRuns.enabled") from error

@@ -39,7 +39,7 @@ def read_watch(file: Path) -> JobWatch:
     """Return what is kept; a file that is missing or damaged is as good as none."""
     try:
         return msgspec.json.decode(file.read_bytes(), type=JobWatch)
-    except (FileNotFoundError, msgspec.MsgspecError):
+    except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
         return JobWatch()
 
 

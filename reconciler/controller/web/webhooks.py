@@ -12,6 +12,8 @@ from enum import StrEnum
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.values import NOT_JSON
+
 MAX_BYTES = 1 << 20
 _TOLERANCE_SECONDS = 300.0
 
@@ -103,7 +105,7 @@ def _same(sent: str, expected: str) -> bool:
 def _ref(body: bytes) -> str:
     try:
         return msgspec.json.decode(body, type=_Payload).ref
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except NOT_JSON:
         return ""
 
 

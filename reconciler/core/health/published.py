@@ -13,7 +13,7 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, Health
 from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.report import API_VERSION, KIND, NodeReport
 from reconciler.core.secrets import mask_text
-from reconciler.core.values import annotation, plural
+from reconciler.core.values import NOT_JSON, annotation, plural
 
 MAX_BYTES = 64_000
 """The most that the status of a report takes as JSON: under 64 KB with the metadata around it."""
@@ -76,7 +76,7 @@ def expected_of(body: Mapping[str, Any]) -> NodeExpectation:
     """Return what the annotation of an object says; one that cannot be read, which the next round replaces, nothing."""
     try:
         return msgspec.json.decode(annotation(body, EXPECTED) or "{}", type=NodeExpectation)
-    except msgspec.MsgspecError:
+    except NOT_JSON:
         return NodeExpectation()
 
 

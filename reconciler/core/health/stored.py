@@ -12,6 +12,7 @@ from reconciler.core.documents import read
 from reconciler.core.health.merging import content
 from reconciler.core.health.published import MalformedReport, body_of, report_of
 from reconciler.core.health.report import NodeReport
+from reconciler.core.values import NOT_JSON
 
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{6})Z(-\d+)?\.json")
 _DAY = 86400.0
@@ -22,7 +23,7 @@ def stored_reports(path: str, raw: bytes) -> list[NodeReport]:
     """Return the reports in a file. Raises `MalformedReport`: a report that is left out would look like a good node."""
     try:
         found = [report_of(body) for body in _objects(path, raw)]
-    except msgspec.DecodeError as error:
+    except NOT_JSON as error:
         raise MalformedReport(str(error)) from None
     return [one for one in found if one is not None]
 

@@ -43,7 +43,8 @@ Body = Mapping[str, Any]
 ANY_KIND = "*"
 """The `kind` of a row that stands for all kinds of its group that have no row of their own."""
 
-_MAX_DEPTH = 4  # levels of wrappers inside wrappers
+MAX_WRAPPERS = 4
+"""Wrappers inside wrappers. What is deeper is not counted, and said to be unknown."""
 
 
 class Lookup(Protocol):
@@ -334,8 +335,11 @@ class Kinds(Mapping[KindId, Kind]):
         if row.pods is not None:
             return list(row.pods(body, prefix))
         if row.components is not None:
-            wrapped = row.components(body) if depth < _MAX_DEPTH else ()
-            inner = [self._wrapped(row, body, path, component, prefix, depth + 1) for path, component in wrapped]
+            if depth == MAX_WRAPPERS:
+                return [PodSet(1, {}, prefix, unknown=f"what is more than {MAX_WRAPPERS} wrappers deep")]
+            inner = [
+                self._wrapped(row, body, path, component, prefix, depth + 1) for path, component in row.components(body)
+            ]
             copies = 1 if row.copies is None else row.copies(body)
             return [pods.times(copies) for group in inner if group for pods in group]
         return _guess_pods(body, prefix) if row.relations is None and row.provides is None else None
@@ -353,7 +357,7 @@ class Kinds(Mapping[KindId, Kind]):
     def wrapped(self, body: Body, path: FieldPath = (), depth: int = 0) -> Iterator[tuple[FieldPath, Body]]:
         """Yield the objects that a wrapper creates as they are written, also those in inner wrappers, with paths."""
         row = self.of(body)
-        if row.components is None or row.has_parameters or depth == _MAX_DEPTH:
+        if row.components is None or row.has_parameters or depth == MAX_WRAPPERS:
             return
         for inner, component in row.components(body):
             yield (*path, *inner), component

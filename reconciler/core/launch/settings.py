@@ -17,6 +17,7 @@ from reconciler.core.launch.container import SourceMap, shorten
 from reconciler.core.launch.facts import Diagnostic, Fact
 from reconciler.core.launch.shell.expansion import UNKNOWN, Field
 from reconciler.core.secrets import mask_text
+from reconciler.core.values import NOT_JSON
 
 FileReader = Callable[[str], bytes | None]
 """Returns the bytes of a repository file by the path that a line names; None where it does not exist."""
@@ -152,7 +153,7 @@ class SettingTable:
         """Add the values of a JSON mapping that a flag holds; return whether it is one."""
         try:
             data = msgspec.json.decode(setting.text)
-        except (msgspec.DecodeError, RecursionError, UnicodeError):
+        except NOT_JSON:
             return False
         if isinstance(data, dict):
             for name, text in flatten(data, prefix).items():
@@ -252,7 +253,7 @@ def _parse(path: str, raw: bytes) -> tuple[dict[str, Any], str]:
     if path.endswith(".json") or (raw.lstrip()[:1] == b"{" and not path.endswith((".yaml", ".yml"))):
         try:
             data = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except NOT_JSON as error:
             return {}, str(error)
         return (data, "") if isinstance(data, dict) else ({}, "it is not a mapping")
     reading = read(path, raw)

@@ -12,6 +12,7 @@ import msgspec
 
 from reconciler.core.plan.digest import checksum, checksum_of, digest
 from reconciler.core.plan.plan import Plan
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError, StalePlan
 
 API_VERSION = "gpureconciler.io/v1alpha1"
@@ -61,7 +62,7 @@ def from_json(data: bytes | Mapping[str, Any]) -> Plan:
         if not isinstance(raw, dict) or (raw.get("apiVersion"), raw.get("kind")) != (API_VERSION, KIND):
             raise ConfigError(f"not a {KIND} of {API_VERSION}", hint=hint)
         plan = msgspec.convert(raw, Plan)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         raise ConfigError(f"cannot read the plan: {error}", hint=hint) from error
     for name, recorded, computed in (
         ("checksum", raw.get("checksum"), checksum(raw)),

@@ -10,7 +10,14 @@ from reconciler.core.evidence.inventory import Inventory, Node, with_quarantined
 from reconciler.core.kinds.facts import QueueRole
 from reconciler.core.plan.edits import Edit, running_gpus
 from reconciler.core.plan.plan import CapacityLine, CostLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
-from reconciler.core.queues import QueueKey, QueueUsage, add_amounts, guaranteed_by_product, requests_of_quota
+from reconciler.core.queues import (
+    QueueKey,
+    QueueUsage,
+    add_amounts,
+    guaranteed_by_product,
+    parents_first,
+    requests_of_quota,
+)
 from reconciler.core.summary import ObjectSummary, Quota
 
 Usage = Mapping[str, QueueUsage]
@@ -42,18 +49,10 @@ def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
     for cluster in sorted({*before, *after}):
         left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
         cohorts = {queue for side in (left, right) for queue in filter(side.is_cohort, side.queues)}
-        earlier, requested = (_requested(side, cohorts) for side in (left, right))
+        earlier, requested = (side.requested_with_children(cohorts) for side in (left, right))
         for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key.name, key)):
             lines += _queue(cluster, queue, left, right, earlier.get(queue, {}), requested.get(queue, {}))
     return tuple(lines)
-
-
-def _requested(usage: QueueUsage, cohorts: Iterable[QueueKey]) -> dict[QueueKey, dict[str, int]]:
-    """Return the GPUs requested of every queue by product; of cohorts, what their members have no quota for."""
-    requested = usage.requested_with_children()
-    for cohort in cohorts:
-        requested[cohort] = usage.beyond_members(cohort, requested.get(cohort, {}))
-    return requested
 
 
 def _queue(  # noqa: PLR0917 - the two sides of a plan
@@ -109,15 +108,12 @@ def sum_of_trees(queues: Iterable[QueueLine], amount: Callable[[QueueLine], floa
         lines.setdefault(key, []).append(line)
         if line.parent and len(lines[key]) == 1:
             children.setdefault((line.cluster, line.parent), []).append(key)
-    counted: set[tuple[str, str]] = set()
-
-    def tree(key: tuple[str, str]) -> float:
-        counted.add(key)
-        own = sum(amount(line) for line in lines[key])
-        return max(own, sum(tree(child) for child in children.get(key, ()) if child not in counted), key=abs)
-
     roots = [key for key in lines if not lines[key][0].parent]
-    return sum(tree(key) for key in (*roots, *lines) if key not in counted)  # the rest: cycles of parents
+    sums: dict[tuple[str, str], float] = {}
+    for key in reversed(parents_first((*roots, *lines), children)):  # beside the roots: cycles of parents
+        own = sum(amount(line) for line in lines[key])
+        sums[key] = max(own, sum(sums.pop(child, 0.0) for child in children.get(key, ())), key=abs)
+    return sum(sums.values())
 
 
 def guarantee_delta(line: QueueLine) -> float:

@@ -16,7 +16,6 @@ from reconciler.core.training.config_maps import FindConfigMap, container_enviro
 from reconciler.core.training.container import Container, parse_container
 from reconciler.core.values import mapping, sequence, text
 
-_MAX_DEPTH = 24
 _MIG = "nvidia.com/mig-"
 
 
@@ -59,18 +58,14 @@ def _may_use_variables(word: str) -> bool:
     return "$" in word or word.endswith(".sh")
 
 
-def _pods(
-    value: dict[str, Any] | list[Any], path: FieldPath, depth: int = 0
-) -> Iterator[tuple[Mapping[str, Any], FieldPath]]:
+def _pods(value: dict[str, Any] | list[Any], path: FieldPath) -> Iterator[tuple[Mapping[str, Any], FieldPath]]:
     """Yield all mappings with containers, and their paths."""
-    if depth > _MAX_DEPTH:
-        return
     if isinstance(value, dict) and isinstance(value.get("containers"), list):
         yield value, path
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, inner in items:
         if isinstance(inner, dict | list):
-            yield from _pods(inner, (*path, key), depth + 1)
+            yield from _pods(inner, (*path, key))
 
 
 def _devices(resources: Mapping[str, Any], product: str) -> tuple[int, str]:

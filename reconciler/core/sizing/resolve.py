@@ -14,6 +14,7 @@ from reconciler.core.launch import Diagnostic, FileReader
 from reconciler.core.sizing.gpus import Gpu, GpuTable
 from reconciler.core.sizing.models import ModelTable, parse_model_config
 from reconciler.core.sizing.training import Architecture
+from reconciler.core.values import NOT_JSON
 
 OFFERED = "what the cluster offers"
 """Origin of GPU products that neither the job nor the settings name."""
@@ -159,7 +160,7 @@ def describe_model(table: ModelTable, config: Mapping[str, Any], name: str) -> t
 def _parse(table: ModelTable, raw: bytes, path: str, written: str) -> tuple[Architecture, str] | Diagnostic:
     try:
         data: Any = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except NOT_JSON as error:
         return _invalid_config(path, str(error))
     if not isinstance(data, dict):
         return _invalid_config(path, "it is not a JSON object")

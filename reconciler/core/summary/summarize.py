@@ -24,7 +24,7 @@ from reconciler.core.summary.object_summary import (
 from reconciler.core.summary.pods import PodReading, read_pod, required_labels
 from reconciler.core.summary.requests import Requested, requested_by
 from reconciler.core.summary.uncounted import find_uncounted
-from reconciler.core.values import mapping, sequence, text, value_at
+from reconciler.core.values import NOT_JSON, mapping, sequence, text, value_at
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.fields`, which only sizing imports
 
@@ -205,7 +205,7 @@ def _gpu_hours(body: Body) -> float:
         return 0.0
     try:
         return max(0.0, msgspec.json.decode(note, type=_SizingNote).gpu_hours)
-    except msgspec.DecodeError:
+    except NOT_JSON:
         return 0.0
 
 

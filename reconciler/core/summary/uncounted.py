@@ -8,7 +8,6 @@ from reconciler.core.kinds.facts import PodSet
 from reconciler.core.summary.object_summary import Uncounted
 from reconciler.core.values import mapping, sequence
 
-_MAX_DEPTH = 16
 _MAX_FOUND = 3  # of one object: the first ones tell enough
 _AMOUNTS = frozenset(("limits", "requests"))
 _GENERIC = frozenset(("gpu", "gpus"))
@@ -19,7 +18,7 @@ def find_uncounted(body: Mapping[str, Any], counted: Sequence[PodSet]) -> tuple[
     """Return what an object requests outside the templates that were counted; at most the first ones."""
     known = {id(pods.template) for pods in counted}
     found: dict[Uncounted, None] = {}
-    for one in _walk({key: value for key, value in body.items() if key not in _NOT_SPEC}, "", known, 0):
+    for one in _walk({key: value for key, value in body.items() if key not in _NOT_SPEC}, "", known):
         found.setdefault(one)
         if len(found) == _MAX_FOUND:
             break
@@ -29,13 +28,13 @@ def find_uncounted(body: Mapping[str, Any], counted: Sequence[PodSet]) -> tuple[
 _NOT_SPEC = frozenset(("apiVersion", "kind", "metadata", "status"))
 
 
-def _walk(node: Any, path: str, known: set[int], depth: int) -> Iterator[Uncounted]:
-    if depth > _MAX_DEPTH or id(node) in known:
+def _walk(node: Any, path: str, known: set[int]) -> Iterator[Uncounted]:
+    if id(node) in known:
         return
     if type(node) is list:
         for index, item in enumerate(node):
             if type(item) is dict or type(item) is list:
-                yield from _walk(item, f"{path}[{index}]", known, depth + 1)
+                yield from _walk(item, f"{path}[{index}]", known)
         return
     for key, child in mapping(node).items():
         if type(key) is not str:
@@ -44,10 +43,10 @@ def _walk(node: Any, path: str, known: set[int], depth: int) -> Iterator[Uncount
         if key in _AMOUNTS and type(child) is dict:
             yield from (Uncounted(place, f"{name}: {child[name]}") for name in child if _is_device(name, child[name]))
         elif key in _CONTAINERS and any("image" in mapping(item) for item in sequence(child)):
-            yield from _walk(child, place, known, depth + 1)
+            yield from _walk(child, place, known)
             yield Uncounted(place, "pods")
         elif type(child) is dict or type(child) is list:
-            yield from _walk(child, place, known, depth + 1)
+            yield from _walk(child, place, known)
 
 
 def _is_device(resource: Any, amount: Any) -> bool:

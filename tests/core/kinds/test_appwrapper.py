@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.core.kinds.kind import MAX_WRAPPERS
 from reconciler.core.kinds.registry import BUILT_IN
 
 
@@ -45,3 +46,11 @@ def test_components_cannot_change(before: dict[str, Any], after: dict[str, Any],
     row = BUILT_IN.find("workload.codeflare.dev", "AppWrapper")
     assert row.immutable is not None
     assert [*row.immutable(before, after)] == fields
+
+
+def test_wrappers_within_wrappers_count_up_to_a_limit() -> None:
+    for levels, unknown in ((MAX_WRAPPERS, ""), (MAX_WRAPPERS + 1, f"what is more than {MAX_WRAPPERS} wrappers deep")):
+        body = wrapper(component())
+        for _ in range(levels - 1):
+            body = wrapper({"template": body})
+        assert [pods.unknown for pods in BUILT_IN.pod_sets(body) or ()] == [unknown]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.core.launch import ParsedLaunch, edit_launch, parse_launch
 from reconciler.core.launch.shell.ast import ShellError
-from reconciler.core.launch.shell.interpreter import MAX_STEPS
+from reconciler.core.launch.shell.interpreter import MAX_LEVELS, MAX_STEPS
 from reconciler.core.launch.shell.parser import parse
 
 LINE = (
@@ -24,6 +24,9 @@ def read(script: str, files: dict[str, bytes] | None = None) -> ParsedLaunch:
 
 
 HOSTILE_SCRIPTS = {
+    "negations": f"if [ {'! ' * 60_000} a ]; then true; fi",
+    "negations of patterns": f"if [[ {'! ' * 60_000} a ]]; then true; fi",
+    "eval in itself": 'x=\'eval "$x"\'; eval "$x"',
     "words": "a " * 60_000,
     "subshells": "(" * 120_000,
     "expansions": "${" * 60_000,
@@ -75,6 +78,24 @@ def test_hostile_scripts_give_diagnostics(name: str) -> None:
     text = json.dumps([parsed.diagnostics[0].message, parsed.diagnostics[0].hint])
     assert len(text) < 1_000
     assert text.encode()
+
+
+def test_shells_and_functions_and_eval_within_each_other_are_bounded_together() -> None:
+    """Each is within its own limit; a call at the bottom of each function starts the next one."""
+    for call in ("f{}", "eval f{}"):
+        functions = [f"f{n}() {{ {'if true; then ' * 18}{call.format(n + 1)}{'; fi' * 18}; }}" for n in range(19)]
+        script = "\n".join([*functions, "f19() { bash x.sh; }", "f0"])
+        (diagnostic,) = read("bash x.sh", {"x.sh": script.encode()}).diagnostics
+        assert (diagnostic.rule, diagnostic.hint) == (
+            "launch.shell",
+            "correct the script; `bash -n` reports the same error",
+        )
+        assert f"nested more than {MAX_LEVELS} levels deep (in the file x.sh)" in diagnostic.message
+
+
+def test_functions_within_functions_are_followed() -> None:
+    functions = [f"f{n}() {{ f{n + 1}; }}" for n in range(40)]
+    assert not read("\n".join([*functions, f"f40() {{ {LINE}; }}", "f0"])).diagnostics
 
 
 def test_many_arguments_and_deep_scripts_are_bounded() -> None:

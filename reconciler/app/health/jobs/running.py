@@ -18,6 +18,7 @@ from reconciler.core.kinds.kind import Kinds
 from reconciler.core.kinds.workloads import POD
 from reconciler.core.observe.placed import controller_of, placed_jobs
 from reconciler.core.observe.preflights import incomplete_preflights
+from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import Body, LiveCluster
@@ -68,7 +69,7 @@ def read_series(path: str, content: bytes) -> tuple[JobSeries, ...]:
         if content.lstrip().startswith(b"["):
             return msgspec.json.decode(content, type=tuple[JobSeries, ...])
         return tuple(one.series for one in msgspec.json.decode(content, type=JobWatch).jobs)
-    except msgspec.MsgspecError as error:
+    except NOT_JSON as error:
         raise ConfigError(
             f"{path}: not a recorded series of jobs: {error}", hint="the controller keeps jobs-CLUSTER.json"
         ) from None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.core.health.report import FailedPreflight, NodeReport
-from reconciler.core.values import mapping, text
+from reconciler.core.values import NOT_JSON, mapping, text
 
 SEEN = "gpureconciler.io/preflights"
 """Annotation of a NodeHealthReport in which the controller acknowledges failed preflight checks: verdicts by pod."""
@@ -115,7 +115,7 @@ def acknowledged(body: Mapping[str, Any]) -> dict[str, str]:
     annotations = mapping(mapping(body.get("metadata")).get("annotations"))
     try:
         return msgspec.json.decode(text(annotations.get(SEEN)) or "{}", type=dict[str, str])
-    except msgspec.MsgspecError:
+    except NOT_JSON:
         return {}
 
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
+from reconciler.core.values import NOT_JSON
+
 MANAGER = "gpureconciler-health"
 """The field manager of conditions, taints and labels of health. It never changes."""
 
@@ -69,7 +71,7 @@ def parse_record(text: str) -> TaintRecord | None:
     """Return the record of an annotation; None if it is not ours or was damaged."""
     try:
         record = msgspec.json.decode(text, type=TaintRecord)
-    except (msgspec.MsgspecError, UnicodeError):
+    except NOT_JSON:
         return None
     return record if record.owner == MANAGER else None
 

@@ -1,6 +1,6 @@
 """Which pods of a workflow may run at the same time: a step after another, a task after those that it depends on."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.devices import pod_devices
@@ -8,7 +8,11 @@ from reconciler.core.kinds.facts import PodSet
 from reconciler.core.kinds.pod_paths import with_containers
 from reconciler.core.values import count, mapping, sequence, text
 
-_MAX_DEPTH = 16  # templates inside templates
+MAX_LEVELS = 100
+"""Templates within templates. What is deeper is not counted, and said to be unknown."""
+MAX_TASKS = 1000
+"""Tasks of one graph: each is compared with all others."""
+
 _MAX_PODS = 1000  # of one workflow: more are a mistake, or recursion
 _POD_FIELDS = ("nodeSelector", "affinity", "tolerations", "initContainers", "sidecars")
 _WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
@@ -21,24 +25,42 @@ class Stages:
         self._spec, self._prefix = spec, prefix
         listed = [*map(mapping, sequence(spec.get("templates")))]
         self._templates = {text(one.get("name")): (index, one) for index, one in enumerate(listed)}
+        self._found: dict[str, list[PodSet]] = {}
+        self._open: list[str] = []  # templates that are being read, each within the one before
+        self._repetitions: set[str] = set()
 
     def pods(self) -> list[PodSet]:
         """Return the pods of the largest stage that the entry point can reach."""
         limit = count(self._spec.get("parallelism"), _MAX_PODS) or _MAX_PODS
-        return _cut(self._of(text(self._spec.get("entrypoint")), 0), limit)
+        found = _cut(self._of(text(self._spec.get("entrypoint"))), limit)
+        has_gpus = any(_gpus(pods)[0] for pods in self._found.values())
+        return [pods for pods in found if has_gpus or pods.unknown not in self._repetitions]
 
-    def _of(self, name: str, depth: int) -> list[PodSet]:
-        index, template = self._templates.get(name, (0, None))
-        if template is None or depth > _MAX_DEPTH:
+    def _of(self, name: str) -> list[PodSet]:
+        """Return what a template runs; it is read once."""
+        if name not in self._templates:
             return []
-        return self._of_template(template, f"{self._prefix}templates[{index}].", depth)
+        if name not in self._found:
+            index, template = self._templates[name]
+            prefix = f"{self._prefix}templates[{index}]."
+            if name in self._open:
+                self._repetitions.add(unknown := f"how often template {name} runs itself")
+                return [PodSet(1, {}, prefix, unknown=unknown)]
+            if len(self._open) == MAX_LEVELS:
+                return [
+                    PodSet(1, {}, prefix, unknown=f"the GPUs of template {name}, more than {MAX_LEVELS} levels deep")
+                ]
+            self._open.append(name)
+            self._found[name] = self._of_template(template, prefix)
+            self._open.pop()
+        return self._found[name]
 
-    def _of_template(self, template: Mapping[str, Any], prefix: str, depth: int) -> list[PodSet]:
+    def _of_template(self, template: Mapping[str, Any], prefix: str) -> list[PodSet]:
         if type(template.get("steps")) is list:
-            groups = [self._of_group(sequence(group), prefix, depth) for group in template["steps"]]
+            groups = [self._of_group(sequence(group), prefix) for group in template["steps"]]
             return _cut(max(groups, key=_gpus, default=[]), _parallelism(template))
         if type(template.get("dag")) is dict:
-            return _cut(self._of_graph(template["dag"], prefix, depth), _parallelism(template))
+            return _cut(self._of_graph(template["dag"], prefix), _parallelism(template))
         containers = [template[field] for field in ("container", "script") if type(template.get(field)) is dict]
         containers += sequence(mapping(template.get("containerSet")).get("containers"))
         if not containers:
@@ -51,27 +73,30 @@ class Stages:
         body["metadata"] = mapping(template.get("metadata"))
         return [PodSet(1, body, prefix)]
 
-    def _of_group(self, steps: Sequence[Any], prefix: str, depth: int) -> list[PodSet]:
-        return [pods for step in steps for pods in self._of_task(mapping(step), prefix, depth)]
+    def _of_group(self, steps: Sequence[Any], prefix: str) -> list[PodSet]:
+        return _merged(pods for step in steps for pods in self._of_task(mapping(step), prefix))
 
-    def _of_task(self, task: Mapping[str, Any], prefix: str, depth: int) -> list[PodSet]:
+    def _of_task(self, task: Mapping[str, Any], prefix: str) -> list[PodSet]:
         """Return what one step or task runs: its template, as often as it has items."""
         inline = task.get("inline")
         if type(inline) is dict:
-            found = self._of_template(inline, prefix, depth + 1)
+            found = self._of_template(inline, prefix)
         elif type(task.get("templateRef")) is dict:
             name = text(task["templateRef"].get("name"))
             found = [PodSet(1, {}, prefix, unknown=f"the GPUs of template {name}, which another object defines")]
         else:
-            found = self._of(text(task.get("template")), depth + 1)
+            found = self._of(text(task.get("template")))
         times, unknown = _items(task)
         note = "how many pods withParam starts" if unknown and _gpus(found) else ""
         return [pods.times(times)._replace(unknown=pods.unknown or note) for pods in found][:_MAX_PODS]
 
-    def _of_graph(self, graph: Mapping[str, Any], prefix: str, depth: int) -> list[PodSet]:
+    def _of_graph(self, graph: Mapping[str, Any], prefix: str) -> list[PodSet]:
         """Return an upper bound: of tasks that follow each other, those with the most GPUs."""
         tasks = {text(task.get("name")): task for task in map(mapping, sequence(graph.get("tasks")))}
-        before = {name: _ancestors(name, tasks) for name in tasks}
+        if len(tasks) > MAX_TASKS:
+            return [PodSet(1, {}, prefix, unknown=f"the GPUs of a graph of more than {MAX_TASKS:,} tasks")]
+        needs = {name: [other for other in _dependencies(task) if other in tasks] for name, task in tasks.items()}
+        before = {name: _ancestors(name, needs) for name in tasks}
         chains: list[list[str]] = []
         for name in sorted(tasks, key=lambda one: len(before[one])):
             chain = next((chain for chain in chains if chain[-1] in before[name]), None)
@@ -79,18 +104,27 @@ class Stages:
                 chains.append([name])
             else:
                 chain.append(name)
-        found = {name: self._of_task(task, prefix, depth) for name, task in tasks.items()}
-        return [pods for chain in chains for pods in max((found[name] for name in chain), key=_gpus)]
+        found = {name: self._of_task(task, prefix) for name, task in tasks.items()}
+        return _merged(pods for chain in chains for pods in max((found[name] for name in chain), key=_gpus))
 
 
-def _ancestors(name: str, tasks: Mapping[str, Mapping[str, Any]]) -> set[str]:
+def _merged(pods: Iterable[PodSet]) -> list[PodSet]:
+    """Return pods with those of one template together: calls within calls multiply them, not the list."""
+    found: dict[tuple[int, str], PodSet] = {}
+    for one in pods:
+        known = found.setdefault((id(one.template), one.unknown), one)
+        if known is not one:
+            found[id(one.template), one.unknown] = known._replace(replicas=known.replicas + one.replicas)
+    return list(found.values())
+
+
+def _ancestors(name: str, needs: Mapping[str, Sequence[str]]) -> set[str]:
     seen: set[str] = set()
     pending = [name]
     while pending:
-        for other in _dependencies(tasks.get(pending.pop(), {})):
-            if other in tasks and other not in seen:
-                seen.add(other)
-                pending.append(other)
+        others = [other for other in needs[pending.pop()] if other not in seen]
+        seen.update(others)
+        pending += others
     return seen
 
 

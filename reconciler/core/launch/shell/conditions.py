@@ -60,9 +60,12 @@ def _expand_unsplit(word: Word, expander: Expander) -> str | None:
 
 
 def _test(words: list[str], *, patterns: bool) -> bool | None:  # noqa: PLR0911 - one line for each form
-    if words[:1] == ["!"] and len(words) > 1:
-        result = _test(words[1:], patterns=patterns)
-        return None if result is None else not result
+    negations = 0
+    while negations < len(words) - 1 and words[negations] == "!":
+        negations += 1
+    if negations:
+        result = _test(words[negations:], patterns=patterns)
+        return None if result is None else result is (negations % 2 == 0)
     if len(words) < 2:  # noqa: PLR2004 - one word is true unless it is empty
         return bool(words and words[0])
     if len(words) == 2:  # noqa: PLR2004 - an operator and its word

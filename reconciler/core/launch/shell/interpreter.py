@@ -43,7 +43,9 @@ MAX_STEPS = 20_000
 """Maximum number of steps: one for each command, and one for 64 copied variables."""
 
 _MAX_SIZE = 4 * MAX_LENGTH
-_MAX_CALLS = 20
+MAX_LEVELS = 100
+"""Commands within commands, through functions and `eval`: four shells within each other fit the stack of Python."""
+
 _CONDITIONS = frozenset({"[", "test", "grep", "command", "which", "type", "false", "read", "diff", "cmp", "pgrep"})
 _SETS = frozenset({"read", "mapfile", "readarray", "getopts", "let"})
 _ASSIGNED = re.compile(
@@ -65,7 +67,7 @@ class _Interpreter:
         self.written = written
         self.on_command: OnCommand | None = on_command
         self.functions: dict[str, Node] = {}
-        self.call_depth = 0
+        self.level = 0
         self.steps = 0
         self.size = 0
         self.exited = False
@@ -91,6 +93,7 @@ class _Interpreter:
 
     def node(self, node: Node) -> None:  # noqa: C901, PLR0912 - one case for each kind of command
         """Interpret one command."""
+        self.level += 1
         match node:
             case SimpleCommand():
                 self._command(node)
@@ -116,6 +119,12 @@ class _Interpreter:
                 self._forget_assigned(node.expression)
             case ConditionalExpression():
                 pass
+        self.level -= 1
+
+    def _check_level(self, at: int) -> None:
+        """Raise ShellError if a function or `eval` is about to nest too deeply; the parser limits all else."""
+        if self.level > MAX_LEVELS:
+            raise ShellError(f"function calls and `eval` are nested more than {MAX_LEVELS} levels deep", at)
 
     def _count_steps(self, steps: int = 1) -> None:
         self.steps += steps
@@ -297,13 +306,10 @@ class _Interpreter:
                 self.exited = True
 
     def _call(self, body: Node, fields: list[Field]) -> None:
-        if self.call_depth >= _MAX_CALLS:
-            raise ShellError(f"function calls are nested more than {_MAX_CALLS} deep", fields[0].start)
+        self._check_level(fields[0].start)
         arguments = tuple(UNKNOWN_WORDS if field.may_split else field.text for field in fields[1:])
         outer, self.variables.arguments = self.variables.arguments, arguments
-        self.call_depth += 1
         self.node(body)
-        self.call_depth -= 1
         self.variables.arguments = outer
         self.exited = False
 
@@ -347,8 +353,9 @@ class _Interpreter:
         text = " ".join(words)
         self.size += len(text)
         self._count_steps()
-        if UNKNOWN in text or self.eval_depth >= _MAX_CALLS:
+        if UNKNOWN in text:
             return
+        self._check_level(0)
         self.eval_depth += 1
         self.script(parse(text))
         self.eval_depth -= 1

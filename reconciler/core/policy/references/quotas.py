@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -20,6 +21,9 @@ from reconciler.core.values import plural
 
 _Workloads = Mapping[QueueKey, Sequence[ObjectSummary]]
 """Workloads with GPUs, by the queue that they are counted in."""
+
+_Limit = tuple[float, str]
+"""An amount, and the name of the queue that sets it."""
 
 _MAX_NAMES = 3  # queues that a message names
 _MAX_DIGITS = 9  # of a number of GPUs
@@ -63,6 +67,8 @@ def _check_cycles(evaluation: Evaluation, usage: QueueUsage) -> None:
         if cycle := _cycle(usage, queue, visited):
             start = cycle.index(min(cycle))
             names = [key.name for key in (*cycle[start:], *cycle[:start], cycle[start])]
+            if (others := len(names) - 2 * _MAX_NAMES) > 1:
+                names[_MAX_NAMES:-_MAX_NAMES] = [f"{others} more"]
             message = f"is its own ancestor: {' < '.join(names)}"
             hint = "change or remove the parent of one of them"
             evaluation.report("reference.parent-cycle", usage.queues[min(cycle)], message, hint=hint)
@@ -186,27 +192,29 @@ def _check_cohorts(evaluation: Evaluation, usage: QueueUsage) -> None:
 
 
 def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    is_limited = usage.from_above(
+        lambda queue, above: bool(above) or any(quota.limit is not None for quota in usage.quotas(queue))
+    )
+    limits: dict[str, dict[QueueKey, _Limit | None]] = {}  # by product
     for queue, rows in by_queue.items():
-        if usage.is_flavored(queue) or not _is_limited(usage, queue):
+        if usage.is_flavored(queue) or not is_limited.get(queue):
             continue
-        limits: dict[str, tuple[float, str] | None] = {}
         for row in rows:
             for product, gpus in _gpus_by_product(usage, queue, row).items():
                 if product not in limits:
-                    limits[product] = _lowest_limit(usage, queue, product)
-                limit = limits[product]
+                    limits[product] = usage.from_above(partial(_lowest_limit, usage, product))
+                limit = limits[product][queue]
                 if limit is not None and gpus > limit[0]:
                     _report_limit(evaluation, row, plural(gpus, f"{product} GPU" if product else "GPU"), *limit)
 
 
 def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
     """Check workloads that KAI never preempts: they get what their queue and those above it are guaranteed."""
+    least = usage.from_above(partial(_least_guarantee, usage))
     for queue, rows in by_queue.items():
         if not _follows_kai(evaluation, usage, queue):
             continue
-        places = [place for place in (queue, *usage.ancestors(queue)) if usage.is_tree(place)]
-        amounts = ((usage.queues[place].quotas[0].guaranteed, place.name) for place in places)
-        guaranteed, name = min(((gpus, name) for gpus, name in amounts if gpus is not None), default=(inf, ""))
+        guaranteed, name = least[queue]
         for row in rows:
             gpus = sum(demand.gpus for demand in row.demands)
             if gpus <= guaranteed:
@@ -221,14 +229,16 @@ def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: Queue
             evaluation.report("quota.non-preemptible", row, message, hint=hint, field=row.references[0].field)
 
 
+def _least_guarantee(usage: QueueUsage, queue: QueueKey, above: _Limit | None) -> _Limit:
+    """Return the least that a queue in a tree and those above it are guaranteed, and the name of that queue."""
+    own = usage.queues[queue].quotas[0].guaranteed if usage.is_tree(queue) else None
+    return min(above or (inf, ""), (inf if own is None else own, "" if own is None else queue.name))
+
+
 def _report_limit(evaluation: Evaluation, row: ObjectSummary, gpus: str, limit: float, queue: str) -> None:
     message = f"requests {gpus}, but the limit of queue {queue} is {limit:g}"
     hint = f"request at most {limit:g}, raise the queue's limit, or use another queue"
     evaluation.report("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
-
-
-def _is_limited(usage: QueueUsage, queue: QueueKey) -> bool:
-    return any(quota.limit is not None for place in (queue, *usage.ancestors(queue)) for quota in usage.quotas(place))
 
 
 def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[str, int]:
@@ -239,16 +249,14 @@ def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> 
     return totals
 
 
-def _lowest_limit(usage: QueueUsage, queue: QueueKey, product: str) -> tuple[float, str] | None:
-    """Return the lowest limit on a product in a queue, and the name of the queue that sets it."""
-    limits: list[tuple[float, str]] = []
-    for place in (queue, *usage.ancestors(queue)):
-        if usage.is_cohort(place):
-            break
-        amounts = [quota.limit for quota in usage.quotas(place) if _covers(quota.product, product)]
-        if amounts and None not in amounts:
-            limits.append((sum(amount for amount in amounts if amount is not None), place.name))
-    return min(limits) if limits else None
+def _lowest_limit(usage: QueueUsage, product: str, queue: QueueKey, above: _Limit | None) -> _Limit | None:
+    """Return the lowest limit on a product in a queue below others, and the name of the queue that sets it."""
+    if usage.is_cohort(queue):
+        return None
+    amounts = [quota.limit for quota in usage.quotas(queue) if _covers(quota.product, product)]
+    known = [amount for amount in amounts if amount is not None]
+    own = (sum(known), queue.name) if amounts and len(known) == len(amounts) else None
+    return min((limit for limit in (own, above) if limit is not None), default=None)
 
 
 def _covers(quota: str, product: str) -> bool:
