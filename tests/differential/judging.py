@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.client import RemoteDisconnected
 from typing import Any, NamedTuple
 
 import yaml
@@ -102,7 +103,10 @@ class Server:
 
     def refuses(self, body: Mapping[str, Any]) -> str:
         """Return why the server does not install a policy, or the empty string. It is applied, as Flux applies it."""
-        (result,) = self._client.apply_dry_run([body])
+        try:
+            (result,) = self._client.apply_dry_run([body])
+        except RemoteDisconnected:
+            return "the server panics, and answers nothing"
         return "" if result.ok else result.message
 
     def applied(self, bodies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
