@@ -179,13 +179,30 @@ def test_deep_and_long_expressions_are_evaluated_within_the_limits_of_a_server()
 
 
 @pytest.mark.parametrize(
-    "pieces", [("(", ")"), ("[", "]"), ("1 + 1 * (", ")"), ("[1].map(x, ", ")"), ("false ? 0 : ", "")]
+    ("opener", "closer", "most"),
+    [
+        ("(", ")", 248),
+        ("(1 + ", ")", 124),
+        ("1 + 1 * (", ")", 82),
+        ("(", " + 1)", 247),
+        ("([", "][0])", 124),
+        ("({'a': ", "}.a)", 124),
+        ("[1].map(x, ", ")", 248),
+        ("false ? 0 : ", "", 248),
+    ],
 )
-def test_expressions_may_nest_as_deeply_as_on_a_server(pieces: tuple[str, str]) -> None:
+def test_expressions_may_nest_as_deeply_as_on_a_server(opener: str, closer: str, most: int) -> None:
+    """Operands on the right are deeper than others, by the rules of the parser of a server."""
     before = sys.getrecursionlimit()
-    opener, closer = pieces
-    assert evaluate(f"dyn({opener * 247}1{closer * 247}) != 0") is True
+    assert evaluate(f"dyn({opener * most}1{closer * most}) != 0") is True
+    assert "recursion" in checked(f"dyn({opener * (most + 1)}1{closer * (most + 1)}) != 0")[1][0].message
     assert sys.getrecursionlimit() == before
+
+
+def test_chains_add_up() -> None:
+    """A server counts selections and operators that are in each other, of whatever kind."""
+    assert not checked(f"dyn(object{'.a' * 124}{' + 1' * 124}) != 0")[1]
+    assert "recursion" in checked(f"dyn(object{'.a' * 126}{' + 1' * 126}) != 0")[1][0].message
 
 
 @pytest.mark.parametrize("pieces", [(" + 1", "1"), (".a", "object"), (".map(x, x)", "[1]")])
