@@ -15,7 +15,7 @@ from tests.cluster.parts import KUEUE_ADMISSION
 from tests.core.plan.plan_cases import plan, rows
 from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
 
-FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "60"))
+FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]
 
 
