@@ -134,7 +134,7 @@ class Server:
         with self.installed([policy(name, texts) for name, texts in zip(names, marked, strict=True)]):
             found = []
             for name, (body, texts) in zip(names, cases, strict=True):
-                found.append(self._answered(labelled(body, name), len(texts) - 1))
+                found.append(self._answered(labelled(body, name), len(texts)))
             return found
 
     def _answered(self, body: Mapping[str, Any], count: int) -> list[str]:
