@@ -160,7 +160,6 @@ NESTED = (
     ("(", " + 1)", 247),
     ("([", "][0])", 124),
     ("({'a': ", "}.a)", 124),
-    ("[1].map(x, ", ")", 248),
     ("false ? 0 : ", "", 248),
 )
 """What is put around `1` how often at most, within `dyn() != 0`."""
