@@ -9,7 +9,11 @@ from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from reconciler.core.config import Cluster
 from reconciler.core.kinds.facts import Quota
+from reconciler.core.kinds.kueue import CLUSTER_QUEUE, COHORT
 from reconciler.core.queues import QueueKey, QueueUsage
 from reconciler.core.summary import PodRequest
 
@@ -39,29 +43,37 @@ class Shortage(NamedTuple):
 class Borrowing:
     """Computes limits; those of all queues are computed once.
 
-    is_complete: all members of the cohorts are known. If not, only its own limit bounds a queue in a cohort.
+    If the cluster has queues or cohorts that this repository lacks, only its own limit bounds a queue in a cohort.
     """
 
-    def __init__(self, usage: QueueUsage, *, is_complete: bool = True) -> None:
+    def __init__(self, usage: QueueUsage, cluster: Cluster) -> None:
         self._usage = usage
-        self._is_complete = is_complete
+        self._is_complete = not any(cluster.has_external(kind) for _, kind in (CLUSTER_QUEUE, COHORT))
 
     def largest(self, queue: QueueKey) -> Amounts:
-        """Return the most of each flavor and resource that a queue can use; empty in a cycle of cohorts."""
-        if not self._is_complete and self._usage.parent_of(queue) is not None:
-            limits = {cell: quota.limit for cell, quota in self._quotas(queue).items()}
-            return {cell: inf if limit is None else limit for cell, limit in limits.items()}
-        available = self._available.get(queue)
-        return {} if available is None else {cell: available.get(cell, 0.0) for cell in self._quotas(queue)}
+        """Return the most of each flavor and resource that a queue can use; empty in a cycle of cohorts.
 
-    def by_product(self, queue: QueueKey) -> dict[str, float]:
-        """Return the most that a queue can use of all flavors of a product together."""
-        totals: dict[str, float] = {}
+        That of a cohort is what it can add to the quotas of its members.
+        """
         quotas = self._quotas(queue)
+        if not self._is_complete and self._usage.parent_of(queue) is not None:
+            return {cell: inf if quota.limit is None else quota.limit for cell, quota in quotas.items()}
+        available = self._available.get(queue)
+        if available is None:
+            return {}
+        own = self._subtrees[queue]  # of a queue without members: its quota
+        return {cell: (quota.guaranteed or 0.0) + available[cell] - own[cell] for cell, quota in quotas.items()}
+
+    def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
+        """Return the quotas of a queue by product. The limit of a queue by flavor is the most that it can use."""
+        found = self._usage.quotas(queue)
+        if self._usage.is_tree(queue):
+            return found
+        quotas = self._quotas(queue)
+        limits = {quota.product: 0.0 for quota in found}
         for cell, amount in self.largest(queue).items():
-            product = self._usage.product_of_quota(quotas[cell])
-            totals[product] = totals.get(product, 0.0) + amount
-        return totals
+            limits[self._usage.product_of_quota(quotas[cell])] += amount
+        return tuple(replace(each, limit=_unless_infinite(limits[each.product])) for each in found)
 
     def shortage(self, queue: QueueKey, requests: Sequence[PodRequest], workloads: int = 1) -> Shortage | None:
         """Return why a queue never admits all of some equal workloads; None if it does.
@@ -103,17 +115,22 @@ class Borrowing:
         return {(quota.product, quota.resource): quota for quota in row.quotas} if row is not None else {}
 
     @cached_property
-    def _available(self) -> dict[QueueKey, Amounts | None]:
-        """What each queue or cohort could use; None in a cycle, and below one."""
+    def _subtrees(self) -> dict[QueueKey, Amounts]:
+        """What each queue or cohort has with the members below it, less what these do not lend."""
         subtrees: dict[QueueKey, Amounts] = {}
         children = self._usage.children()
         for place in reversed(self._usage.from_roots()):
             subtrees[place] = self._pooled(place, {child: subtrees.get(child, {}) for child in children.get(place, ())})
+        return subtrees
+
+    @cached_property
+    def _available(self) -> dict[QueueKey, Amounts | None]:
+        """What each queue or cohort could use; None in a cycle, and below one."""
 
         def available(place: QueueKey, above: Amounts | None) -> Amounts | None:
             if above is None:
-                return subtrees[place] if self._usage.parent_of(place) is None else None
-            return self._below(place, subtrees[place], above)
+                return self._subtrees[place] if self._usage.parent_of(place) is None else None
+            return self._below(place, self._subtrees[place], above)
 
         return self._usage.from_above(available)
 
@@ -136,6 +153,10 @@ class Borrowing:
             if quota is not None and quota.limit is not None and quota.guaranteed is not None:
                 available[cell] = min(own + quota.limit - quota.guaranteed, available[cell])
         return available
+
+
+def _unless_infinite(amount: float) -> float | None:
+    return None if amount == inf else amount
 
 
 def _kept(quota: Quota | None, own: float) -> float:

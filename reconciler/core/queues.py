@@ -127,22 +127,20 @@ class QueueUsage(Struct, kw_only=True):
         return next((self.dispatchers[name] for name in names if name in self.dispatchers), "")
 
     def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
-        """Return the quotas of a queue by product; those of several flavors of one product are added up."""
+        """Return the quotas of a queue by product; those of several flavors of one product are added up.
+
+        Only those of a tree have limits: those of queues by flavor depend on their cohorts (`Borrowing`).
+        """
         row = self.queues.get(queue)
         if row is None:
             return ()
         if row.queue_role is QueueRole.TREE:
             return row.quotas
-        by_product: dict[str, Quota] = {}
+        by_product: Amounts = {}
         for quota in row.quotas:
             product = self.product_of_quota(quota)
-            sum_so_far = by_product.get(product, Quota(product, 0.0, 0.0))
-            by_product[product] = Quota(
-                product,
-                add_amounts(sum_so_far.guaranteed, quota.guaranteed),
-                add_amounts(sum_so_far.limit, quota.limit),
-            )
-        return tuple(by_product.values())
+            by_product[product] = add_amounts(by_product.get(product, 0.0), quota.guaranteed)
+        return tuple(Quota(product, guaranteed, None) for product, guaranteed in by_product.items())
 
     def product_of_quota(self, quota: Quota) -> str:
         """Return the product of a quota by flavor: that of the flavor's nodes, or the resource of slices."""

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.cli.fleet import Fleet
+from tests.core.plan.plan_cases import KUEUE_QUEUE, cluster_queue, flavor, local_queue
 
 A100, H100 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3"
 _MEMORY = {A100: 81920, H100: 81559}
@@ -115,6 +116,25 @@ def test_limits_of_a_queue_bound_its_jobs(fleet: Fleet, jobs: dict[str, str]) ->
     ran = fleet.run("size", "assign")
     assert f"default/PyTorchJob/b: 2 x {A100}\n" in ran.out
     assert "default/PyTorchJob/c: not recorded; no product has enough free GPUs" in ran.out
+
+
+def test_what_a_cohort_lends_bounds_its_queues(fleet: Fleet, jobs: dict[str, str]) -> None:
+    """F-005: a ClusterQueue without a borrowing limit is not unlimited; nobody lends it A100."""
+    nodes(fleet, a100=8, h100=8)
+    quotas = {"a100": 2, "h100": 8}
+    bodies = [
+        flavor("a100", A100),
+        flavor("h100", H100),
+        cluster_queue("team", quotas, cohort="all"),
+        cluster_queue("other", {"h100": 8}, cohort="all"),
+        local_queue("lq", "team", namespace="default"),
+    ]
+    fleet.write("queues/kueue.yaml", yaml.safe_dump_all(bodies))
+    for name in "bc":
+        text = jobs[name].replace("    team: language\n", f"    team: language\n    {KUEUE_QUEUE}: lq\n")
+        fleet.write(f"jobs/language/{name}.yaml", text)
+    fleet.run("size", "assign")
+    assert cards(fleet) == {"default/PyTorchJob/b": A100, "default/PyTorchJob/c": H100}
 
 
 def test_nothing_to_choose(fleet: Fleet) -> None:

@@ -101,7 +101,11 @@ class Client:
             headers |= dict(zip(("Impersonate-Group",), as_user.groups, strict=False))  # a header is not repeated
         if self.endpoint.token:
             headers["Authorization"] = f"Bearer {self.endpoint.token}"
-        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        data = (
+            body
+            if body is None or isinstance(body, bytes)
+            else json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        )
         if data is not None:
             headers["Content-Type"] = content_type
         try:

@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.core.borrowing import Borrowing, Shortage
 from reconciler.core.config import Cluster
+from reconciler.core.kinds.facts import Quota
 from reconciler.core.kinds.kueue import CLUSTER_QUEUE
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.references import evaluate
@@ -27,8 +28,23 @@ def usage(*bodies: Body) -> QueueUsage:
     return usage_by_cluster(rows([flavor("h100", "H100"), flavor("a100", "A100"), *bodies]))["main"]
 
 
-def largest(name: str, *bodies: Body, is_complete: bool = True) -> dict[tuple[str, str], float]:
-    return Borrowing(usage(*bodies), is_complete=is_complete).largest(QueueKey(*CLUSTER_QUEUE, name))
+def borrowing(*bodies: Body, external: tuple[str, ...] = ()) -> Borrowing:
+    return Borrowing(usage(*bodies), Cluster(name="main", external=external))
+
+
+def largest(name: str, *bodies: Body, external: tuple[str, ...] = ()) -> dict[tuple[str, str], float]:
+    return borrowing(*bodies, external=external).largest(QueueKey(*CLUSTER_QUEUE, name))
+
+
+def limits(*bodies: Body, external: tuple[str, ...] = ()) -> dict[str, float | None]:
+    """Return the limits of queues and cohorts, of one product each."""
+    found = borrowing(*bodies, external=external)
+    quotas = {body["metadata"]["name"]: found.quotas(QueueKey(*body_id(body))) for body in bodies}
+    return {name: only.limit for name, (only, *_) in quotas.items()}
+
+
+def body_id(body: Body) -> tuple[str, str, str]:
+    return body["apiVersion"].partition("/")[0], body["kind"], body["metadata"]["name"]
 
 
 def member(name: str, nominal: int, *, lending: Any = None, **rest: Any) -> Body:
@@ -59,9 +75,33 @@ def test_a_cycle_has_no_limit_of_its_own() -> None:
 
 
 def test_members_outside_the_repository_may_lend_anything() -> None:
-    assert largest("a", member("a", 8), is_complete=False) == {H100: inf}
-    assert largest("a", member("a", 8, borrowing=4), is_complete=False) == {H100: 12}
-    assert largest("a", member("a", 8, cohort=""), is_complete=False) == {H100: 8}
+    elsewhere = ("ClusterQueue/other",)
+    assert largest("a", member("a", 8), external=elsewhere) == {H100: inf}
+    assert largest("a", member("a", 8, borrowing=4), external=elsewhere) == {H100: 12}
+    assert largest("a", member("a", 8, cohort=""), external=elsewhere) == {H100: 8}
+    assert limits(member("a", 8), member("b", 8, borrowing=4), external=elsewhere) == {"a": None, "b": 12}
+
+
+def test_limits_are_what_cohorts_lend_and_never_the_sum_of_the_settings_alone() -> None:
+    queues = [member("a", 8), member("b", 16, lending=4), member("c", 1, borrowing=64)]
+    assert limits(*queues) == {"a": 8 + 4 + 1, "b": 16 + 8 + 1, "c": 1 + 8 + 4}
+
+
+def test_the_limit_of_a_cohort_is_what_it_adds_to_the_quotas_of_its_members() -> None:
+    tree = [cohort("top", h100=32), cohort("all", "top", h100=4), member("a", 8), member("b", 1, cohort="top")]
+    assert limits(*tree) == {"top": 32, "all": 4 + 32 + 1, "a": 45, "b": 45}
+    tree[1]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["borrowingLimit"] = 2
+    assert limits(*tree) == {"top": 32, "all": 4 + 2, "a": 8 + 4 + 2, "b": 45}
+
+
+def test_flavors_of_one_product_have_one_limit() -> None:
+    queue, other = (cluster_queue(name, {"h100": 8, "spot": 2}, cohort="all") for name in ("a", "b"))
+    found = borrowing(flavor("spot", "H100"), queue, other).quotas(QueueKey(*CLUSTER_QUEUE, "a"))
+    assert found == (Quota("H100", 10, 20),)
+
+
+def test_queues_in_a_cycle_of_cohorts_get_nothing() -> None:
+    assert limits(cohort("all", "other", h100=1), cohort("other", "all", h100=1), member("a", 8))["a"] == 0
 
 
 def test_deep_trees_need_no_deep_stack() -> None:
@@ -161,5 +201,5 @@ def test_each_pod_of_a_deployment_and_each_group_is_a_workload(workload: Body, w
 def test_a_shortage_names_the_flavor_that_misses_least() -> None:
     known = usage(cluster_queue("q", {"h100": 8, "a100": 12}), local_queue("l", "q"))
     (row,) = rows([queued()])
-    found = Borrowing(known).shortage(QueueKey(*CLUSTER_QUEUE, "q"), row.pod_requests)
+    found = Borrowing(known, Cluster(name="main")).shortage(QueueKey(*CLUSTER_QUEUE, "q"), row.pod_requests)
     assert found == Shortage(GPU, 16, "a100", 12)

@@ -9,7 +9,8 @@ Body = dict[str, Any]
 
 _API = "kueue.x-k8s.io/v1beta2"
 PRODUCT, POOL = "nvidia.com/gpu.product", "example.com/pool"
-_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", "nvidia.com/mig-1g.10gb")
+SLICE = "nvidia.com/mig-1g.10gb"
+_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu", SLICE)
 _LABELS: Sequence[Body] = (
     {},
     {PRODUCT: "H100"},

@@ -5,6 +5,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http.client import RemoteDisconnected
 from typing import Any, NamedTuple
 
 import yaml
@@ -30,6 +31,7 @@ _BINDINGS = f"/apis/{GROUP}/validatingadmissionpolicybindings"
 _MARK = re.compile(r"V(\d+)V")
 _OWN = f"d{os.getpid()}"  # several processes may ask one server at the same time
 _LAST = f"{_OWN}-last"
+_DENIES = "false"
 _PART = 4
 """Expressions of one policy: an API server leaves out warnings beyond 4,096 characters, which errors fill soon."""
 
@@ -102,7 +104,10 @@ class Server:
 
     def refuses(self, body: Mapping[str, Any]) -> str:
         """Return why the server does not install a policy, or the empty string. It is applied, as Flux applies it."""
-        (result,) = self._client.apply_dry_run([body])
+        try:
+            (result,) = self._client.apply_dry_run([body])
+        except RemoteDisconnected:
+            return "the server panics, and answers nothing"
         return "" if result.ok else result.message
 
     def applied(self, bodies: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -124,15 +129,24 @@ class Server:
 
     def _judge(self, cases: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> list[list[str]]:
         self._client.ensure_namespaces([NAMESPACE])
-        marked = [[_marked(text, index) for index, text in enumerate(texts)] for _, texts in cases]
+        marked = [[_marked(text, index) for index, text in enumerate([*texts, _DENIES])] for _, texts in cases]
         names = [case_name(index) for index in range(len(cases))]
         with self.installed([policy(name, texts) for name, texts in zip(names, marked, strict=True)]):
             found = []
             for name, (body, texts) in zip(names, cases, strict=True):
-                (result,) = self._client.apply_dry_run([labelled(body, name)])
-                told = [result.message] if not result.ok else list(result.warnings)
-                found.append(_answers(told, len(texts)))
+                found.append(self._answered(labelled(body, name), len(texts)))
             return found
+
+    def _answered(self, body: Mapping[str, Any], count: int) -> list[str]:
+        """Return the answers to `count` expressions, once the policy is in force: the one after them denies."""
+        deadline = time.monotonic() + 120
+        while True:
+            (result,) = self._client.apply_dry_run([body])
+            *answers, last = _answers([result.message] if not result.ok else list(result.warnings), count + 1)
+            if last != "pass":
+                return answers
+            assert time.monotonic() < deadline, "the policy is not in force"
+            time.sleep(0.2)
 
     @contextmanager
     def installed(self, policies: Sequence[Mapping[str, Any]]) -> Iterator[None]:

@@ -1,4 +1,4 @@
-"""Limits of queues and never-admitted workloads: our sums against Kueue's own code, on random forests of queues."""
+"""Limits of queues, in a plan too, and never-admitted workloads: our sums against Kueue's own code, on random forests of queues."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from reconciler.core.policy.references import evaluate
 from reconciler.core.queues import QueueKey, usage_by_cluster
 from tests.cluster.fixtures import built
 from tests.cluster.parts import KUEUE_ADMISSION
-from tests.core.plan.plan_cases import rows
-from tests.differential.forests import Body, Forest, forest
+from tests.core.plan.plan_cases import plan, rows
+from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
 
-FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "60"))
+FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]
 
 
@@ -41,10 +41,28 @@ def ask_kueue(forests: list[Forest]) -> list[Body]:
     return [json.loads(line) for line in answered.stdout.splitlines()]
 
 
+def limits_in_a_plan(asked: Forest) -> dict[tuple[str, str], float | None]:
+    """Return the column `limit` of a plan that creates the forest, by queue and product."""
+    lines = plan([], asked.objects).queues
+    return {(line.queue, line.product): line.limit for line in lines if not line.is_cohort and not line.is_total}
+
+
+def by_product(asked: Forest, largest: Largest) -> dict[tuple[str, str], float]:
+    """Add up what Kueue grants of all flavors of a product."""
+    products = {body["metadata"]["name"]: body["spec"]["nodeLabels"].get(PRODUCT, "") for body in asked.flavors}
+    found: dict[tuple[str, str], float] = {}
+    for queue, flavors in largest.items():
+        for flavor, cells in flavors.items():
+            for resource, gpus in cells.items():
+                product = resource if resource == SLICE else products[flavor]
+                found[queue, product] = found.get((queue, product), 0.0) + gpus
+    return found
+
+
 def differences(seed: int, asked: Forest, answer: Body) -> list[str]:
     found = rows(asked.objects)
     usage = usage_by_cluster(found)["main"]
-    borrowing = Borrowing(usage)
+    borrowing = Borrowing(usage, Cluster(name="main"))
     ours: Largest = {}
     for body in asked.cluster_queues:
         name = body["metadata"]["name"]
@@ -52,6 +70,8 @@ def differences(seed: int, asked: Forest, answer: Body) -> list[str]:
         for (flavor, resource), amount in borrowing.largest(QueueKey(*CLUSTER_QUEUE, name)).items():
             flavors.setdefault(flavor, {})[resource] = amount
     lines = [] if ours == answer["largest"] else [f"forest {seed}: {ours}, not {answer['largest']}"]
+    shown, granted = limits_in_a_plan(asked), by_product(asked, answer["largest"])
+    lines += [] if shown == granted else [f"forest {seed}: a plan shows {shown}, not {granted}"]
     verdicts = evaluate(BUILT_IN, found, Cluster(name="main"), None, {})
     never = {verdict.key.name: verdict.message for verdict in verdicts if verdict.rule == "quota.queue-limit"}
     workloads = [body["metadata"]["name"] for _, body in asked.workloads]

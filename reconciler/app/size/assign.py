@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.app.size.files import FileJob, SizedFile
+from reconciler.core.borrowing import Borrowing
 from reconciler.core.config import Cluster, Goal
 from reconciler.core.queues import QueueKey, QueueUsage, requests_of_quota, usage_by_cluster
 from reconciler.core.sizing.answers import Answers, JobCard, write_answers
@@ -87,7 +88,7 @@ def _applicants(
     ]
     inventory = index.context.evidence.inventories.get(cluster.name)
     nodes = inventory.gpus_by_product if inventory is not None else {}
-    return applicants, _free(usage, nodes, {queue for found in queues.values() for queue in found})
+    return applicants, _free(usage, cluster, nodes, {queue for found in queues.values() for queue in found})
 
 
 def _fitting(decision: Decision) -> list[Candidate]:
@@ -127,15 +128,15 @@ def _queue_name(queue: QueueKey) -> str:
     return f"{queue.kind}/{queue.name}"
 
 
-def _free(usage: QueueUsage, nodes: Mapping[str, int], queues: Iterable[QueueKey]) -> dict[Pool, int]:
+def _free(usage: QueueUsage, cluster: Cluster, nodes: Mapping[str, int], queues: Iterable[QueueKey]) -> dict[Pool, int]:
     """Return the GPUs of nodes by product, and those that queues may use, less what other workloads request."""
     taken: dict[str, int] = {}
     for (_, product), gpus in usage.requested.items():
         taken[product] = taken.get(product, 0) + gpus
     free: dict[Pool, int] = {("", product): gpus - taken.get(product, 0) for product, gpus in nodes.items()}
-    requested = usage.requested_with_children()
+    requested, borrowing = usage.requested_with_children(), Borrowing(usage, cluster)
     for queue in queues:
-        quotas = usage.quotas(queue)
+        quotas = borrowing.quotas(queue)
         products = [quota.product for quota in quotas]
         for quota in quotas:
             if quota.limit is not None:

@@ -47,6 +47,8 @@ TYPE_NAMES = {
     "optional_type": optional_of(DYN),
     "google.protobuf.Timestamp": type_of("timestamp"),
     "google.protobuf.Duration": type_of("duration"),
+    "net.IP": type_of("ip"),
+    "net.CIDR": type_of("cidr"),
 }
 """Names of types that expressions can use as values."""
 MOMENTS = ("google.protobuf.Duration", "google.protobuf.Timestamp")
@@ -158,11 +160,10 @@ class _Checker:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _lookup(self, name: str) -> CelType | None:
-        plain = name.removeprefix(".")
-        if plain == name:
-            for scope in reversed(self._scopes):
-                if name in scope:
-                    return scope[name]
+        plain = name.removeprefix(".")  # which means the same: a server declares all names at the root
+        for scope in reversed(self._scopes):
+            if plain in scope:
+                return scope[plain]
         found = self._declared.variables.get(plain)
         if found is not None:
             return found
@@ -211,7 +212,7 @@ class _Checker:
             if name not in OVERLOADS:
                 return self._undeclared(node.at, name)
             return self._resolve(node, name, arguments, is_member=False)
-        prefix = qualified_name(node.target)
+        prefix = qualified_name(node.target).removeprefix(".")
         if prefix and f"{prefix}.{node.function}" in OVERLOADS:
             name = self.names[id(node)] = f"{prefix}.{node.function}"
             return self._resolve(node, name, arguments, is_member=False)
@@ -365,7 +366,8 @@ class _Checker:
         with self._scope({node.names[0]: key}):
             found = self.unifier.resolve(self.check(node.bodies[0]))
         signatures = OVERLOADS["@sortByAssociatedKeys"]
-        if not any(self.unifier.assign([(found, one.parameters[1].parameters[0])]) for one in signatures):
+        items = list_of(self.unifier.fresh())
+        if not any(self.unifier.assign([(target, items), (list_of(found), one.parameters[1])]) for one in signatures):
             message = f"found no matching overload for '@sortByAssociatedKeys' applied to '{target}.(list({found}))'"
             self._fail(node.at, message)
-        return target if target.name == "list" else list_of(DYN)
+        return self.unifier.resolve(items)

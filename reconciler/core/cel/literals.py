@@ -13,8 +13,12 @@ from reconciler.core.cel.values import MISSING, CelError, UInt, kind_of
 
 _Fault = tuple[int, str]
 _READERS = {"duration": parse_duration, "timestamp": parse_timestamp}
-_CONVERSIONS = ("bool", "bytes", "double", "duration", "int", "string", "timestamp", "uint")
+_CONVERSIONS = ("bool", "bytes", "double", "duration", "dyn", "int", "string", "timestamp", "type", "uint")
 """Functions that a server evaluates when it installs a policy, if their argument is a constant."""
+_OF_PATTERNS = ("matches", "find", "findAll")
+"""Functions of a text and a pattern."""
+_INDEXES = ("string", "int", "uint", "double", "bool")
+"""Types of constants in brackets, of which a server makes a qualifier when it installs a policy."""
 
 
 def literal_errors(tree: Node, types: Mapping[int, CelType]) -> Iterator[_Fault]:
@@ -23,6 +27,11 @@ def literal_errors(tree: Node, types: Mapping[int, CelType]) -> Iterator[_Fault]
 
 
 def _errors(node: Node, types: Mapping[int, CelType], *, is_exempt: bool) -> Iterator[_Fault]:
+    if isinstance(node, Call | MapLiteral):
+        try:
+            _plan(node)
+        except CelError as error:
+            yield node.at, f"program instantiation failed: {error}"
     if isinstance(node, Call):
         yield from _call_errors(node, types)
         is_exempt = is_exempt or node.function == "format"
@@ -41,7 +50,10 @@ def _mixed(
     first: CelType | None = None
     for index, item in enumerate(items):
         kind = types[id(item)]
-        if index in optional and kind.parameters:
+        if index in optional:
+            if not kind.parameters:  # an API server panics, and closes the connection
+                yield item.at, f"expected type 'optional_type' but found '{kind}'"
+                return
             kind = kind.parameters[0]
         first = first or kind
         if first != kind:
@@ -52,18 +64,11 @@ def _mixed(
 
 def _call_errors(node: Call, types: Mapping[int, CelType]) -> Iterator[_Fault]:
     first = node.arguments[0] if node.arguments else None
-    if _is_conversion(node):
-        try:
-            _folded(node)
-        except CelError as error:
-            yield node.at, f"program instantiation failed: {error}"
     if isinstance(first, Constant):
         if node.function in _READERS and node.target is None:
             yield from _unreadable(node.function, first)
         elif node.function == "matches" and isinstance(first.value, str) and pattern_error(first.value):
             yield first.at, "invalid matches argument"
-        elif node.function in ("find", "findAll") and isinstance(first.value, str) and pattern_error(first.value):
-            yield first.at, f"program instantiation failed: {pattern_error(first.value)}"
     if node.function == "format" and isinstance(node.target, Constant) and isinstance(first, ListLiteral):
         yield from _format_errors(node, str(node.target.value), first, types)
 
@@ -78,21 +83,52 @@ def _unreadable(function: str, literal: Constant) -> Iterator[_Fault]:
         yield literal.at, f"invalid {function} argument"
 
 
+def _plan(node: Call | MapLiteral) -> None:
+    """Compute what a server computes of a node when it installs a policy. Raises CelError."""
+    if isinstance(node, MapLiteral):
+        _folded(node)
+        return
+    arguments = node.arguments if node.target is None else (node.target, *node.arguments)
+    if node.function in ("_[_]", "_[?_]"):
+        key = _folded(node.arguments[1])
+        if key is not MISSING and kind_of(key) not in _INDEXES:
+            raise CelError(f"invalid qualifier type: {kind_of(key)}")
+    elif node.function in _OF_PATTERNS and len(arguments) > 1:
+        pattern = _folded(arguments[1])
+        if isinstance(pattern, str) and pattern_error(pattern):
+            raise CelError(pattern_error(pattern))
+    else:
+        _folded(node)
+
+
 def _folded(node: Node) -> Any:
     """Return the value of a constant, converted as often as the text says; MISSING for anything else."""
-    if isinstance(node, Constant):
-        return UInt(node.value) if node.kind == "uint" else node.value
-    if not isinstance(node, Call) or not _is_conversion(node):
-        return MISSING
-    value = _folded(node.arguments[0])
-    for signature in OVERLOADS[node.function] if value is not MISSING else ():
-        if signature.parameters[0].name == kind_of(value) and signature.run is not None:
-            return signature.run(value)
+    match node:
+        case Constant(kind=kind, value=value):
+            return UInt(value) if kind == "uint" else value
+        case ListLiteral(items=items, optional=()):
+            values = [_folded(item) for item in items]
+            return MISSING if any(value is MISSING for value in values) else values
+        case MapLiteral(keys=keys, values=items, optional=()):
+            values = [_folded(part) for part in (*keys, *items)]
+            if any(value is MISSING for value in values):
+                return MISSING
+            if any(kind_of(key) == "bytes" for key in values[: len(keys)]):
+                raise CelError("unsupported key type: bytes")  # an API server panics, and closes the connection
+            return {}  # only its type matters
+        case Call(target=None, arguments=(argument,), function=function) if function in _CONVERSIONS:
+            value = _folded(argument)
+            return value if value is MISSING else _converted(function, value)
     return MISSING
 
 
-def _is_conversion(node: Call) -> bool:
-    return node.function in _CONVERSIONS and node.target is None and len(node.arguments) == 1
+def _converted(function: str, value: Any) -> Any:
+    kind = kind_of(value)
+    for signature in OVERLOADS[function]:
+        takes = signature.parameters[0]
+        if signature.run is not None and (takes.is_variable or takes.name == kind):
+            return signature.run(value)
+    raise CelError(f"no such overload: {function}({kind})")
 
 
 def _format_errors(node: Call, shape: str, given: ListLiteral, types: Mapping[int, CelType]) -> Iterator[_Fault]:

@@ -26,6 +26,7 @@ _FOLDS = {
 }
 """Names and numbers of arguments of the member macros, with the number of variables that they declare."""
 _ACCUMULATOR = "__result__"
+_WITHOUT_ACCUMULATOR = ("optMap", "optFlatMap")
 
 
 def expand(call: Call) -> Node:
@@ -36,7 +37,7 @@ def expand(call: Call) -> Node:
     if names is None:
         return call
     macro = "exists_one" if call.function == "existsOne" else call.function
-    variables = tuple(_variable(node) for node in call.arguments[:names])
+    variables = tuple(_variable(node, macro) for node in call.arguments[:names])
     if len(set(variables)) < names:
         raise CelSyntaxError("duplicate variable name", call.arguments[1].at)
     return Fold(call.at, macro, call.target, variables, call.arguments[names:])
@@ -44,14 +45,15 @@ def expand(call: Call) -> Node:
 
 def _has(call: Call) -> Node:
     (tested,) = call.arguments
-    if not isinstance(tested, Select) or tested.is_optional or tested.is_test:
+    if not isinstance(tested, Select) or tested.is_optional:
         raise CelSyntaxError("invalid argument to has() macro", call.at)
     return Select(call.at, tested.operand, tested.field, is_test=True)
 
 
-def _variable(node: Node) -> str:
-    if not isinstance(node, Identifier) or node.name.startswith("."):
+def _variable(node: Node, macro: str) -> str:
+    """Return the name of a variable; nothing can read one with a leading dot."""
+    if not isinstance(node, Identifier):
         raise CelSyntaxError("argument must be a simple name", node.at)
-    if node.name == _ACCUMULATOR:
+    if node.name == _ACCUMULATOR and macro not in _WITHOUT_ACCUMULATOR:
         raise CelSyntaxError("iteration variable overwrites accumulator variable", node.at)
     return node.name

@@ -39,12 +39,22 @@ def parse(expression: str) -> Node:
     except RecursionError:
         raise CelSyntaxError(TOO_DEEP, 0) from None
     parser.expect("<EOF>")
+    if parser.height > _DEEPEST:
+        raise CelSyntaxError("max recursion depth exceeded", 0)
     return tree
 
 
 class _ExpressionParser:
+    """Reads an expression.
+
+    height: how deep operators, conditions, selections and calls of members are in what was read last. A server limits
+    it, and by themselves how deep its rules for expressions, comparisons and calculations are in each other.
+    """
+
     def __init__(self, tokens: list[Token]) -> None:
-        self._tokens, self._position, self._depth = tokens, 0, 0
+        self._tokens, self._position = tokens, 0
+        self._open = dict.fromkeys(("expression", "comparison", "calculation"), 0)
+        self.height = 0
 
     @property
     def _next(self) -> Token:
@@ -71,43 +81,68 @@ class _ExpressionParser:
 
     # --- operators ------------------------------------------------------------------------------------------
 
-    def expression(self) -> Node:
-        self._depth += 1
-        if self._depth > _DEEPEST:
+    def _enter(self, rule: str) -> None:
+        self._open[rule] += 1
+        if self._open[rule] > _DEEPEST:
             raise CelSyntaxError(TOO_DEEP, 0)
+
+    def expression(self) -> Node:
+        self._enter("expression")
         condition = self._logical("||")
         mark = self._accept("?")
         if mark:
+            height = self.height
             chosen = self._logical("||")
+            height = max(height, self.height)
             self.expect(":")
             condition = Call(mark.at, "_?_:_", None, (condition, chosen, self.expression()))
-        self._depth -= 1
+            self.height = 1 + max(height, self.height)
+        self._open["expression"] -= 1
         return condition
 
     def _logical(self, sign: str) -> Node:
         """Read a chain of `||`, or of `&&` within it, as a balanced tree."""
         is_or = sign == "||"
         terms, places = [self._logical("&&") if is_or else self._binary(0)], []
+        height = self.height
         while mark := self._accept(sign):
             places.append(mark.at)
             terms.append(self._logical("&&") if is_or else self._binary(0))
+            height = max(height, self.height)
+        self.height = height
         return _balanced(f"_{sign}_", terms, places)
 
     def _binary(self, lowest: int) -> Node:
-        """Read operators of a precedence of at least `lowest`."""
-        left = self._unary()
-        count = 0
-        while True:
-            mark = self._next
-            level = _LEVELS.get(mark.text, -1) if mark.kind in ("sign", "name") else -1
-            if level < lowest:
-                return left
-            self._position += 1
-            count += 1
-            if count > _DEEPEST:
-                raise CelSyntaxError("max recursion depth exceeded", 0)
+        """Read operators of a precedence of at least `lowest`: comparisons, whose operands are calculations."""
+        rule = "calculation" if lowest else "comparison"
+        self._enter(rule)
+        left = self._unary() if lowest else self._binary(1)
+        height = self.height
+        while (operator := self._operator(lowest)) is not None:
+            mark, level = operator
             name = "@in" if mark.text == "in" else f"_{mark.text}_"
-            left = Call(mark.at, name, None, (left, self._binary(level + 1)))
+            left = Call(mark.at, name, None, (left, self._right_operand(level)))
+            height = 1 + max(height, self.height)
+        self.height = height
+        self._open[rule] -= 1
+        return left
+
+    def _operator(self, lowest: int) -> tuple[Token, int] | None:
+        """Take an operator of a precedence of at least `lowest`, if it is next; comparisons are not calculations."""
+        mark = self._next
+        level = _LEVELS.get(mark.text, -1) if mark.kind in ("sign", "name") else -1
+        if level < lowest or (lowest == 0) != (level == 0):
+            return None
+        self._position += 1
+        return mark, level
+
+    def _right_operand(self, level: int) -> Node:
+        if level:
+            return self._binary(level + 1)
+        self._enter("comparison")
+        right = self._binary(1)
+        self._open["comparison"] -= 1
+        return right
 
     def _unary(self) -> Node:
         sign = self._next.text if self._next.kind == "sign" else ""
@@ -117,34 +152,32 @@ class _ExpressionParser:
         count = 0
         while self._accept(sign):
             count += 1
-        if sign == "-" and self._next.kind in ("int", "double"):
-            operand = self._member(negative=True)  # the last sign belongs to the number
-            count -= 1
-        else:
-            operand = self._member()
+        if sign == "-" and count == 1 and self._next.kind in ("int", "double"):
+            return self._member(negative=True)  # the sign belongs to the number
+        operand = self._member()
         return Call(first, f"{sign}_", None, (operand,)) if count % 2 else operand
 
     # --- members --------------------------------------------------------------------------------------------
 
     def _member(self, *, negative: bool = False) -> Node:
         node = self._primary(negative=negative)
-        count = 0
+        height = self.height
         while mark := self._accept(".", "["):
-            count += 1
-            if count > _DEEPEST:
-                raise CelSyntaxError("max recursion depth exceeded", 0)
+            self.height = 0
             optional = self._accept("?") is not None
             if mark.text == "[":
                 index = self.expression()
                 self.expect("]")
                 node = Call(mark.at, "_[?_]" if optional else "_[_]", None, (node, index))
-                continue
-            name = self._identifier()
-            opener = None if optional else self._accept("(")
-            if opener:
-                node = expand(Call(opener.at, name.text, node, self._arguments()))
             else:
-                node = Select(mark.at, node, name.text, optional)
+                name = self._identifier()
+                opener = None if optional else self._accept("(")
+                if opener:
+                    node = expand(Call(opener.at, name.text, node, self._arguments()))
+                else:
+                    node = Select(mark.at, node, name.text, optional)
+            height = 1 + max(height, self.height)
+        self.height = height
         return node
 
     def _identifier(self) -> Token:
@@ -154,17 +187,22 @@ class _ExpressionParser:
         return token
 
     def _arguments(self) -> tuple[Node, ...]:
+        self.height = 0
         if self._accept(")"):
             return ()
         found = [self.expression()]
+        height = self.height
         while self._accept(","):
             found.append(self.expression())
+            height = max(height, self.height)
         self.expect(")")
+        self.height = height
         return tuple(found)
 
     # --- primaries ------------------------------------------------------------------------------------------
 
     def _primary(self, *, negative: bool) -> Node:
+        self.height = 0
         token = self._take()
         if token.kind in ("int", "uint", "double"):
             return Constant(token.at, token.kind, lexer.number(token, negative=negative))
@@ -213,18 +251,21 @@ class _ExpressionParser:
 
     def _entries(self, closer: str) -> Iterator[bool]:
         """Yield for each entry of a literal whether it is optional; the caller reads the entry."""
+        height = 0
+        if self._accept(","):
+            self.expect(closer)
+            return
         while not self._accept(closer):
             yield self._accept("?") is not None
+            height = max(height, self.height)
             if not self._accept(","):
                 self.expect(closer)
-                return
+                break
+        self.height = height
 
     def _list(self, opener: Token) -> Node:
         items: list[Node] = []
         optional: list[int] = []
-        if self._accept(","):
-            self.expect("]")
-            return ListLiteral(opener.at, ())
         for is_optional in self._entries("]"):
             if is_optional:
                 optional.append(len(items))
@@ -239,8 +280,10 @@ class _ExpressionParser:
             if is_optional:
                 optional.append(len(keys))
             keys.append(self.expression())
+            height = self.height
             self.expect(":")
             values.append(self.expression())
+            self.height = max(height, self.height)
         return MapLiteral(opener.at, tuple(keys), tuple(values), tuple(optional))
 
     def _message(self, first: Token, name: str) -> Node:

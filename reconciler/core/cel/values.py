@@ -128,7 +128,12 @@ _KINDS: tuple[tuple[type, str], ...] = (
     (Optional, OPTIONAL),
     (Opaque, "opaque"),
 )
-_FULL_NAMES = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
+_FULL_NAMES = {
+    "duration": "google.protobuf.Duration",
+    "timestamp": "google.protobuf.Timestamp",
+    "ip": "net.IP",
+    "cidr": "net.CIDR",
+}
 
 
 _known: dict[type, str] = {}

@@ -81,6 +81,10 @@ class Cluster(Struct, frozen=True, kw_only=True):
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
     prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
 
+    def has_external(self, kind: str) -> bool:
+        """Return whether the cluster has objects of a kind that this repository lacks."""
+        return any(entry.partition("/")[0] == kind for entry in self.external)
+
 
 class RuleSetting(Struct, frozen=True, kw_only=True):
     """The setting of a rule: enabled or not, action (deny, warn, audit), and parameters."""

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.core.config import NO_PRICES, Config, Prices
+from reconciler.core.borrowing import Borrowing
+from reconciler.core.config import NO_PRICES, Cluster, Config, Prices
 from reconciler.core.devices import is_slice
 from reconciler.core.evidence.inventory import Inventory, Node, with_quarantined
 from reconciler.core.kinds.facts import QueueRole
@@ -43,28 +44,30 @@ def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
     return tuple(lines)
 
 
-def queue_lines(before: Usage, after: Usage) -> tuple[QueueLine, ...]:
+def queue_lines(before: Usage, after: Usage, config: Config) -> tuple[QueueLine, ...]:
     """Return each quota before and after, with the requests of the queue and the queues below it."""
     lines: list[QueueLine] = []
     for cluster in sorted({*before, *after}):
-        left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
-        cohorts = {queue for side in (left, right) for queue in filter(side.is_cohort, side.queues)}
-        earlier, requested = (side.requested_with_children(cohorts) for side in (left, right))
+        sides = left, right = before.get(cluster, _EMPTY), after.get(cluster, _EMPTY)
+        cohorts = {queue for side in sides for queue in filter(side.is_cohort, side.queues)}
+        earlier, requested = (side.requested_with_children(cohorts) for side in sides)
+        borrowing = Borrowing(right, config.cluster(cluster) or Cluster(name=cluster))
         for queue in sorted({*left.queues, *right.queues}, key=lambda key: (key.name, key)):
-            lines += _queue(cluster, queue, left, right, earlier.get(queue, {}), requested.get(queue, {}))
+            quotas = left.quotas(queue), borrowing.quotas(queue)
+            lines += _queue(cluster, queue, sides, quotas, (earlier.get(queue, {}), requested.get(queue, {})))
     return tuple(lines)
 
 
-def _queue(  # noqa: PLR0917 - the two sides of a plan
+def _queue(
     cluster: str,
     queue: QueueKey,
-    left: QueueUsage,
-    right: QueueUsage,
-    earlier: Mapping[str, int],
-    requested: Mapping[str, int],
+    sides: tuple[QueueUsage, QueueUsage],
+    quotas: tuple[Iterable[Quota], Iterable[Quota]],
+    requests: tuple[Mapping[str, int], Mapping[str, int]],
 ) -> Iterator[QueueLine]:
-    before = {quota.product: quota for quota in left.quotas(queue)}
-    after = {quota.product: quota for quota in right.quotas(queue)}
+    left, right = sides
+    before, after = ({quota.product: quota for quota in side} for side in quotas)
+    earlier, requested = requests
     exists_before, exists_after = queue in left.queues, queue in right.queues
     no_quota = Quota("", 0.0, 0.0)
     products = {*before, *after}

@@ -36,7 +36,7 @@ def make_plan(inputs: Inputs) -> Plan:
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
     problems = (*inputs.problems, *inputs.live.problems, *find_refusals(edits, inputs.kinds))
-    gpus, queues = gpu_lines(before, after), queue_lines(before, after)
+    gpus, queues = gpu_lines(before, after), queue_lines(before, after, inputs.config)
     jobs = with_money(job_changes(edits), inputs.config)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)

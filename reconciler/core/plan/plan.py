@@ -113,7 +113,8 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
 class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited.
 
-    The quota of a cohort is for what its members request beyond their own.
+    The limit of a queue by flavor is what it gets at most with all that its cohorts lend. Quota and limit of a cohort
+    are for what its members request beyond their own.
     """
 
     cluster: str

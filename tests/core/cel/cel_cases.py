@@ -95,6 +95,19 @@ request.operation == 'CREATE' && request.kind.kind == 'ConfigMap' && request.res
 request.name == 'probe' && request.namespace == 'cel-cases' && !has(request.subResource)
 oldObject == null && namespaceObject.metadata.name == 'cel-cases'
 namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == 'cel-cases'
+!(object.nothing.at in []) && dyn(1) in [1.0, 2.0] && !(dyn([1]) in ['a'])
+has(has(object.metadata)) && {,}.size() == 0 && [,].size() == 0
+[1].all(x, .x == 1) && [1].all(object, .object == 1) && .lists.range(2).size() == 2
+matches('a', 'a') && !matches(object.kind, '^b')
+optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.none(), optional.of(2)].unwrapOpt() == [2]
+optional.of(1).optMap(__result__, __result__ + 1).value() == 2 && dyn(1).orValue(2) == 1
+(true ? optional.of(optional.none()) : optional.none()).value() == null
+type(ip('10.0.0.1')) == net.IP && type(cidr('10.0.0.0/8')) == net.CIDR
+semver('18446744073709551615.0.0').major() == -1 && !isSemver('18446744073709551616.0.0')
+!isURL('https://u[@a') && !isURL('https://u%zz@a') && isURL('https://u:p@a<b')
+format.dns1123LabelPrefix().validate('-').hasValue() && format.byte().validate('').hasValue()
+'%e'.format(['NaN']) == '   NaN' && '%f'.format(['NaN']) == 'NaN'
+isQuantity('Ki') && quantity('.') == quantity('0') && !isQuantity('')
 true || object.nothing.at.all == 1
 .5 + 1.5 == 2.0 && 0x1F == 31 && 1e3 == 1000.0 && -1 < 0 // a comment
 object.data.empty.size() == 0 ? true : object.data.nothing == 'x'""".splitlines()
@@ -123,5 +136,30 @@ object.kind
 1
 object.metadata.name ? true : 'no'
 [1, 2].sum('x') == 3
+int(dyn('x')) == 1
+int(null) == 0
+string(dyn([1])) == '[1]'
+'a'.matches(string('('))
+matches(object.kind, '(')
+'a'.find(dyn('(')) == ''
+object.metadata[null] == 1
+object[dyn(b'a')] == 1
+'%.999999999999999999999f'.format([1.0]) == '1'
+{'b': 1}.sortBy(k, k) == ['b']
+(true ? {'b': 1} : {}).sortBy(k, k) == ['b']
+--9223372036854775808 == 1
+[1].all(object, .object.kind != '')
+[1].all(.x, x == 1)
 "unclosed""".splitlines()
 """Expressions that an API server refuses as a validation, by syntax, names or types."""
+
+NESTED = (
+    ("(", ")", 248),
+    ("(1 + ", ")", 124),
+    ("1 + 1 * (", ")", 82),
+    ("(", " + 1)", 247),
+    ("([", "][0])", 124),
+    ("({'a': ", "}.a)", 124),
+    ("false ? 0 : ", "", 248),
+)
+"""What is put around `1` how often at most, within `dyn() != 0`."""

@@ -9,7 +9,7 @@ import pytest
 from tests.cluster.client import Client, Result
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer
-from tests.core.cel.cel_cases import OBJECT, REFUSED, TRUE
+from tests.core.cel.cel_cases import NESTED, OBJECT, REFUSED, TRUE
 
 PIECES = 4  # an API server refuses a message of more cost than its budget: a few policies share the expressions
 NAMESPACE = OBJECT["metadata"]["namespace"]  # type: ignore[index]
@@ -81,3 +81,12 @@ def test_the_server_refuses_as_well(api_server: ApiServer, expression: str) -> N
     (result,) = api_server.client.apply_dry_run([_policy("refused", {"expression": expression})])
     assert not result.ok
     assert "spec.validations[0].expression" in result.message
+
+
+@pytest.mark.parametrize(("opener", "closer", "most"), NESTED)
+def test_the_server_nests_as_deeply(api_server: ApiServer, opener: str, closer: str, most: int) -> None:
+    texts = [f"dyn({opener * count}1{closer * count}) != 0" for count in (most, most + 1)]
+    policies = [_policy(f"nested-{place}", {"expression": text}) for place, text in enumerate(texts)]
+    results = api_server.client.apply_dry_run(policies)
+    assert [result.ok for result in results] == [True, False]
+    assert "recursion" in results[1].message

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.config import Budgets
+from reconciler.core.config import Budgets, Cluster, Config
 from reconciler.core.evidence.inventory import Inventory, Node
 from reconciler.core.plan import CapacityLine, GpuLine, Plan, QueueLine
 from reconciler.outputs.summary import headline
@@ -207,6 +207,30 @@ def test_a_cohort_that_shrinks_is_no_risk_for_members_within_their_quotas() -> N
         return [*KUEUE, cohort, cluster_queue("cq", {"hopper": 16}, cohort="all"), queued("a", product="H100")]
 
     assert not plan(objects(8), objects(4)).risks
+
+
+@pytest.mark.parametrize(
+    ("borrowing", "external", "limit", "remark"),
+    [
+        (None, (), 24, "8 over the limit, 16 borrowed"),
+        (4, (), 12, "20 over the limit, 4 borrowed"),
+        (64, (), 24, "8 over the limit, 16 borrowed"),
+        (None, ("ClusterQueue/other",), None, "24 borrowed"),
+    ],
+)
+def test_the_limit_of_a_queue_is_what_its_cohort_lends(
+    borrowing: int | None, external: tuple[str, ...], limit: int | None, remark: str
+) -> None:
+    """F-047: neither the borrowing limit alone, nor none at all."""
+    members = [
+        cluster_queue("cq", {"hopper": 8}, cohort="all", borrowing=borrowing),
+        cluster_queue("other", {"hopper": 16}, cohort="all"),
+    ]
+    after = [*KUEUE, *members, queued("a", pods=4, product="H100")]
+    made = plan([], after, config=Config(clusters=(Cluster(name="main", external=external),)))
+    assert queue(made, "cq", "H100").limit == limit
+    (row,) = (row for row in queue_rows(made) if row.queue == "cq")
+    assert row.remark == f"new queue, {remark}"
 
 
 def test_a_local_queue_that_points_nowhere_keeps_its_name() -> None:

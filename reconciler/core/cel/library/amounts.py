@@ -10,6 +10,7 @@ from reconciler.core.patterns import later
 from reconciler.core.quantities import parse_quantity
 
 _WRITTEN = later(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?([KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]+)")
+_WITHOUT_DIGITS = later(r"[+-]?\.?(?:[KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]+)")
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _MOST_DIGITS, _MOST_BINARY_DIGITS, _NANO = 18, 14, -9
@@ -29,10 +30,19 @@ class _Amount(Struct, frozen=True, eq=False):
 
 
 def _parse(text: str) -> Opaque:
-    value = parse_quantity(text)
+    value = Fraction(0) if _is_empty(text) else parse_quantity(text)
     if value is None:
         raise CelError(f"{text[:80]!r} is not a quantity such as 1Gi, 500m or 8")
     return Opaque("quantity", _Amount(value, _scale(text)))
+
+
+def _is_empty(text: str) -> bool:
+    """Whether a quantity has no digits, which a server takes for 0."""
+    return bool(text) and _WITHOUT_DIGITS.fullmatch(text) is not None
+
+
+def _is_quantity(text: str) -> bool:
+    return _is_empty(text) or parse_quantity(text) is not None
 
 
 def _scale(text: str) -> int | None:
@@ -82,7 +92,7 @@ _ZERO = _whole(0)
 
 SIGNATURES: tuple[Signature, ...] = (
     function("quantity", "string", "quantity", _parse),
-    function("isQuantity", "string", "bool", lambda text: parse_quantity(text) is not None),
+    function("isQuantity", "string", "bool", _is_quantity),
     function("sign", "quantity", "int", lambda one: _compare(one, _ZERO)),
     member("isGreaterThan", "quantity quantity", "bool", lambda one, other: _compare(one, other) > 0),
     member("isLessThan", "quantity quantity", "bool", lambda one, other: _compare(one, other) < 0),

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from reconciler.core.cel.library.conversions import double_text, duration_text
 from reconciler.core.cel.library.times import timestamp_text
-from reconciler.core.cel.values import CelError, kind_of
+from reconciler.core.cel.values import INT64, CelError, kind_of
 from reconciler.core.patterns import later
 
 _CLAUSE = later(r"(?:\.([0-9]*))?([\s\S])")
-_PRECISION, _MOST_PRECISION = 6, 1000
+_PRECISION, _MOST_PRECISION, _MOST_DIGITS = 6, 1000, 64
 _TIMES = "\u00d7"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _TAKES: dict[str, tuple[str, ...]] = {
@@ -54,8 +54,16 @@ def clauses(shape: str) -> Iterator[Clause]:
             raise CelError("unexpected end of string")
         if match[2] not in _TAKES:
             raise CelError(f'could not parse formatting clause: unrecognized formatting clause "{match[2]}"')
-        yield Clause("", match[2], int(match[1] or 0) if match[1] is not None else _PRECISION)
+        yield Clause("", match[2], _precision(match[1]))
         position = match.end()
+
+
+def _precision(digits: str | None) -> int:
+    if digits is None:
+        return _PRECISION
+    if not digits or len(digits) > _MOST_DIGITS or int(digits) not in INT64:
+        raise CelError(f"error while parsing precision: {digits[:80]!r} is no number of 64 bits")
+    return int(digits)
 
 
 def takes(verb: str, kind: str) -> bool:
@@ -100,10 +108,9 @@ def _number(value: Any, clause: Clause) -> str:
         if value not in ("NaN", "Infinity", "-Infinity"):
             raise CelError("error during formatting: fixed-point clause can only be used on doubles, was given string")
         value = float(value.lower())
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
+    if not math.isfinite(value):
+        text = "NaN" if math.isnan(value) else "∞" if value > 0 else "-∞"
+        return text.rjust(clause.precision) if clause.verb == "e" else text
     if clause.verb == "f":
         return f"{value:,.{clause.precision}f}"
     mantissa, _, exponent = f"{value:.{clause.precision}e}".partition("e")

@@ -27,9 +27,10 @@ Validator = Callable[[str], list[str]]
 
 def _pattern(form: re.Pattern[str], longest: int, message: str, *, prefix: bool = False) -> Validator:
     def validate(text: str) -> list[str]:
-        errors = [f"must be no more than {longest} characters"] if len(text) > longest else []
-        # A prefix may end with '-', because a generated suffix follows.
-        shown = text[:-1] + "a" if prefix and text.endswith("-") else text
+        # A prefix may end with '-', because a generated suffix follows: a server looks at `x` in its place, without
+        # the character before.
+        shown = text[:-2] + "x" if prefix and len(text) > 1 and text.endswith("-") else text
+        errors = [f"must be no more than {longest} characters"] if len(shown) > longest else []
         return errors if form.fullmatch(shown) else [*errors, message]
 
     return validate
@@ -86,7 +87,7 @@ FORMATS: dict[str, Validator] = {
     "labelValue": _label_value,
     "uri": uri_errors,
     "uuid": lambda text: [] if _UUID.fullmatch(text) else ["does not match the UUID format"],
-    "byte": lambda text: [] if _BASE64.fullmatch(text) else ["invalid base64"],
+    "byte": lambda text: [] if text and _BASE64.fullmatch(text) else ["invalid base64"],
     "date": _date,
     "datetime": _datetime,
 }

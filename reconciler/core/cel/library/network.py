@@ -15,7 +15,8 @@ from reconciler.core.patterns import later
 _SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
 _PORT = later(r"(.*?)(?::([0-9]*))?", re.DOTALL)
-_HOST = later(r"(?:[^\s/?#\\<>\"^`{|}\[\]@:%]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
+_USER = later(r"(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
+_HOST = later(r"(?:[^\x00-\x20/?#\\^`{|}\[\]@:%\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
 _MEANT = r"%(?:2[0-24-9A-Ea-e]|3[0-9A-Ea-e]|4[1-9A-Fa-f]|5[0-9ABDFabdf]|6[1-9A-Fa-f]|7[0-9AaEe])"
 _LITERAL = later(rf"\[([0-9A-Fa-f:.]+)(?:%25((?:[\w.~!$&'()*+,;=:<>\"-]|{_MEANT})+))?\]", re.ASCII)
 _PATH_SAFE = "/$&+,:;=@!'()*[]~%"
@@ -45,7 +46,10 @@ def _split(text: str) -> tuple[str, str, str, str]:
     host = ""
     if rest.startswith("//") and (scheme or not rest.startswith("///")):
         authority, slash, path = rest[2:].partition("/")
-        host, rest = _host(authority.rpartition("@")[2], wrong), slash + path
+        user, _, written = authority.rpartition("@")
+        if not _USER.fullmatch(user):
+            raise wrong
+        host, rest = _host(written, wrong), slash + path
     if _ESCAPES.search(rest):
         raise wrong
     return scheme, host, rest, query

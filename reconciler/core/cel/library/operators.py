@@ -16,6 +16,7 @@ from reconciler.core.cel.values import (
     checked_uint,
     compare_numbers,
     equal,
+    kind_of,
     lookup,
     type_value,
 )
@@ -99,8 +100,18 @@ def _comparison(sign: str, run: Callable[[Any, Any], bool]) -> tuple[Signature, 
     )
 
 
+_WITHOUT_HASH = ("bytes", "semver", "format")
+
+
 def _contains(item: Any, items: Any) -> bool:
     return any(equal(item, one) for one in items)
+
+
+def within_literal(item: Any, items: Any) -> bool:
+    """Return `item in items`, of a literal, in which a server looks items up by their hash. Raises CelError."""
+    if kind_of(item) in _WITHOUT_HASH:
+        raise CelError(f"hash of unhashable type {kind_of(item)}")
+    return _has_key(item, items) if isinstance(items, dict) else _contains(item, items)
 
 
 def _has_key(key: Any, items: Any) -> bool:

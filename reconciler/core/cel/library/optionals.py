@@ -3,7 +3,7 @@
 from typing import Any
 
 from reconciler.core.cel.library.signature import Signature, function, member
-from reconciler.core.cel.values import NONE, CelError, Duration, Optional, kind_of
+from reconciler.core.cel.values import NONE, CelError, Duration, Optional, kind_of, present
 
 
 def is_zero(value: Any) -> bool:
@@ -24,12 +24,18 @@ def _value(one: Optional) -> Any:
     return one.value
 
 
+def _unwrapped(items: list[Any]) -> list[Any]:
+    return [item.value for item in items if present(item)]
+
+
 SIGNATURES: tuple[Signature, ...] = (
     function("optional.of", "A", "optional_type<A>", Optional),
     function("optional.ofNonZeroValue", "A", "optional_type<A>", lambda one: NONE if is_zero(one) else Optional(one)),
     function("optional.none", "", "optional_type<A>", lambda: NONE),
     member("value", "optional_type<A>", "A", _value),
     member("hasValue", "optional_type<A>", "bool", lambda one: one.present),
+    function("optional.unwrap", "list<optional_type<A>>", "list<A>", _unwrapped),
+    member("unwrapOpt", "list<optional_type<A>>", "list<A>", _unwrapped),
     member("or", "optional_type<A> optional_type<A>", "optional_type<A>"),
     member("orValue", "optional_type<A> A", "A"),
     function("_[?_]", "list<A> int", "optional_type<A>"),

@@ -5,7 +5,7 @@ from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
 
-from reconciler.core.cel.library.signature import Signature, member
+from reconciler.core.cel.library.signature import Signature, both, member
 from reconciler.core.cel.values import CelError
 from reconciler.core.patterns import later
 
@@ -100,7 +100,7 @@ def pattern_error(pattern: str) -> str:
 
 
 SIGNATURES: tuple[Signature, ...] = (
-    member("matches", "string string", "bool", matches),
+    *both("matches", "string string", "bool", matches),
     member("find", "string string", "string", find),
     member("findAll", "string string", "list<string>", find_all),
     member("findAll", "string string int", "list<string>", find_all),

@@ -1,7 +1,9 @@
 """`semver()`, ordered as in semver.org 2.0.0, without build metadata."""
 
+from collections.abc import Callable
+
 from reconciler.core.cel.library.signature import Signature, function, member
-from reconciler.core.cel.values import CelError, Opaque
+from reconciler.core.cel.values import UINT64, CelError, Opaque
 from reconciler.core.patterns import later
 
 _NUMBER = r"(?:0|[1-9][0-9]*)"
@@ -27,7 +29,8 @@ def _normalize(text: str) -> str:
 
 def _parse_version(text: str, normalize: bool = False) -> Opaque:  # noqa: FBT001, FBT002 - as CEL calls it
     match = _VERSION.fullmatch(_normalize(text) if normalize else text) if len(text) <= _LONGEST else None
-    if match is None:
+    numbers = [] if match is None else [*match.groups()[:3], *(match[4] or "").split(".")]
+    if match is None or any(part.isdigit() and int(part) not in UINT64 for part in numbers):
         raise CelError(f"{text[:80]!r} is not a semantic version such as 1.2.3")
     major, minor, patch, pre = match.groups()
     return Opaque("semver", f"{major}.{minor}.{patch}" + (f"-{pre}" if pre else ""))
@@ -44,6 +47,11 @@ def _is_semver(text: str, normalize: bool = False) -> bool:  # noqa: FBT001, FBT
 def _numbers(one: Opaque) -> tuple[int, int, int]:
     major, minor, patch = one.value.partition("-")[0].split(".")
     return int(major), int(minor), int(patch)
+
+
+def _number(place: int) -> Callable[[Opaque], int]:
+    """Return a function that reads a number of a version, the highest of whose 64 bits is the sign, as on a server."""
+    return lambda one: (_numbers(one)[place] + 2**63) % 2**64 - 2**63
 
 
 def _precedence(one: Opaque) -> tuple[object, ...]:
@@ -66,7 +74,5 @@ SIGNATURES: tuple[Signature, ...] = (
     member("isGreaterThan", "semver semver", "bool", lambda one, other: _compare_versions(one, other) > 0),
     member("isLessThan", "semver semver", "bool", lambda one, other: _compare_versions(one, other) < 0),
     member("compareTo", "semver semver", "int", _compare_versions),
-    member("major", "semver", "int", lambda one: _numbers(one)[0]),
-    member("minor", "semver", "int", lambda one: _numbers(one)[1]),
-    member("patch", "semver", "int", lambda one: _numbers(one)[2]),
+    *(member(name, "semver", "int", _number(place)) for place, name in enumerate(("major", "minor", "patch"))),
 )

@@ -1,10 +1,22 @@
 """`FunctionBody`: a function of Python, line by line, and `TranslatedValue`: a value in it."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from reconciler.core.cel.access import check_items, find, find_item, has, index, merge, pairs, select
+from reconciler.core.cel.access import (
+    check_items,
+    find,
+    find_item,
+    flattened,
+    has,
+    index,
+    merge,
+    pairs,
+    select,
+    unnested,
+)
 from reconciler.core.cel.cost import LIMIT
 from reconciler.core.cel.library.lists import sort_by
 from reconciler.core.cel.program import CostExceededError, Run
@@ -23,11 +35,14 @@ from reconciler.core.cel.values import (
     unwrap,
 )
 
+warnings.filterwarnings(
+    "ignore", category=SyntaxWarning, module="<CEL>"
+)  # of constants, whatever a policy does to them
 _RUNTIME: dict[str, Any] = {
     function.__name__: function
     for function in (
-        CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, has, index, kind_of,
-        merge, more_telling, no_overload, pairs, present, select, sort_by, unwrap,
+        CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, flattened, has, index,
+        kind_of, merge, more_telling, no_overload, pairs, present, select, sort_by, unnested, unwrap,
     )
 } | {"LIMIT": LIMIT, "MISSING": MISSING, "NONE": NONE}  # fmt: skip
 """What generated functions use."""

@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any
 
 from reconciler.core.cel.checker import TYPE_NAMES, Checked
-from reconciler.core.cel.library.operators import length
+from reconciler.core.cel.library.operators import length, within_literal
 from reconciler.core.cel.parser import TOO_DEEP
 from reconciler.core.cel.program import Program, Run
 from reconciler.core.cel.syntax import (
@@ -25,10 +25,11 @@ from reconciler.core.cel.syntax import (
 from reconciler.core.cel.translation import folds, operators
 from reconciler.core.cel.translation.code import FunctionBody, TranslatedValue
 from reconciler.core.cel.translation.dispatch import call
-from reconciler.core.cel.values import MISSING, CelError, Duration, Timestamp, TypeValue, UInt
+from reconciler.core.cel.values import MISSING, CelError, Duration, Timestamp, TypeValue, UInt, kind_of
 
 _DEEPEST = 12
 """How deep blocks are in a function; Python allows 20 loops in each other. What is deeper becomes one of its own."""
+_HASHED = ("bool", "double", "int", "string", "uint")
 _SMALL = 16
 """Nodes of a branch of a condition that is no function of its own."""
 
@@ -53,7 +54,7 @@ def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
             yield from program.reads
         elif name and isinstance(node, Identifier | Select):
             plain = name.removeprefix(".")
-            if name not in scope and plain not in TYPE_NAMES:
+            if plain not in scope and plain not in TYPE_NAMES:
                 yield plain
         elif isinstance(node, Fold):
             waiting.append((node.target, scope))
@@ -67,7 +68,7 @@ def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
 def _variable_of(node: Node, variables: Mapping[str, Program], scope: Container[str]) -> Program | None:
     """Return the program of `variables.name`, or None for another node."""
     match node:
-        case Select(operand=Identifier(name="variables"), field=field) if "variables" not in scope:
+        case Select(operand=Identifier(name="variables" | ".variables"), field=field) if "variables" not in scope:
             return variables.get(field)
     return None
 
@@ -80,6 +81,13 @@ def _constant(node: Node) -> Any:
         case ListLiteral(items=items, optional=()) if all(isinstance(item, Constant) for item in items):
             return [_constant(item) for item in items]
     return MISSING
+
+
+def _is_literal(node: Node) -> bool:
+    """Whether a server looks something up in a node by its hash: a map, or a list of constants."""
+    items = _constant(node)
+    primitive = items is not MISSING and all(kind_of(item) in _HASHED for item in items)
+    return primitive if isinstance(node, ListLiteral) else isinstance(node, MapLiteral)
 
 
 def _nanoseconds(message: Mapping[str, int]) -> int:
@@ -162,7 +170,7 @@ class Translation:
 
     def _called(self, node: Node) -> TranslatedValue:
         """Translate a call of a function that evaluates a node, given the variables of macros that it reads."""
-        names = {found.name for found in walk(node) if isinstance(found, Identifier)}
+        names = {found.name.removeprefix(".") for found in walk(node) if isinstance(found, Identifier)}
         taken = [name for name in self.scope if name in names]
         scope = {name: self.scope[name]._replace(text=f"taken{place}") for place, name in enumerate(taken)}
         function = _Function(self._checked, self._variables, node, scope)
@@ -173,9 +181,9 @@ class Translation:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _name(self, name: str) -> TranslatedValue:
-        if name in self.scope:
-            return self.scope[name]
         plain = name.removeprefix(".")
+        if plain in self.scope:
+            return self.scope[plain]
         if plain in TYPE_NAMES:
             return self.code.constant(TypeValue(plain))
         if plain == "params":
@@ -214,11 +222,20 @@ class Translation:
         lazy = operators.LAZY.get(name)
         if lazy is not None:
             return lazy(self, node)
+        if name == "@in" and _is_literal(node.arguments[1]):
+            return self._in_literal(*node.arguments)
         arguments = [self.operand(argument) for argument in self._arguments(node)]
         special = operators.SPECIAL.get(name)
         if special is not None:
             return special(self.code, *arguments)
         return call(self.code, name, self._checked.overloads[id(node)], arguments)
+
+    def _in_literal(self, item: Node, items: Node) -> TranslatedValue:
+        found = self.operand(items)
+        if found.constant == []:
+            return self.code.constant(value=False)  # whatever the item is, which a server does not evaluate
+        values = self.operand(item).value, found.value
+        return self.code.assigned(f"{self.code.name(within_literal, 'within')}({', '.join(values)})", "bool")
 
     def _arguments(self, node: Call) -> tuple[Node, ...]:
         """Return the arguments of a call; the first of a member call is its target."""

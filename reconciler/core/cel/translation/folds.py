@@ -167,9 +167,10 @@ class _MacroTranslation:
         code = self._code
         target = unwrapped(code, self._translation.operand(self._node.target), "hasValue")
         flattens = self._node.macro == "optFlatMap"
-        result = TranslatedValue(code.new(), is_optional=not flattens)
-        code.line(f"{result.text} = {'NONE' if flattens else 'MISSING'}", can_fail=False)
+        result = code.assigned("NONE" if flattens else "MISSING", is_optional=not flattens, can_fail=False)
         with code.block(f"if {target.text} is not MISSING:"):
             code.line(f"{self._variables[0]} = {target.text}", can_fail=False)
-            code.line(f"{result.text} = {self._body(self._node.bodies[0]).value}", can_fail=False)
+            body = self._body(self._node.bodies[0])
+            found = f"{'flattened' if flattens else 'unnested'}({body.value})"
+            code.line(f"{result.text} = {body.value if body.kind else found}", can_fail=False)
         return result

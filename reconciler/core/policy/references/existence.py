@@ -62,10 +62,6 @@ class External:
         """Return whether the cluster has the object."""
         return kind in self.kinds or (kind, namespace, name) in self.names or (kind, name) in self.anywhere
 
-    def has_any(self, kind: str) -> bool:
-        """Return whether any object of a kind is declared."""
-        return kind in self.kinds or any(entry[0] == kind for entry in (*self.names, *self.anywhere))
-
     def names_of(self, kind: str) -> Iterable[str]:
         """Return the declared names of a kind, in any namespace."""
         return (name for declared, name in self.anywhere if declared == kind)
@@ -126,7 +122,7 @@ def _check_namespaces(
 ) -> None:
     """Check namespaces if the repository manages any: many repositories leave them to another team."""
     managed = {name for known_kind, _, name in targets.known if known_kind == kind.id}
-    if not managed and not external.has_any(kind.kind):
+    if not managed and not evaluation.cluster.has_external(kind.kind):
         return
     present = {*managed, *_existing(evaluation, kind), ""}
     missing: dict[str, list[ObjectSummary]] = {}

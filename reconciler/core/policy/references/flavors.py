@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from reconciler.core.borrowing import Borrowing, Shortage
 from reconciler.core.devices import WHOLE_GPUS
-from reconciler.core.kinds.kueue import CLUSTER_QUEUE, COHORT
-from reconciler.core.policy.references.existence import External
 from reconciler.core.policy.references.rules import Evaluation
 from reconciler.core.queues import QueueKey, QueueUsage
 from reconciler.core.summary import ObjectSummary
@@ -21,9 +19,7 @@ def check_flavors(
     queues = [queue for queue in by_queue if usage.is_flavored(queue)]
     if not queues or not evaluation.is_enabled(_RULE):
         return
-    external = External(evaluation.cluster)
-    has_others = any(external.has_any(kind) for _, kind in (CLUSTER_QUEUE, COHORT))
-    borrowing = Borrowing(usage, is_complete=not has_others)
+    borrowing = Borrowing(usage, evaluation.cluster)
     for queue in queues:
         for row in by_queue[queue]:
             shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)
