@@ -10,7 +10,7 @@ from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.core.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
-from reconciler.core.kinds.workloads import immutable, losses
+from reconciler.core.kinds.workloads import authored, immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.quantities import is_positive
@@ -165,8 +165,25 @@ _AGGREGATED = (
 )
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
+_RECORDS = (
+    ("", "Endpoints"),
+    ("apps", "ControllerRevision"),
+    ("coordination.k8s.io", "Lease"),
+    ("coordination.k8s.io", "LeaseCandidate"),
+    ("discovery.k8s.io", "EndpointSlice"),
+    ("storage.k8s.io", "CSIStorageCapacity"),
+)
+_CLUSTER_RECORDS = (
+    NODE,
+    ("certificates.k8s.io", "CertificateSigningRequest"),
+    ("networking.k8s.io", "IPAddress"),
+    ("resource.k8s.io", "ResourceSlice"),
+    ("storage.k8s.io", "CSINode"),
+    ("storage.k8s.io", "VolumeAttachment"),
+)
+
 _RUNNING = (
-    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
+    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
     Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas, scale=REPLICAS),
     Kind(
         group="apps",
@@ -209,6 +226,7 @@ _RUNNING = (
         deadline=("spec", "activeDeadlineSeconds"),
         controlled=_PARTIALLY_ADMITTED,
         immutable=immutable.job,
+        authored=authored.job,
         has_generations=True,
         training=job_training,
         progress=_job_progress,
@@ -222,6 +240,7 @@ _STORING = (
         kind="PersistentVolumeClaim",
         relations=_claim,
         immutable=immutable.claim,
+        authored=authored.claim,
         is_stateful=True,
         storage=("spec", "resources", "requests", "storage"),
         reference_rule="reference.pvc",
@@ -237,6 +256,7 @@ _STORING = (
         group="",
         kind="PersistentVolume",
         immutable=immutable.volume,
+        authored=authored.volume,
         losses=losses.volume,
         is_stateful=True,
         is_cluster_scoped=True,
@@ -282,6 +302,7 @@ _GOVERNING = (
         kind="Namespace",
         affects_all_files=True,
         is_namespace=True,
+        authored=authored.namespace,
         is_cluster_scoped=True,
         never_moves=True,  # its objects are deleted with it
         existing=("default", "kube-system", "kube-public", "kube-node-lease"),
@@ -310,7 +331,7 @@ _GOVERNING = (
     ),
     Kind(group="", kind="ResourceQuota", relations=_resource_quota),
     Kind(group="", kind="LimitRange", relations=_limit_range),
-    Kind(group="", kind="Service", immutable=immutable.service),
+    Kind(group="", kind="Service", immutable=immutable.service, authored=authored.service),
     Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
     Kind(
         group="rbac.authorization.k8s.io",
@@ -355,8 +376,10 @@ _GOVERNING = (
     Kind(group="", kind="PodTemplate", provides=_pod_template),
     Kind(group="networking.k8s.io", kind="IngressClass", immutable=immutable.controller, is_cluster_scoped=True),
     Kind(group="storage.k8s.io", kind="CSIDriver", immutable=immutable.csi_driver, is_cluster_scoped=True),
-    Kind(group="", kind="Event", has_group_in_path=True),
-    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
+    Kind(group="", kind="Event", has_group_in_path=True, is_machine_made=True),
+    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True, is_machine_made=True),
+    *(Kind(group=group, kind=kind, is_machine_made=True) for group, kind in _RECORDS),
+    *(Kind(group=group, kind=kind, is_machine_made=True, is_cluster_scoped=True) for group, kind in _CLUSTER_RECORDS),
 )
 
 KINDS = (*_RUNNING, *_STORING, *_GOVERNING)

@@ -1,0 +1,256 @@
+"""Sources from what runs: read live objects, write what a person would have written, and let the server verify it."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.core.config import Cluster, Config
+from reconciler.core.documents import write
+from reconciler.core.kinds.facts import KindId
+from reconciler.core.kinds.kind import Kind, Kinds, Role
+from reconciler.core.kinds.kueue import WORKLOAD
+from reconciler.core.live.authored import LeftOut, authored, why_left_out
+from reconciler.core.live.projection import plain
+from reconciler.core.objects import ObjectKey
+from reconciler.core.plan.differences import differences
+from reconciler.core.schemas.catalogue import Catalogue
+from reconciler.core.values import mapping, sequence, text
+from reconciler.errors import ConfigError
+from reconciler.index.build import CompiledRevision
+from reconciler.planning.live.probe import ServerReply, probe
+from reconciler.planning.live.reading import at_once, key_of
+from reconciler.ports.cluster import ApiResource, Body, ClusterError, LiveCluster
+from reconciler.revision.files import selects
+
+_VERBS = frozenset(("list", "create", "patch"))
+
+
+class ImportScope(Struct, frozen=True, kw_only=True):
+    """What to import: kinds as a user names them (none: all but definitions of kinds), and namespaces (none: all)."""
+
+    kinds: tuple[str, ...] = ()
+    namespaces: tuple[str, ...] = ()
+
+
+class ImportedObject(Struct, frozen=True, kw_only=True):
+    """The source of a live object. `path` is relative, such as `team-a/job-vit.yaml`.
+
+    doubt: why an apply would not leave the object as it is; empty if the server says that it changes nothing.
+    """
+
+    key: ObjectKey
+    path: str
+    content: bytes
+    doubt: str = ""
+
+
+class Imported(Struct, frozen=True, kw_only=True):
+    """What was read of one cluster: sources, what is left out and why, and kinds that could not be read."""
+
+    cluster: str
+    objects: tuple[ImportedObject, ...] = ()
+    left_out: tuple[tuple[ObjectKey, LeftOut], ...] = ()
+    failures: Mapping[str, str] = {}
+
+
+def import_objects(
+    index: CompiledRevision, clusters: Mapping[str, LiveCluster], scope: ImportScope, folders: Mapping[str, str]
+) -> tuple[Imported, ...]:
+    """Return the sources of the objects of live clusters.
+
+    folders: where the files of each cluster are to be, below the root; a source there may be written again.
+    Raises `ConfigError` for kinds that no cluster offers.
+    """
+    kinds = index.context.kinds
+    offered = {name: _offered(kinds, index.context.catalogue, live) for name, live in clusters.items()}
+    _require_known(scope.kinds, [row for rows in offered.values() for row in rows])
+    found = at_once(
+        lambda name: _import(index, name, clusters[name], _chosen(kinds, offered[name], scope), scope, folders[name]),
+        clusters,
+    )
+    return tuple(found)
+
+
+def misplaced(config: Config, folders: Mapping[str, str]) -> Iterator[str]:
+    """Yield what is wrong with the folders of clusters: a plan would not read them, or for other clusters."""
+    for name, folder in folders.items():
+        if not any(f"{folder}/".startswith(f"{source}/") for source in config.sources):
+            yield f"{folder} is in no source folder; add it to spec.sources of reconciler.yaml"
+        readers = [one.name for one in config.clusters if selects(one, f"{folder}/object.yaml", {})]
+        if readers != [name]:
+            others = f"would be rendered for {', '.join(readers)}" if readers else "would be rendered for no cluster"
+            yield f"{folder} {others}; set select.folders of the cluster {name} and of the others in reconciler.yaml"
+
+
+# Kinds.
+
+
+def _offered(kinds: Kinds, catalogue: Catalogue, live: LiveCluster) -> list[ApiResource]:
+    """Return the kinds that a server can list and apply, each in a version that `lint` knows, if there is one."""
+    found: dict[KindId, ApiResource] = {}
+    for row in live.discover().resources:
+        served = catalogue.served(row.group, row.kind)
+        known = served.versions if served is not None else ()
+        first = found.get((row.group, row.kind))
+        if row.verbs >= _VERBS and (first is None or (row.version in known and first.version not in known)):
+            found[row.group, row.kind] = row
+    return [row for row in found.values() if kinds.find(row.group, row.kind).role is Role.SOURCE]
+
+
+def _names(row: ApiResource) -> set[str]:
+    """Return the names of a kind, as for kubectl, in lower case."""
+    names = {row.kind.lower(), row.plural.lower()}
+    return names | {f"{name}.{row.group}" for name in names if row.group}
+
+
+def _require_known(wanted: Sequence[str], offered: Iterable[ApiResource]) -> None:
+    names = {name: row.kind for row in offered for name in _names(row)}
+    unknown = [word for word in wanted if word.lower() not in names]
+    if unknown:
+        from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+        near = {word: get_close_matches(word.lower(), names, n=1) for word in unknown}
+        hints = [f"for {word!r} {names[found[0]]}" for word, found in near.items() if found]
+        raise ConfigError(
+            f"unknown kind: {', '.join(unknown)}",
+            hint=f"did you mean {', '.join(hints)}?" if hints else "name kinds that the cluster offers, such as Job",
+        )
+
+
+def _chosen(kinds: Kinds, offered: Sequence[ApiResource], scope: ImportScope) -> list[ApiResource]:
+    """Return the kinds to read. Definitions of kinds come with operators: they have to be named."""
+    wanted = {word.lower() for word in scope.kinds}
+    rows = [row for row in offered if row.namespaced or not scope.namespaces]
+    if wanted:
+        return [row for row in rows if not wanted.isdisjoint(_names(row))]
+    return [row for row in rows if not _is_implicit(kinds, row)]
+
+
+def _is_implicit(kinds: Kinds, resource: ApiResource) -> bool:
+    row = kinds.find(resource.group, resource.kind)
+    is_refused = row.refusal is not None or resource.group in kinds.own_groups
+    return row.defines_kinds or row.is_machine_made or is_refused
+
+
+# Objects.
+
+
+def _import(
+    index: CompiledRevision,
+    cluster: str,
+    live: LiveCluster,
+    resources: Sequence[ApiResource],
+    scope: ImportScope,
+    folder: str,
+) -> Imported:
+    kinds = index.context.kinds
+    bodies, failures = _read(live, kinds, resources, scope)
+    defined = {row.key: row.place.path for row in index.first_summaries() if row.cluster == cluster}
+    left_out: list[tuple[ObjectKey, LeftOut]] = []
+    wanted: dict[ObjectKey, Body] = {}
+    for key, body in bodies:
+        reason = why_left_out(kinds, body)
+        if reason is None and defined.get(key, f"{folder}/").startswith(f"{folder}/"):
+            wanted[key] = body
+        else:
+            left_out.append((key, reason or LeftOut.DEFINED))
+    queued = _workloads(live, scope) if any(map(kinds.is_queued, wanted.values())) else {}
+    catalogue = index.context.catalogue.with_definitions(_definitions(live, kinds, resources, wanted))
+    one = partial(_imported, live, kinds, catalogue, queued)
+    return Imported(
+        cluster=cluster,
+        objects=tuple(at_once(lambda item: one(*item), sorted(wanted.items()))),
+        left_out=tuple(sorted(left_out)),
+        failures=failures,
+    )
+
+
+def _read(
+    live: LiveCluster, kinds: Kinds, resources: Sequence[ApiResource], scope: ImportScope
+) -> tuple[list[tuple[ObjectKey, Body]], dict[str, str]]:
+    """Read all objects. Of Secrets only the metadata is read."""
+
+    def read(row: ApiResource) -> list[Body] | ClusterError:
+        is_secret = kinds.find(row.group, row.kind).is_secret
+        try:
+            return [
+                body
+                for namespace in scope.namespaces or ("",)
+                for body in live.list(row, namespace=namespace, metadata_only=is_secret).objects
+            ]
+        except ClusterError as error:
+            return error
+
+    found: list[tuple[ObjectKey, Body]] = []
+    failures: dict[str, str] = {}
+    for row, rows in zip(resources, at_once(read, resources), strict=True):
+        if isinstance(rows, ClusterError):
+            failures[f"{row.kind}.{row.group}" if row.group else row.kind] = rows.message
+        else:
+            found += [(key_of(row, body), body) for body in rows]
+    return found, failures
+
+
+def _workloads(live: LiveCluster, scope: ImportScope) -> dict[str, Body]:
+    """Return the Workloads of Kueue by the UIDs of the objects that they stand for; none if they cannot be read."""
+    try:
+        row = live.resource(*WORKLOAD)
+        found = [body for namespace in scope.namespaces or ("",) for body in live.list(row, namespace=namespace).objects]
+    except ClusterError:
+        return {}
+    owners = ((mapping(owner), body) for body in found for owner in sequence(body["metadata"].get("ownerReferences")))
+    return {text(owner.get("uid")): body for owner, body in owners}
+
+
+def _definitions(
+    live: LiveCluster, kinds: Kinds, resources: Sequence[ApiResource], wanted: Iterable[ObjectKey]
+) -> list[Body]:
+    """Return the definitions of custom kinds on the server: their defaults are exactly those of the objects."""
+    groups = {(key.group, key.kind) for key in wanted if key.group}
+    definition: Kind = next(row for row in kinds.values() if row.defines_kinds)
+    names = [f"{row.plural}.{row.group}" for row in resources if (row.group, row.kind) in groups]
+
+    def read(name: str) -> Body | None:
+        try:
+            return live.get(ObjectKey(group=definition.group, kind=definition.kind, namespace="", name=name))
+        except ClusterError:
+            return None
+
+    return [body for body in at_once(read, names) if body is not None]
+
+
+def _imported(  # noqa: PLR0917
+    live: LiveCluster, kinds: Kinds, catalogue: Catalogue, queued: Mapping[str, Body], key: ObjectKey, body: Body
+) -> ImportedObject:
+    """Return the source of one object: without defaults, or else with them, if the server then changes less."""
+    source: dict[str, Any] = {}
+    doubt = ""
+    for has_defaults in (False, True):
+        source = authored(kinds, catalogue, body, queued.get(body["metadata"]["uid"]), has_defaults=has_defaults)
+        doubt = _doubt(live, catalogue, key, body, source)
+        if not doubt:
+            break
+    path = kinds.manifest_path("", key).removeprefix("/")
+    return ImportedObject(key=key, path=path, content=write(source), doubt=doubt)
+
+
+def _doubt(live: LiveCluster, catalogue: Catalogue, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> str:
+    """Return why an apply of a source would not leave the object as it is; empty if it changes nothing."""
+    answer = probe(live, source)
+    if answer.reply is not ServerReply.ACCEPTED or answer.result is None:
+        return f"the server does not accept it: {answer.message}"
+    fields = differences(
+        plain(body),
+        plain(answer.result),
+        list_keys=partial(catalogue.list_keys, key.group, key.kind),
+        is_quantity=partial(catalogue.is_quantity, key.group, key.kind),
+    )
+    return f"an apply would change {', '.join(field.path for field in fields)}" if fields else ""
+
+
+def cluster_folders(clusters: Iterable[Cluster], folder: str) -> dict[str, str]:
+    """Return the folder of each cluster: the named one, or of several clusters one each below it."""
+    rows = list(clusters)
+    return {one.name: f"{folder}/{one.name}" if len(rows) > 1 else folder for one in rows}
