@@ -62,7 +62,9 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
     except OSError as error:
         for path in written:
             _temporary(path).unlink(missing_ok=True)
-        raise OutsideError(f"{error.filename} cannot be written: {error.strerror}", hint="choose another folder") from error
+        raise OutsideError(
+            f"{error.filename} cannot be written: {error.strerror}", hint="choose another folder"
+        ) from error
     for path in written:
         _temporary(path).replace(path)
 

@@ -197,7 +197,9 @@ def _workloads(live: LiveCluster, scope: ImportScope) -> dict[str, Body]:
     """Return the Workloads of Kueue by the UIDs of the objects that they stand for; none if they cannot be read."""
     try:
         row = live.resource(*WORKLOAD)
-        found = [body for namespace in scope.namespaces or ("",) for body in live.list(row, namespace=namespace).objects]
+        found = [
+            body for namespace in scope.namespaces or ("",) for body in live.list(row, namespace=namespace).objects
+        ]
     except ClusterError:
         return {}
     owners = ((mapping(owner), body) for body in found for owner in sequence(body["metadata"].get("ownerReferences")))

@@ -53,7 +53,9 @@ _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
     "test": "rules",
     **dict.fromkeys(("probe", "agent", "health"), "health"),
-    **dict.fromkeys(("import", "observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"),
+    **dict.fromkeys(
+        ("import", "observe", "status", "propose", "apply", "drift", "history", "rollback", "controller"), "live"
+    ),
 }
 """The folders of commands whose modules are not beside this one."""
 

@@ -118,7 +118,7 @@ def _report(found: "Sequence[Imported]", roots: dict[str, str], form: str, *, ha
     """Print what was imported and left out: the text to standard error, where it is apart from the sources."""
     from reconciler.outputs.live.imported import imported_json, render_imported  # noqa: PLC0415 - as above
 
-    if form == "json":
+    if form == "json" and has_files:
         rows = [
             imported_json(
                 one.cluster,

@@ -81,9 +81,7 @@ def controllers_fields(body: Mapping[str, Any]) -> tuple[FieldPath, ...]:
     return tuple(dict.fromkeys(path for tree in trees for path in _owned_alone(body, body, tree, ())))
 
 
-def _owned_alone(
-    body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], path: FieldPath
-) -> Iterator[FieldPath]:
+def _owned_alone(body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], path: FieldPath) -> Iterator[FieldPath]:
     for step, below in tree.items():
         place = _place(node, step)
         if place is None:

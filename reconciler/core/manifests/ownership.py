@@ -12,6 +12,8 @@ from reconciler.core.reasons import Origin, Reason
 
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
+OWNERSHIP: FieldPath = ("metadata", "labels", LABEL)
+"""The field that makes an object ours."""
 
 KEEP = "gpureconciler.io/keep"
 """Annotation of objects that stay when their source is removed (`"true"`)."""
@@ -49,7 +51,7 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
             origin = Origin(document=document, field=("metadata", "labels", name))
             reasons[_label_path(name)] = Reason(rule="source", origins=(origin,), copied=True)
     labels[LABEL] = OWNER
-    reasons[_label_path(LABEL)] = _OWNED
+    reasons[OWNERSHIP] = _OWNED
     metadata = {**metadata, "labels": labels}
     moved_from = None if is_shared else (document.metadata.get("annotations") or {}).get(MOVED_FROM)
     if moved_from is not None and MOVED_FROM not in (metadata.get("annotations") or {}):

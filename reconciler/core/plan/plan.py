@@ -303,7 +303,7 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
 class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of a live object that is not what Git says, although no edit of Git explains it.
 
-    managers: who set it, as `name (operation, time)`; empty if somebody removed it.
+    managers: who set it, as `name (operation, time)`; empty if somebody removed it, or nobody owns it.
     live, git: values; secrets are masked. field: empty if somebody deleted the whole object.
     action: `revert`, or it stays: `adopt` (an edit of the source is proposed), `ignore`, `contested` (somebody keeps
         changing it back). reason, expires: those of the rule that decided.
@@ -322,6 +322,11 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     action: str = "revert"
     reason: str = ""
     expires: str = ""
+
+    @property
+    def who(self) -> str:
+        """Who changed it, in words."""
+        return ", ".join(self.managers) or ("somebody unknown" if self.has_live else "somebody who removed it")
 
 
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -14,8 +14,7 @@ def render_drift(drift: Iterable[Drift]) -> Iterator[str]:
         live, git = _value(one.live, exists=one.has_live), _value(one.git, exists=one.has_git)
         field = f"{one.field}: " if one.field else ""
         yield f"{one.key} on {one.cluster}: {field}{live} (Git: {git}): {one.action}\n"
-        who = f"changed by {', '.join(one.managers) or 'somebody who removed it'}"
-        details = [who if one.field else "deleted by somebody"]
+        details = [f"changed by {one.who}" if one.field else "deleted by somebody"]
         details += [f"from {one.source}"] if one.source is not None else []
         details += [f"through {one.expires}"] if one.expires else []
         details += [one.reason] if one.reason else []

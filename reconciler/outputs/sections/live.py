@@ -87,9 +87,8 @@ def _drift(one: Drift) -> Row:
 
 def _reason(one: Drift) -> str:
     """Return who changed a field, and why it stays."""
-    who = ", ".join(one.managers) or "somebody who removed it"
     until = f" through {one.expires}" if one.expires else ""
-    return f"{who}; {one.reason}{until}" if one.reason else f"{who}{until}"
+    return f"{one.who}; {one.reason}{until}" if one.reason else f"{one.who}{until}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

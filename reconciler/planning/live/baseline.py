@@ -19,12 +19,14 @@ from reconciler.core.live.controlled import (
 from reconciler.core.live.managers import without_given_up
 from reconciler.core.live.projection import content_version, holds, plain, project, without
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import is_kept
+from reconciler.core.manifests.ownership import OWNERSHIP, is_kept
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import Drift, LiveState, LiveVersion
+from reconciler.core.plan.differences import differences
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
+from reconciler.core.values import without_value
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
@@ -318,7 +320,7 @@ class LiveBaseline:
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
-                self._meet(path, key, live)
+                self._meet(path, key, live, body, answer.result)
         elif answer.reply is not ServerReply.ACCEPTED and live is None and one.places.explain(key, answer):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
@@ -327,14 +329,25 @@ class LiveBaseline:
             self._keep(path, key, live, body, after)
         return False
 
-    def _meet(self, path: str, key: ObjectKey, live: Body) -> None:
+    def _meet(self, path: str, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> None:
         """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
-        if str(key) in self.rules.choices.adopt and not is_controlled(live):
+        changed = self._changed(key, live, desired, result)
+        if self.rules.choices.adopts(key, is_equal=not changed) and not is_controlled(live):
             self.adopted[path] = whose(live)
             self._identities[path] = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
             return
-        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live)
+        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live, changed)
         self._versions[path] = version_of(live).uid
+
+    def _changed(self, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> tuple[str, ...]:
+        """Return the fields, besides our label, that an apply of an object that is not ours changes."""
+        fields = self._controlled(live)
+        before, after = (
+            without_value(plain(as_desired(body, desired, fields)), OWNERSHIP) for body in (live, result or live)
+        )
+        is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
+        found = differences(before, after, list_keys=self._list_keys(key), is_quantity=is_quantity)
+        return tuple(field.path for field in found)
 
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
         self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))

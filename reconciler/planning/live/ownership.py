@@ -1,6 +1,6 @@
 """Whose a live object is: ours, of another config repository, or of nobody that we know."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from reconciler.core.live.managers import last_writer
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.problems import Problem
+from reconciler.core.values import enumerated
 from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.planning.live.reading import LiveIdentity
 
@@ -69,13 +70,18 @@ def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[Invento
     )
 
 
-def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any]) -> Problem:
-    """Return the problem of a live object that is not ours."""
+_SHOWN = 5  # fields of one object
+
+
+def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any], changed: Sequence[str]) -> Problem:
+    """Return the problem of a live object that is not ours. `changed`: the fields that its adoption changes."""
+    more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
+    effect = f"would change {enumerated([*changed[:_SHOWN], *more])}" if changed else "would change none of its fields"
     return Problem(
         rule=FOREIGN,
         place=place,
         message=f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); "
-        f"last written by {whose(live)}",
+        f"last written by {whose(live)}; adopting it {effect}",
         hint=f"choose another name, or adopt the object: reconciler plan --live --adopt {key}",
     )
 
