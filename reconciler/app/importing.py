@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import write
-from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.kind import Kind, Kinds, Role
 from reconciler.core.kinds.kueue import WORKLOAD
 from reconciler.core.live.authored import LeftOut, authored, why_left_out
@@ -55,6 +54,15 @@ class Imported(Struct, frozen=True, kw_only=True):
     failures: Mapping[str, str] = {}
 
 
+class _Target(Struct, frozen=True, kw_only=True, eq=False):
+    """A cluster to read: the kinds, and the folder of its files."""
+
+    cluster: str
+    live: LiveCluster
+    resources: Sequence[ApiResource]
+    folder: str
+
+
 def import_objects(
     index: CompiledRevision, clusters: Mapping[str, LiveCluster], scope: ImportScope, folders: Mapping[str, str]
 ) -> tuple[Imported, ...]:
@@ -66,11 +74,11 @@ def import_objects(
     kinds = index.context.kinds
     offered = {name: _offered(kinds, index.context.catalogue, live) for name, live in clusters.items()}
     _require_known(scope.kinds, [row for rows in offered.values() for row in rows])
-    found = at_once(
-        lambda name: _import(index, name, clusters[name], _chosen(kinds, offered[name], scope), scope, folders[name]),
-        clusters,
-    )
-    return tuple(found)
+    targets = [
+        _Target(cluster=name, live=live, resources=_chosen(kinds, offered[name], scope), folder=folders[name])
+        for name, live in clusters.items()
+    ]
+    return tuple(at_once(lambda target: _import(index, target, scope), targets))
 
 
 def misplaced(config: Config, folders: Mapping[str, str]) -> Iterator[str]:
@@ -89,7 +97,7 @@ def misplaced(config: Config, folders: Mapping[str, str]) -> Iterator[str]:
 
 def _offered(kinds: Kinds, catalogue: Catalogue, live: LiveCluster) -> list[ApiResource]:
     """Return the kinds that a server can list and apply, each in a version that `lint` knows, if there is one."""
-    found: dict[KindId, ApiResource] = {}
+    found: dict[tuple[str, str], ApiResource] = {}
     for row in live.discover().resources:
         served = catalogue.served(row.group, row.kind)
         known = served.versions if served is not None else ()
@@ -137,30 +145,23 @@ def _is_implicit(kinds: Kinds, resource: ApiResource) -> bool:
 # Objects.
 
 
-def _import(
-    index: CompiledRevision,
-    cluster: str,
-    live: LiveCluster,
-    resources: Sequence[ApiResource],
-    scope: ImportScope,
-    folder: str,
-) -> Imported:
-    kinds = index.context.kinds
-    bodies, failures = _read(live, kinds, resources, scope)
-    defined = {row.key: row.place.path for row in index.first_summaries() if row.cluster == cluster}
+def _import(index: CompiledRevision, target: _Target, scope: ImportScope) -> Imported:
+    kinds, live, folder = index.context.kinds, target.live, f"{target.folder}/"
+    bodies, failures = _read(live, kinds, target.resources, scope)
+    defined = {row.key: row.place.path for row in index.first_summaries() if row.cluster == target.cluster}
     left_out: list[tuple[ObjectKey, LeftOut]] = []
     wanted: dict[ObjectKey, Body] = {}
     for key, body in bodies:
         reason = why_left_out(kinds, body)
-        if reason is None and defined.get(key, f"{folder}/").startswith(f"{folder}/"):
+        if reason is None and defined.get(key, folder).startswith(folder):
             wanted[key] = body
         else:
             left_out.append((key, reason or LeftOut.DEFINED))
     queued = _workloads(live, scope) if any(map(kinds.is_queued, wanted.values())) else {}
-    catalogue = index.context.catalogue.with_definitions(_definitions(live, kinds, resources, wanted))
+    catalogue = index.context.catalogue.with_definitions(_definitions(live, kinds, target.resources, wanted))
     one = partial(_imported, live, kinds, catalogue, queued)
     return Imported(
-        cluster=cluster,
+        cluster=target.cluster,
         objects=tuple(at_once(lambda item: one(*item), sorted(wanted.items()))),
         left_out=tuple(sorted(left_out)),
         failures=failures,

@@ -66,6 +66,16 @@ def without_value(node: Any, path: FieldPath) -> Any:
     return node
 
 
+def pruned(node: Any, path: FieldPath) -> Any:
+    """Return a copy of plain data without the value at `path`, and without the mappings that held nothing else."""
+    if value_at(node, path) is None:
+        return node
+    node, holder = without_value(node, path), path[:-1]
+    while holder and isinstance(holder[-1], str) and value_at(node, holder) == {}:
+        node, holder = without_value(node, holder), holder[:-1]
+    return node
+
+
 def annotation(body: Mapping[str, Any], name: str) -> str:
     """Return an annotation of an object; empty if there is none."""
     return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))

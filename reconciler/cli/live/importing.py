@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,8 @@ from reconciler.cli import options
 from reconciler.cli.console import emit
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from reconciler.app.importing import Imported
     from reconciler.wiring import Run
 

@@ -6,19 +6,19 @@ and what tools such as kubectl and Helm note about their own work.
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from functools import reduce
 from typing import Any
 
 from reconciler.core.kinds.kind import Body, Kind, Kinds
 from reconciler.core.kinds.progress import ENDED
 from reconciler.core.live.controlled import controlled_fields
 from reconciler.core.live.managers import OURS, controllers_fields, writers
-from reconciler.core.live.projection import without
 from reconciler.core.manifests.ownership import LABEL, is_owned
 from reconciler.core.objects import FieldPath
 from reconciler.core.printed_paths import find_path
 from reconciler.core.schemas.catalogue import Catalogue
 from reconciler.core.schemas.stored import without_nulls
-from reconciler.core.values import annotation, mapping, sequence, text, value_at, with_value, without_value
+from reconciler.core.values import annotation, mapping, pruned, sequence, text, value_at, with_value
 
 _RESERVED = "kube-"
 """Namespaces with this prefix are those of Kubernetes itself."""
@@ -91,7 +91,7 @@ def authored(
     row = kinds.of(live)
     body = _without_controlled(kinds, live, dict(_as_queued(kinds, live, queued)) if queued is not None else {})
     body = row.authored(body) if row.authored is not None else body
-    body = without_value(without_value(body, _RESTARTED), ("status",))
+    body = pruned(pruned(body, _RESTARTED), ("status",))
     found: dict[str, Any] = without_nulls({**body, "metadata": _metadata(mapping(body.get("metadata")))})
     return found if has_defaults else catalogue.without_defaults(found)
 
@@ -111,7 +111,12 @@ def _without_controlled(kinds: Kinds, live: Body, queued: Mapping[FieldPath, Any
         body = with_value(body, path, value)
     theirs = {field.path for field in controlled_fields(kinds, live) if not field.adds}
     theirs |= {path for path in controllers_fields(live) if path not in queued}
-    return without(body, [path for path in theirs if theirs.isdisjoint(path[:length] for length in range(len(path)))])
+    return reduce(pruned, sorted(theirs, key=_from_the_end), body)
+
+
+def _from_the_end(path: FieldPath) -> list[tuple[int, str]]:
+    """Return what sorts later items of lists first: they keep their positions while others are removed."""
+    return [(-step, "") if isinstance(step, int) else (0, step) for step in path]
 
 
 def _as_queued(kinds: Kinds, live: Body, queued: Body) -> Iterator[tuple[FieldPath, Any]]:

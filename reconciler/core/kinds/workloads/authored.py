@@ -1,59 +1,53 @@
 """What people wrote of objects of Kubernetes' own kinds: without what servers make up for each of them."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from functools import reduce
 from typing import Any
 
 from reconciler.core.kinds.kind import Body
-from reconciler.core.values import mapping, sequence, text, without_value
+from reconciler.core.objects import FieldPath
+from reconciler.core.values import mapping, pruned, sequence, text, value_at
 
 _POD_FIELDS = ("nodeName", "serviceAccount", "priority", "preemptionPolicy")
 _JOB_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+_POD_LABELS: FieldPath = ("spec", "template", "metadata", "labels")
 _TOKEN = "kube-api-access-"  # noqa: S105 - the name of a volume
 _NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def namespace(body: Body) -> Body:
     """Return a Namespace without its finalizer."""
-    return _without(body, "spec", ("finalizers",))
+    return _without(body, ("spec", "finalizers"))
 
 
 def claim(body: Body) -> Body:
     """Return a claim without the volume that was bound to it."""
-    return _without(body, "spec", ("volumeName",))
+    return _without(body, ("spec", "volumeName"))
 
 
 def volume(body: Body) -> Body:
     """Return a volume without the identity of the claim that was bound to it."""
-    spec = _without(mapping(body.get("spec")), "claimRef", ("apiVersion", "kind", "resourceVersion", "uid"))
-    return {**body, "spec": spec}
+    return _without(body, *(("spec", "claimRef", name) for name in ("apiVersion", "kind", "resourceVersion", "uid")))
 
 
 def service(body: Body) -> Body:
     """Return a Service without the addresses and ports that a server allocates. Ports of nodes may be chosen ones."""
     spec = mapping(body.get("spec"))
-    made = ["clusterIPs", "healthCheckNodePort"]
-    made += ["clusterIP"] if spec.get("clusterIP") != "None" else []
-    made += ["ipFamilies", "ipFamilyPolicy"] if spec.get("ipFamilyPolicy") == "SingleStack" else []
-    found = _without(body, "spec", made)
-    if spec.get("type") != "LoadBalancer":
-        return found
-    ports = [without_value(port, ("nodePort",)) for port in sequence(spec.get("ports"))]
-    return {**found, "spec": {**found["spec"], "ports": ports}}
+    made: list[FieldPath] = [("spec", "clusterIPs"), ("spec", "healthCheckNodePort")]
+    made += [("spec", "clusterIP")] if spec.get("clusterIP") != "None" else []
+    made += [("spec", "ipFamilies"), ("spec", "ipFamilyPolicy")] if spec.get("ipFamilyPolicy") == "SingleStack" else []
+    ports = range(len(sequence(spec.get("ports")))) if spec.get("type") == "LoadBalancer" else ()
+    return _without(body, *made, *(("spec", "ports", at, "nodePort") for at in ports))
 
 
 def job(body: Body) -> Body:
     """Return a Job without the selector and the labels that tell its pods from others."""
-    spec = mapping(body.get("spec"))
-    if spec.get("manualSelector") is True:
+    if value_at(body, ("spec", "manualSelector")) is True:
         return body
-    template = mapping(spec.get("template"))
-    metadata = mapping(template.get("metadata"))
-    own = _without(metadata, "labels", _JOB_LABELS)
-    labels = mapping(body.get("metadata")).get("labels")
-    found = {**body, "spec": {**without_value(spec, ("selector",)), "template": {**template, "metadata": own}}}
-    if labels is not None and labels == mapping(own.get("labels")):  # a Job without labels gets those of its pods
-        return {**found, "metadata": without_value(body["metadata"], ("labels",))}
-    return found
+    found = _without(body, ("spec", "selector"), *((*_POD_LABELS, name) for name in _JOB_LABELS))
+    labels: FieldPath = ("metadata", "labels")
+    # A Job without labels gets those of its pods.
+    return _without(found, labels) if value_at(found, labels) == value_at(found, _POD_LABELS) else found
 
 
 def pod(body: Body) -> Body:
@@ -82,8 +76,5 @@ def _is_of_every_pod(toleration: Mapping[str, Any]) -> bool:
     return toleration.get("key") in _NODE_TAINTS and toleration.get("tolerationSeconds") == 300  # noqa: PLR2004
 
 
-def _without(body: Body, field: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return an object without some fields of one of its fields, and without that one if nothing else is in it."""
-    dropped = set(names)
-    left = {name: value for name, value in mapping(body.get(field)).items() if name not in dropped}
-    return {name: left if name == field else value for name, value in body.items() if name != field or left}
+def _without(body: Body, *paths: FieldPath) -> Body:
+    return reduce(pruned, paths, body)
