@@ -26,7 +26,7 @@ from reconciler.core.plan.differences import differences
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
-from reconciler.core.values import without_value
+from reconciler.core.values import pruned
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
@@ -343,7 +343,7 @@ class LiveBaseline:
         """Return the fields, besides our label, that an apply of an object that is not ours changes."""
         fields = self._controlled(live)
         before, after = (
-            without_value(plain(as_desired(body, desired, fields)), OWNERSHIP) for body in (live, result or live)
+            pruned(plain(as_desired(body, desired, fields)), OWNERSHIP) for body in (live, result or live)
         )
         is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
         found = differences(before, after, list_keys=self._list_keys(key), is_quantity=is_quantity)
