@@ -11,8 +11,9 @@ from reconciler.core.documents import write
 from reconciler.core.kinds.kind import Kind, Kinds, Role
 from reconciler.core.kinds.kueue import WORKLOAD
 from reconciler.core.live.authored import LeftOut, authored, why_left_out
+from reconciler.core.live.managers import written_version
 from reconciler.core.live.projection import plain
-from reconciler.core.objects import ObjectKey
+from reconciler.core.objects import ObjectKey, split_api_version
 from reconciler.core.plan.differences import differences
 from reconciler.core.schemas.catalogue import Catalogue
 from reconciler.core.values import mapping, sequence, text
@@ -37,12 +38,14 @@ class ImportedObject(Struct, frozen=True, kw_only=True):
     """The source of a live object. `path` is relative, such as `team-a/job-vit.yaml`.
 
     doubt: why an apply would not leave the object as it is; empty if the server says that it changes nothing.
+    is_verified: the server could say so.
     """
 
     key: ObjectKey
     path: str
     content: bytes
     doubt: str = ""
+    is_verified: bool = True
 
 
 class Imported(Struct, frozen=True, kw_only=True):
@@ -52,6 +55,11 @@ class Imported(Struct, frozen=True, kw_only=True):
     objects: tuple[ImportedObject, ...] = ()
     left_out: tuple[tuple[ObjectKey, LeftOut], ...] = ()
     failures: Mapping[str, str] = {}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be read and verified."""
+        return not self.failures and all(one.is_verified for one in self.objects)
 
 
 class _Target(Struct, frozen=True, kw_only=True, eq=False):
@@ -159,10 +167,10 @@ def _import(index: CompiledRevision, target: _Target, scope: ImportScope) -> Imp
             left_out.append((key, reason or LeftOut.DEFINED))
     queued = _workloads(live, scope) if any(map(kinds.is_queued, wanted.values())) else {}
     catalogue = index.context.catalogue.with_definitions(_definitions(live, kinds, target.resources, wanted))
-    one = partial(_imported, live, kinds, catalogue, queued)
+    writer = _Writer(live=live, kinds=kinds, catalogue=catalogue, queued=queued)
     return Imported(
         cluster=target.cluster,
-        objects=tuple(at_once(lambda item: one(*item), sorted(wanted.items()))),
+        objects=tuple(at_once(writer.write, sorted(wanted.items(), key=lambda item: item[0]))),
         left_out=tuple(sorted(left_out)),
         failures=failures,
     )
@@ -224,33 +232,52 @@ def _definitions(
     return [body for body in at_once(read, names) if body is not None]
 
 
-def _imported(  # noqa: PLR0917
-    live: LiveCluster, kinds: Kinds, catalogue: Catalogue, queued: Mapping[str, Body], key: ObjectKey, body: Body
-) -> ImportedObject:
-    """Return the source of one object: without defaults, or else with them, if the server then changes less."""
-    source: dict[str, Any] = {}
-    doubt = ""
-    for has_defaults in (False, True):
-        source = authored(kinds, catalogue, body, queued.get(body["metadata"]["uid"]), has_defaults=has_defaults)
-        doubt = _doubt(live, catalogue, key, body, source)
-        if not doubt:
-            break
-    path = kinds.manifest_path("", key).removeprefix("/")
-    return ImportedObject(key=key, path=path, content=write(source), doubt=doubt)
+class _Writer(Struct, frozen=True, kw_only=True, eq=False):
+    """Writes sources of objects of one cluster. `queued`: the Workloads of Kueue, by the UIDs of their objects."""
 
+    live: LiveCluster
+    kinds: Kinds
+    catalogue: Catalogue
+    queued: Mapping[str, Body]
 
-def _doubt(live: LiveCluster, catalogue: Catalogue, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> str:
-    """Return why an apply of a source would not leave the object as it is; empty if it changes nothing."""
-    answer = probe(live, source)
-    if answer.reply is not ServerReply.ACCEPTED or answer.result is None:
-        return f"the server does not accept it: {answer.message}"
-    fields = differences(
-        plain(body),
-        plain(answer.result),
-        list_keys=partial(catalogue.list_keys, key.group, key.kind),
-        is_quantity=partial(catalogue.is_quantity, key.group, key.kind),
-    )
-    return f"an apply would change {', '.join(field.path for field in fields)}" if fields else ""
+    def write(self, item: tuple[ObjectKey, Body]) -> ImportedObject:
+        """Return the source of one object: without defaults, or else with them, if the server then changes nothing."""
+        key, body = item[0], self._as_written(*item)
+        queued = self.queued.get(body["metadata"]["uid"])
+        sources = (authored(self.kinds, self.catalogue, body, queued, has_defaults=choice) for choice in (False, True))
+        source = next(sources)
+        doubt, is_verified = self._doubt(key, body, source)
+        if doubt and is_verified and not self._doubt(key, body, longer := next(sources))[0]:
+            source, doubt = longer, ""
+        path = self.kinds.manifest_path("", key).removeprefix("/")
+        return ImportedObject(key=key, path=path, content=write(source), doubt=doubt, is_verified=is_verified)
+
+    def _as_written(self, key: ObjectKey, body: Body) -> Body:
+        """Return an object in the version in which it was written, if that is known: it may have fields of its own."""
+        written = written_version(body)
+        group, version = split_api_version(written)
+        served = self.catalogue.served(key.group, key.kind)
+        is_known = served is not None and version in served.versions and group == key.group
+        if written == body["apiVersion"] or not is_known or not self.live.discover().find(group, key.kind, version):
+            return body
+        try:
+            return self.live.get(key, version=version) or body
+        except ClusterError:
+            return body
+
+    def _doubt(self, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> tuple[str, bool]:
+        """Return why an apply would not leave the object as it is, empty if it changes nothing, and if that is sure."""
+        answer = probe(self.live, source)
+        if answer.reply is not ServerReply.ACCEPTED or answer.result is None:
+            is_sure = answer.reply is not ServerReply.UNKNOWN
+            return f"{'the server refuses it' if is_sure else 'not verified'}: {answer.message}", is_sure
+        fields = differences(
+            plain(body),
+            plain(answer.result),
+            list_keys=partial(self.catalogue.list_keys, key.group, key.kind),
+            is_quantity=partial(self.catalogue.is_quantity, key.group, key.kind),
+        )
+        return f"an apply would change {', '.join(field.path for field in fields)}" if fields else "", True
 
 
 def cluster_folders(clusters: Iterable[Cluster], folder: str) -> dict[str, str]:

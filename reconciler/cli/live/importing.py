@@ -88,7 +88,7 @@ def command(
         changed = wiring.write_sources(files, overwrite=overwrite)
         emit(f"wrote {changed} of {len(files)} files to {folder}; the others are the same", err=True)
     _report(found, roots, run.settings.output, has_files=folder is not None)
-    return OutsideError.exit_code if any(one.failures for one in found) else 0
+    return 0 if all(one.is_complete for one in found) else OutsideError.exit_code
 
 
 def _inside(run: "Run", folder: Path | None) -> str:

@@ -75,6 +75,17 @@ def writers(body: Mapping[str, Any]) -> frozenset[Manager]:
     return frozenset(manager for manager, _ in _entries(body) if not manager.subresource)
 
 
+def written_version(body: Mapping[str, Any]) -> str:
+    """Return the `apiVersion` in which a person or a tool wrote an object last; empty if nobody did."""
+    rows = map(mapping, sequence(mapping(body.get("metadata")).get("managedFields")))
+    own = [
+        (manager.time, text(row.get("apiVersion")))
+        for row, (manager, _) in zip(rows, _entries(body), strict=True)
+        if not (manager.subresource or manager.is_controller)
+    ]
+    return max(own, default=("", ""))[1]
+
+
 def controllers_fields(body: Mapping[str, Any]) -> tuple[FieldPath, ...]:
     """Return the fields and items that controllers alone own; what such a field holds is theirs as well."""
     trees = [tree for manager, tree in _entries(body) if manager.is_controller]

@@ -73,8 +73,8 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
     elif (version, kind) == ("batch/v1", "Job") and isinstance(spec, Mapping):
         if spec.get("completions") is None and spec.get("parallelism") is None:
             found["spec"]["completions"] = 1
-        if not spec.get("podFailurePolicy"):
-            found["spec"].setdefault("podReplacementPolicy", "TerminatingOrFailed")
+        policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+        found["spec"].setdefault("podReplacementPolicy", policy)
     return found
 
 
@@ -140,8 +140,7 @@ def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
             found[key] = without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
         for key, value in form.adds.items():
             found.setdefault(key, value)
-        if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
-            found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
+        _add_dependent(found, form)
         return found
     if isinstance(node, list):
         items = form.fields.get("[]")
@@ -151,6 +150,14 @@ def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
     if form.is_quantity and isinstance(node, str | int | float):
         return canonical(node.strip() if isinstance(node, str) else node)
     return node
+
+
+def _add_dependent(found: dict[str, Any], form: _FieldForm) -> None:
+    """Add the defaults of a container and of a pod that depend on their other fields."""
+    if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
+        found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
+    if found.get("serviceAccountName") and "terminationGracePeriodSeconds" in form.adds:
+        found.setdefault("serviceAccount", found["serviceAccountName"])  # its former name
 
 
 def without_nulls(node: Any) -> Any:

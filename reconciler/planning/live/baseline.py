@@ -342,9 +342,7 @@ class LiveBaseline:
     def _changed(self, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> tuple[str, ...]:
         """Return the fields, besides our label, that an apply of an object that is not ours changes."""
         fields = self._controlled(live)
-        before, after = (
-            pruned(plain(as_desired(body, desired, fields)), OWNERSHIP) for body in (live, result or live)
-        )
+        before, after = (pruned(plain(as_desired(body, desired, fields)), OWNERSHIP) for body in (live, result or live))
         is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
         found = differences(before, after, list_keys=self._list_keys(key), is_quantity=is_quantity)
         return tuple(field.path for field in found)

@@ -12,13 +12,17 @@ import yaml
 from reconciler.core.live.projection import plain
 from reconciler.core.manifests.ownership import OWNERSHIP
 from reconciler.core.objects import ObjectKey, split_api_version
-from reconciler.core.values import pruned, value_at
+from reconciler.core.values import pruned
 from tests.cluster.parts import ControlPlane
 from tests.live.apply.conftest import Site
-from tests.live.drift.test_ownership import words
 
 SPECIMENS = Path(__file__).parents[2] / "cluster" / "specimens"
-_OF_THE_SERVER = {"APIService", "ValidatingWebhookConfiguration", "ValidatingAdmissionPolicy", "CustomResourceDefinition"}
+_OF_THE_SERVER = {
+    "APIService",
+    "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicy",
+    "CustomResourceDefinition",
+}
 """Kinds that would change what the server says to the other tests."""
 _RECORDS = {"Endpoints", "EndpointSlice", "Lease", "Node", "PodGroup"}
 """Kinds that no person writes."""
@@ -50,7 +54,9 @@ def specimens(namespace: str) -> list[dict[str, Any]]:
     """Return an object of each kind, in a namespace; what is in none gets its name in front."""
     files = sorted(SPECIMENS.glob("*.yaml"))
     bodies = [body for file in files for body in yaml.safe_load_all(file.read_text())]
-    kept = [body for body in bodies if body["kind"] not in _OF_THE_SERVER and not body["kind"].endswith("PolicyBinding")]
+    kept = [
+        body for body in bodies if body["kind"] not in _OF_THE_SERVER and not body["kind"].endswith("PolicyBinding")
+    ]
     for body in kept:
         if "namespace" in body["metadata"]:
             body["metadata"]["namespace"] = namespace
@@ -92,7 +98,10 @@ def test_what_runs_is_imported_and_adopted(site: Site, running: list[dict[str, A
     assert ran.code == 0, ran.out + ran.err
     (found,) = json.loads(ran.out)
     warned = {one["object"]: one["warning"] for one in found["imported"] if one["warning"]}
-    import shutil; shutil.copytree(folder, "/tmp/imported", dirs_exist_ok=True); Path("/tmp/imported/report.json").write_text(json.dumps(found, indent=1))
+    import shutil
+
+    shutil.copytree(folder, "/tmp/imported", dirs_exist_ok=True)
+    Path("/tmp/imported/report.json").write_text(json.dumps(found, indent=1))
     assert warned == {}
     written = {key_of(yaml.safe_load(path.read_text())) for path in folder.rglob("*.yaml")}
     wanted = {key_of(body) for body in running if body["kind"] not in _RECORDS | {"Secret"}}

@@ -207,6 +207,7 @@ _RUNNING = (
         scale=REPLICAS,
         pods=of_spec(replicated),
         immutable=immutable.stateful_set,
+        authored=authored.stateful_set,
         losses=losses.stateful_set,
         is_stateful=True,
     ),

@@ -1,6 +1,6 @@
 """What people wrote of objects of Kubernetes' own kinds: without what servers make up for each of them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
@@ -50,26 +50,34 @@ def job(body: Body) -> Body:
     return _without(found, labels) if value_at(found, labels) == value_at(found, _POD_LABELS) else found
 
 
+def stateful_set(body: Body) -> Body:
+    """Return a StatefulSet without the status of its claims, which they never get there."""
+    claims = range(len(sequence(value_at(body, ("spec", "volumeClaimTemplates")))))
+    return _without(body, *(("spec", "volumeClaimTemplates", at, "status") for at in claims))
+
+
 def pod(body: Body) -> Body:
     """Return a Pod without its node, the mounted token, and what admission adds to every Pod."""
-    spec = mapping(body.get("spec"))
-    found = {name: value for name, value in spec.items() if name not in _POD_FIELDS}
-    if found.get("serviceAccountName") == "default":
-        del found["serviceAccountName"]
-    for name in ("containers", "initContainers"):
-        found |= {name: [_unmounted(mapping(one)) for one in sequence(spec.get(name))]} if name in spec else {}
-    found["volumes"] = _named(spec.get("volumes"))
-    found["tolerations"] = [item for item in sequence(spec.get("tolerations")) if not _is_of_every_pod(mapping(item))]
-    return {**body, "spec": found}
+    spec = {name: value for name, value in mapping(body.get("spec")).items() if name not in _POD_FIELDS}
+    if spec.get("serviceAccountName") == "default":
+        del spec["serviceAccountName"]
+    for name, is_added in (("volumes", _is_token), ("tolerations", _is_of_every_pod)):
+        spec = _without_items(spec, name, is_added)
+    for name in spec.keys() & {"containers", "initContainers"}:
+        spec[name] = [_without_items(mapping(one), "volumeMounts", _is_token) for one in sequence(spec[name])]
+    return {**body, "spec": spec}
 
 
-def _unmounted(container: Mapping[str, Any]) -> dict[str, Any]:
-    return {**container, "volumeMounts": _named(container.get("volumeMounts"))}
+def _without_items(
+    body: Mapping[str, Any], field: str, is_added: Callable[[Mapping[str, Any]], bool]
+) -> dict[str, Any]:
+    """Return a body without some items of one of its lists, and without the list if it has no others."""
+    left = [item for item in sequence(body.get(field)) if not is_added(mapping(item))]
+    return {name: left if name == field else value for name, value in body.items() if name != field or left}
 
 
-def _named(items: Any) -> list[Any]:
-    """Return volumes or mounts without that of the token."""
-    return [item for item in sequence(items) if not text(mapping(item).get("name")).startswith(_TOKEN)]
+def _is_token(volume: Mapping[str, Any]) -> bool:
+    return text(volume.get("name")).startswith(_TOKEN)
 
 
 def _is_of_every_pod(toleration: Mapping[str, Any]) -> bool:
