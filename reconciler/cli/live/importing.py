@@ -72,12 +72,11 @@ def command(
         flag = "--overwrite" if overwrite else "--output json"
         raise click.UsageError(f"{flag} needs -o DIR: without it, standard output has the sources")
     run = wiring.open_run(repo, options.setting_flags(flags), options.environment())
+    chosen = [one for one in run.workspace.config.clusters if run.settings.cluster in ("", one.name)]
+    folders = cluster_folders(chosen, inside := _inside(run, folder))
+    if inside:
+        _require_places(run, folders)
     with open_clusters(access_flags(flags), options.environment(), run) as clusters:
-        chosen = [one for one in run.workspace.config.clusters if one.name in clusters]
-        inside = _inside(run, folder)
-        folders = cluster_folders(chosen, inside)
-        if inside:
-            _require_places(run, folders)
         scope = ImportScope(kinds=kinds, namespaces=namespaces)
         found = import_objects(run.workspace.compile(), clusters, scope, folders)
     roots = cluster_folders(chosen, str(folder or ""))
