@@ -10,6 +10,7 @@ from reconciler.core.config import Cluster, Config
 from reconciler.core.documents import write
 from reconciler.core.kinds.kind import Kind, Kinds, Role
 from reconciler.core.kinds.kueue import WORKLOAD
+from reconciler.core.kinds.records import RECORDS
 from reconciler.core.live.authored import LeftOut, authored, why_left_out
 from reconciler.core.live.managers import written_version
 from reconciler.core.live.projection import plain
@@ -147,7 +148,7 @@ def _chosen(kinds: Kinds, offered: Sequence[ApiResource], scope: ImportScope) ->
 def _is_implicit(kinds: Kinds, resource: ApiResource) -> bool:
     row = kinds.find(resource.group, resource.kind)
     is_refused = row.refusal is not None or resource.group in kinds.own_groups
-    return row.defines_kinds or row.is_machine_made or is_refused
+    return row.defines_kinds or is_refused or (resource.group, resource.kind) in RECORDS
 
 
 # Objects.

@@ -11,10 +11,11 @@ from typing import Any
 
 from reconciler.core.kinds.kind import Body, Kind, Kinds
 from reconciler.core.kinds.progress import ENDED
+from reconciler.core.kinds.records import RECORDS
 from reconciler.core.live.controlled import controlled_fields
 from reconciler.core.live.managers import OURS, controllers_fields, writers
 from reconciler.core.manifests.ownership import LABEL, is_owned
-from reconciler.core.objects import FieldPath
+from reconciler.core.objects import FieldPath, split_api_version
 from reconciler.core.printed_paths import find_path
 from reconciler.core.schemas.catalogue import Catalogue
 from reconciler.core.schemas.stored import without_nulls
@@ -64,11 +65,12 @@ class LeftOut(StrEnum):
 def why_left_out(kinds: Kinds, live: Body) -> LeftOut | None:
     """Return why no source is written for a live object; None if one is."""
     row, metadata, wrote = kinds.of(live), mapping(live.get("metadata")), writers(live)
+    is_record = (split_api_version(text(live.get("apiVersion")))[0], live.get("kind")) in RECORDS
     reasons = {
         LeftOut.MANAGED: is_owned(live) or {one.name for one in wrote} == {OURS},
         LeftOut.OWNED: bool(metadata.get("ownerReferences") or annotation(live, "pv.kubernetes.io/provisioned-by")),
         LeftOut.SYSTEM: _is_of_system(row, metadata),
-        LeftOut.CONTROLLED: row.is_machine_made or (bool(wrote) and all(one.is_controller for one in wrote)),
+        LeftOut.CONTROLLED: is_record or (bool(wrote) and all(one.is_controller for one in wrote)),
         LeftOut.SECRET: row.is_secret,
         LeftOut.TERMINATING: "deletionTimestamp" in metadata,
         LeftOut.ENDED: row.progress is not None and row.progress(live).phase in ENDED,

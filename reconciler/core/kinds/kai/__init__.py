@@ -105,5 +105,5 @@ KINDS = (
         has_group_in_path=True,
         is_cluster_scoped=True,
     ),
-    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True, is_machine_made=True),
+    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True),
 )

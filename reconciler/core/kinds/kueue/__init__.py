@@ -294,5 +294,5 @@ KINDS = (
         reference_rule="reference.admission-check",
         is_cluster_scoped=True,
     ),
-    Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True, is_machine_made=True),
+    Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),
 )

@@ -165,23 +165,6 @@ _AGGREGATED = (
 )
 _WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 
-_RECORDS = (
-    ("", "Endpoints"),
-    ("apps", "ControllerRevision"),
-    ("coordination.k8s.io", "Lease"),
-    ("coordination.k8s.io", "LeaseCandidate"),
-    ("discovery.k8s.io", "EndpointSlice"),
-    ("storage.k8s.io", "CSIStorageCapacity"),
-)
-_CLUSTER_RECORDS = (
-    NODE,
-    ("certificates.k8s.io", "CertificateSigningRequest"),
-    ("networking.k8s.io", "IPAddress"),
-    ("resource.k8s.io", "ResourceSlice"),
-    ("storage.k8s.io", "CSINode"),
-    ("storage.k8s.io", "VolumeAttachment"),
-)
-
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
     Kind(group="", kind="ReplicationController", pods=of_spec(replicated), workloads=replicas, scale=REPLICAS),
@@ -377,10 +360,8 @@ _GOVERNING = (
     Kind(group="", kind="PodTemplate", provides=_pod_template),
     Kind(group="networking.k8s.io", kind="IngressClass", immutable=immutable.controller, is_cluster_scoped=True),
     Kind(group="storage.k8s.io", kind="CSIDriver", immutable=immutable.csi_driver, is_cluster_scoped=True),
-    Kind(group="", kind="Event", has_group_in_path=True, is_machine_made=True),
-    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True, is_machine_made=True),
-    *(Kind(group=group, kind=kind, is_machine_made=True) for group, kind in _RECORDS),
-    *(Kind(group=group, kind=kind, is_machine_made=True, is_cluster_scoped=True) for group, kind in _CLUSTER_RECORDS),
+    Kind(group="", kind="Event", has_group_in_path=True),
+    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
 )
 
 KINDS = (*_RUNNING, *_STORING, *_GOVERNING)
