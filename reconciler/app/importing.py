@@ -17,7 +17,7 @@ from reconciler.core.live.projection import plain
 from reconciler.core.objects import ObjectKey, split_api_version
 from reconciler.core.plan.differences import differences
 from reconciler.core.schemas.catalogue import Catalogue
-from reconciler.core.values import mapping, sequence, text
+from reconciler.core.values import enumerated, mapping, sequence, text
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
 from reconciler.planning.live.probe import ServerReply, probe
@@ -78,11 +78,12 @@ def import_objects(
     """Return the sources of the objects of live clusters.
 
     folders: where the files of each cluster are to be, below the root; a source there may be written again.
-    Raises `ConfigError` for kinds that no cluster offers.
+    Raises `ConfigError` for kinds that no cluster offers, and for namespaces that none has.
     """
     kinds = index.context.kinds
     offered = {name: _offered(kinds, index.context.catalogue, live) for name, live in clusters.items()}
     _require_known(scope.kinds, [row for rows in offered.values() for row in rows])
+    _require_namespaces(kinds, clusters.values(), scope.namespaces)
     targets = [
         _Target(cluster=name, live=live, resources=_chosen(kinds, offered[name], scope), folder=folders[name])
         for name, live in clusters.items()
@@ -126,14 +127,35 @@ def _require_known(wanted: Sequence[str], offered: Iterable[ApiResource]) -> Non
     names = {name: row.kind for row in offered for name in _names(row)}
     unknown = [word for word in wanted if word.lower() not in names]
     if unknown:
-        from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+        hint = _nearest(names, [word.lower() for word in unknown]) or "name kinds that the cluster offers, such as Job"
+        raise ConfigError(f"unknown kind: {', '.join(unknown)}", hint=hint)
 
-        near = {word: get_close_matches(word.lower(), names, n=1) for word in unknown}
-        hints = [f"for {word!r} {names[found[0]]}" for word, found in near.items() if found]
+
+def _require_namespaces(kinds: Kinds, clusters: Iterable[LiveCluster], wanted: Sequence[str]) -> None:
+    """Raise `ConfigError` for namespaces that no cluster has. Those that cannot be listed are taken for good."""
+    row = next(row for row in kinds.values() if row.is_namespace)
+    known: dict[str, str] = {}
+    for live in clusters if wanted else ():
+        try:
+            listed = live.list(live.resource(row.group, row.kind), metadata_only=True).objects
+            known |= {name: name for name in (text(body["metadata"].get("name")) for body in listed)}
+        except ClusterError:
+            return
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        verb = "does" if len(missing) == 1 else "do"
         raise ConfigError(
-            f"unknown kind: {', '.join(unknown)}",
-            hint=f"did you mean {', '.join(hints)}?" if hints else "name kinds that the cluster offers, such as Job",
+            f"--namespace: {enumerated(missing)} {verb} not exist",
+            hint=_nearest(known, missing) or "name a namespace of the cluster",
         )
+
+
+def _nearest(names: Mapping[str, str], words: Sequence[str]) -> str:
+    """Return a question that names what is meant by words; empty if nothing is near."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
+
+    near = [names[found[0]] for word in words if (found := get_close_matches(word, names, n=1))]
+    return f"did you mean {enumerated(list(dict.fromkeys(near)))}?" if near else ""
 
 
 def _chosen(kinds: Kinds, offered: Sequence[ApiResource], scope: ImportScope) -> list[ApiResource]:

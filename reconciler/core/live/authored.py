@@ -57,7 +57,7 @@ class LeftOut(StrEnum):
     OWNED = "made from another object"
     CONTROLLED = "written by controllers alone"
     SYSTEM = "part of every cluster"
-    SECRET = "Secrets stay in the cluster"  # noqa: S105 - a reason
+    SECRET = "Secret"  # noqa: S105 - a reason
     ENDED = "ended"
     TERMINATING = "being deleted"
 

@@ -22,7 +22,7 @@ def render_imported(
     """Yield the counts of one cluster, what is left out by reason, and what needs attention."""
     yield f"{cluster}: {plural(count, 'object')} imported, {len(left_out)} left out\n"
     reasons = Counter(reason for _, reason in left_out)
-    yield from (f"  left out: {number} {reason}\n" for reason, number in reasons.most_common())
+    yield from (f"  left out ({reason}): {number}\n" for reason, number in reasons.most_common())
     yield from (f"  warning: {key}: {doubt}\n" for key, doubt in doubts.items())
     yield from (f"  warning: {kind} could not be read: {message}\n" for kind, message in failures.items())
 

@@ -213,8 +213,8 @@ def test_objects_are_imported_as_a_stream(site: Site, kubectl: Kubectl) -> None:
     ran = imports(site, "configmaps", "Secret", "--namespace", site.name)
     assert ran.code == 0, ran.err
     assert ran.out == "", "the sources define both"
-    assert "2 defined in the repository already" in ran.err
-    assert "1 Secrets stay in the cluster" in ran.err
+    assert "left out (defined in the repository already): 2" in ran.err
+    assert "left out (Secret): 1" in ran.err
     for name in ("same", "other"):
         site.remove(f"jobs/{name}.yaml")
     ran = imports(site, "configmaps", "--namespace", site.name)
@@ -250,7 +250,7 @@ def test_wrong_kinds_and_folders_are_refused_all_at_once(site: Site) -> None:
     unknown = imports(site, "configmap", "deploymnts", "Jbo", "Zzzzzz")
     assert unknown.code == 2
     assert "unknown kind: deploymnts, Jbo, Zzzzzz" in unknown.err
-    assert "'deploymnts' Deployment, for 'Jbo' Job" in unknown.err
+    assert "did you mean Deployment and Job?" in unknown.err
     configure(site, clusters=[{"name": "main", "select": {"folders": ["queues"]}}, {"name": "other"}])
     folder = site.fleet.root / "elsewhere"
     placed = imports(site, "--cluster", "main", "-o", str(folder))
@@ -259,6 +259,12 @@ def test_wrong_kinds_and_folders_are_refused_all_at_once(site: Site) -> None:
     assert "elsewhere would be rendered for other; set select.folders of the cluster main" in placed.err
     assert not folder.exists()
     assert imports(site, "--output", "json").code == 2
+
+
+def test_a_namespace_that_does_not_exist_is_refused(site: Site) -> None:
+    wrong = imports(site, "--namespace", "defualt", "--namespace", "default", "--namespace", "nowhere")
+    assert wrong.code == 2
+    assert "--namespace: defualt and nowhere do not exist; did you mean default?" in wrong.err
 
 
 @pytest.mark.usefixtures("two_maps")
