@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -97,15 +96,15 @@ class Site:
                 self.bed.set_phase(pod, "Running")
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
 
-    def waiting(self, wanted: Mapping[str, int]) -> list[str]:
+    def waiting(self) -> list[str]:
         """Return what does not run yet: pods, and workloads that have too few of them."""
         self.pods()
         found = self.bed.pods(self.name)
         idle = [pod["metadata"]["name"] for pod in found if pod["status"].get("phase") != "Running"]
-        counts = {name: sum(pod["metadata"]["name"].startswith(name) for pod in found) for name in wanted}
+        counts = {name: sum(pod["metadata"]["name"].startswith(name) for pod in found) for name in PODS}
         return [
             *idle,
-            *(f"{name} has {counts[name]} of {least}" for name, least in wanted.items() if counts[name] < least),
+            *(f"{name} has {counts[name]} of {wanted}" for name, wanted in PODS.items() if counts[name] < wanted),
         ]
 
 
@@ -158,9 +157,9 @@ def site(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     return Site(fleet, bed, tmp_path, name)
 
 
-def wait_until_running(site: Site, wanted: Mapping[str, int] = PODS) -> None:
+def wait_until_running(site: Site) -> None:
     deadline = time.monotonic() + 240
-    while waiting := site.waiting(wanted):
+    while waiting := site.waiting():
         assert time.monotonic() < deadline, waiting
         time.sleep(1)
 
