@@ -68,7 +68,7 @@ def deployments(draw: st.DrawFn) -> dict[str, Any]:
     template = draw(templates("Always"))
     optional = {"replicas": st.integers(0, 2), "revisionHistoryLimit": st.integers(9, 11)}
     optional |= {"strategy": st.sampled_from([{"type": "Recreate"}, {"type": "RollingUpdate"}])}
-    spec = draw(st.fixed_dictionaries({}, optional=optional))
+    spec: dict[str, Any] = draw(st.fixed_dictionaries({}, optional=optional))
     spec |= {"selector": {"matchLabels": template["metadata"]["labels"]}, "template": template}
     return {"apiVersion": "apps/v1", "kind": "Deployment", "spec": spec}
 
