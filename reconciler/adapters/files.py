@@ -51,6 +51,24 @@ def write_file(path: Path, content: str | bytes | Iterator[str], *, follows_link
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
 
 
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write several files: none of them if one cannot be written. Raises `OutsideError`."""
+    written: list[Path] = []
+    try:
+        for path, content in contents.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            written.append(path)
+            _temporary(path).write_bytes(content)
+    except OSError as error:
+        for path in written:
+            _temporary(path).unlink(missing_ok=True)
+        raise OutsideError(
+            f"{error.filename} cannot be written: {error.strerror}", hint="choose another folder"
+        ) from error
+    for path in written:
+        _temporary(path).replace(path)
+
+
 def require_writable(path: Path) -> None:
     """Raise `OutsideError` if `write_file` could not write a file: before work whose result goes there."""
     try:

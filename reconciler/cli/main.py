@@ -30,6 +30,7 @@ COMMANDS: dict[str, str] = {
     "resolve": "Resolve conflicts in rendered/ by rendering again.",
     "verify": "Check that rendered/ matches its sources.",
     "explain": "Explain why an object or a field has its value.",
+    "import": "Write sources from the objects of live clusters.",
     "observe": "Record nodes, queues in use and finished jobs as evidence.",
     "status": "Show phase, workers and times of jobs, and why a job waits.",
     "propose": "Propose flavors and quotas that fit the observed nodes.",
@@ -46,12 +47,16 @@ COMMANDS: dict[str, str] = {
 }
 """Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
 
+_MODULES = {"import": "importing"}
+"""The modules of commands whose names are words of Python."""
+
 _FOLDERS = {
     **dict.fromkeys(("schema", "version", "completion"), "about"),
     "test": "rules",
     **dict.fromkeys(("probe", "agent", "health"), "health"),
     **dict.fromkeys(
-        ("observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"), "live"
+        ("import", "observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"),
+        "live",
     ),
 }
 """The folders of commands whose modules are not beside this one."""
@@ -82,7 +87,8 @@ class Commands(click.Group):
         if cmd_name not in COMMANDS:
             return None
         folder = f".{_FOLDERS[cmd_name]}" if cmd_name in _FOLDERS else ""
-        command: click.Command = import_module(f"reconciler.cli{folder}.{cmd_name}").command
+        module = _MODULES.get(cmd_name, cmd_name)
+        command: click.Command = import_module(f"reconciler.cli{folder}.{module}").command
         return command
 
     def resolve_command(

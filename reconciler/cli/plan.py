@@ -30,6 +30,7 @@ Examples:
   reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
   reconciler plan --watch                       plan again after every change, until Ctrl-C
+  reconciler plan --live --adopt all            adopt what runs, where no field changes
   reconciler plan --live --context gpu-a        what an apply changes on a live cluster, and what drifted there
 """,
 )
@@ -57,7 +58,8 @@ Examples:
     "--adopt",
     metavar="KIND/NAMESPACE/NAME",
     multiple=True,
-    help="Adopt a live object that is not ours, with --live; KIND/NAME if it is in no namespace. May be repeated.",
+    help="Adopt a live object that is not ours, with --live; KIND/NAME if it is in no namespace. A pattern such as "
+    "'Deployment/team-a/*', or all, adopts only objects of which no field changes. May be repeated.",
 )
 @options.access
 @options.server_patience
@@ -128,14 +130,15 @@ def _plan(
 
 
 def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
-    """Refuse names that adopt nothing: they are misspelled, or the object is ours already."""
-    from reconciler.errors import ConfigError  # noqa: PLC0415 - as above
+    """Refuse names that adopt nothing: they are misspelled, or the object is ours already. A pattern may match none."""
+    from reconciler.core.live.choices import is_pattern  # noqa: PLC0415 - as above
+    from reconciler.errors import ConfigError  # noqa: PLC0415
 
     known = {str(change.key) for change in plan.changes if change.adopts}
-    for name in adopt:
-        if name not in known:
-            hint = "it is ours already, does not exist, or no source defines it; write KIND/NAMESPACE/NAME or KIND/NAME"
-            raise ConfigError(f"--adopt: there is no object {name} to adopt", hint=hint)
+    missing = [name for name in adopt if not is_pattern(name) and name not in known]
+    if missing:
+        hint = "it is ours already, does not exist, or no source defines it; write KIND/NAMESPACE/NAME or KIND/NAME"
+        raise ConfigError(f"--adopt: there is no object {' or '.join(missing)} to adopt", hint=hint)
 
 
 def _show(plan: "Plan", settings: "Settings", **shown: Any) -> None:

@@ -23,7 +23,6 @@ from reconciler.core.plan import Drift, Operation, Plan
 from reconciler.core.secrets import mask_text
 from reconciler.core.values import plural
 from reconciler.errors import one_line
-from reconciler.outputs.live.drift import who
 from reconciler.planning.live.settling import CONTESTED, TAKEN
 from reconciler.ports.cluster import ClusterError, LiveCluster
 from reconciler.wiring.apply import apply_runs
@@ -155,7 +154,7 @@ def _taken_failure(plan: Plan) -> PassFailure | None:
     taken = [one for one in plan.drift if one.action == TAKEN]
     if not taken:
         return None
-    named = [f"{one.key} on {one.cluster}: {one.live}, last written by {who(one)}" for one in taken[:_MAX_NAMED]]
+    named = [f"{one.key} on {one.cluster}: {one.live}, last written by {one.who}" for one in taken[:_MAX_NAMED]]
     more = [f"{len(taken) - _MAX_NAMED} more"] if len(taken) > _MAX_NAMED else []
     hint = "Remove them from Git, delete them, or adopt them: reconciler plan --live --adopt"
     return PassFailure(reason="ForeignObjects", message=_told([*named, *more, hint]), stalled=True)

@@ -71,6 +71,14 @@ def without_value(node: Any, path: FieldPath) -> Any:
     return node
 
 
+def pruned(node: Any, path: FieldPath) -> Any:
+    """Return a copy of plain data without the value at `path`, and without the mappings that held nothing else."""
+    found, holder = without_value(node, path), path[:-1]
+    while holder and found != node and isinstance(holder[-1], str) and value_at(found, holder) == {}:
+        found, holder = without_value(found, holder), holder[:-1]
+    return found
+
+
 def annotation(body: Mapping[str, Any], name: str) -> str:
     """Return an annotation of an object; empty if there is none."""
     return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))

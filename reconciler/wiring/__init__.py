@@ -275,6 +275,21 @@ def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     files.write_folder(folder, contents)
 
 
+def write_sources(contents: Mapping[Path, bytes], *, overwrite: bool) -> int:
+    """Write files, and return how many are new or changed. None is written if a file exists with another content."""
+    from reconciler.adapters.files import read_file, write_together
+
+    changed = {path: content for path, content in contents.items() if not path.exists() or read_file(path) != content}
+    existing = [str(path) for path in changed if path.exists()]
+    if existing and not overwrite:
+        raise ConfigError(
+            f"{', '.join(existing)} {'exists' if len(existing) == 1 else 'exist'} with another content",
+            hint="nothing was written; choose another folder, or --overwrite",
+        )
+    write_together(changed)
+    return len(changed)
+
+
 def conflicts(repo: str, environ: Mapping[str, str]) -> "Conflicts":
     """Open the checkout around a folder for `resolve`."""
     from reconciler.adapters.git import GitConflicts

@@ -48,10 +48,10 @@ def test_a_job_runs_to_its_end_and_its_ttl_removes_it(bed: Bed) -> None:
 def test_an_autoscaler_keeps_to_its_bounds_without_metrics(bed: Bed) -> None:
     """Fewer replicas than the minimum are raised to it, and more than the maximum are lowered."""
     path = "/apis/apps/v1/namespaces/scaled/deployments"
-    for name, replicas in (("few", 1), ("many", 9)):
+    for name, count in (("few", 1), ("many", 9)):
         metadata, labels = {"name": name, "namespace": "scaled"}, {"app": name}
         pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "main", "image": "a:1"}]}}
-        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": pod}
+        spec = {"replicas": count, "selector": {"matchLabels": labels}, "template": pod}
         target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": name}
         bounds = {"scaleTargetRef": target, "minReplicas": 3, "maxReplicas": 5}
         bed.apply({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec})

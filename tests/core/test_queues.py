@@ -68,7 +68,7 @@ def test_a_chain_of_queues_of_any_length_is_summed() -> None:
     totals = deep["main"].requested_with_children()
     assert len(totals) == 2_600
     assert {gpus for products in totals.values() for gpus in products.values()} == {16}
-    assert sum_of_trees(queue_lines({}, deep, Config()), guarantee_delta) == 16
+    assert sum_of_trees(queue_lines({}, deep, Config(clusters=())), guarantee_delta) == 16
 
 
 def test_a_cycle_of_queues_counts_nothing_twice() -> None:

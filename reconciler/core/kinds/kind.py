@@ -151,6 +151,7 @@ class Kind(Struct, frozen=True, kw_only=True):
         scale: the field with the number of its pods, or of its groups of pods, which may be 0.
         deadline: the field with the time after which it ends, which runs also while it has no pods.
         controlled: other fields that controllers write after people did.
+        authored: returns an object of a cluster without what servers make up for each object.
         job_metadata: where an object that creates others on a schedule has their metadata. Suspended, it creates none.
         workloads: how many workloads a queue by flavor makes of an object, all alike; None: one.
         runs_on_each_node: one pod runs on every matching node, so the number of pods is unknown.
@@ -216,6 +217,7 @@ class Kind(Struct, frozen=True, kw_only=True):
     scale: FieldPath = ()
     deadline: FieldPath = ()
     controlled: tuple[Controlled, ...] = ()
+    authored: Callable[[Body], Body] | None = None
     job_metadata: FieldPath = ()
     workloads: Callable[[Body], int] | None = None
     runs_on_each_node: bool = False

@@ -20,6 +20,15 @@ APPLIERS = frozenset({OURS, "kustomize-controller", "argocd-controller"})
 """Managers that apply what is in Git: our own, Flux and Argo CD."""
 
 
+_CONTROLLERS = frozenset(
+    {"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "cluster-autoscaler"}
+    | {"api-priority-and-fairness-config-producer-v1", "api-priority-and-fairness-config-consumer-v1"}
+    | {"kueue", "manager", "cainjector", "csi-provisioner", "keda"}
+)
+_CONTROLLER_ENDINGS = ("controller-manager", "-operator", "-cainjector")
+"""Names of managers that no person works with: components of Kubernetes, and how operators call their programs."""
+
+
 class Manager(Struct, frozen=True, kw_only=True, order=True):
     """Who set a field: the name that a client gives itself, how (`Apply`, `Update`), and when."""
 
@@ -32,6 +41,11 @@ class Manager(Struct, frozen=True, kw_only=True, order=True):
     def applies_git(self) -> bool:
         """Whether it applies what is in Git."""
         return self.name in APPLIERS
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether it sets what it decides itself, not what a person wrote."""
+        return self.name in _CONTROLLERS or self.name.endswith(_CONTROLLER_ENDINGS)
 
 
 def managers_of(body: Mapping[str, Any], path: FieldPath) -> tuple[Manager, ...]:
@@ -59,6 +73,48 @@ def last_writer(body: Mapping[str, Any]) -> str:
     """Return who wrote an object last, besides us, with the time; empty if nobody did."""
     last = last_manager(body)
     return f"{last.name} at {last.time}" if last is not None else ""
+
+
+def writers(body: Mapping[str, Any]) -> frozenset[Manager]:
+    """Return who wrote an object, besides its status and other subresources."""
+    return frozenset(manager for manager, _ in _entries(body) if not manager.subresource)
+
+
+def written_version(body: Mapping[str, Any]) -> str:
+    """Return the `apiVersion` in which a person or a tool wrote an object last; empty if nobody did."""
+    rows = map(mapping, sequence(mapping(body.get("metadata")).get("managedFields")))
+    own = [
+        (manager.time, text(row.get("apiVersion")))
+        for row, (manager, _) in zip(rows, _entries(body), strict=True)
+        if not (manager.subresource or manager.is_controller)
+    ]
+    return max(own, default=("", ""))[1]
+
+
+def controllers_fields(body: Mapping[str, Any]) -> tuple[FieldPath, ...]:
+    """Return the fields and items that controllers alone own; what such a field holds is theirs as well."""
+    trees = [tree for manager, tree in _entries(body) if manager.is_controller]
+    return tuple(dict.fromkeys(path for tree in trees for path in _owned_alone(body, body, tree, ())))
+
+
+def _owned_alone(body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], path: FieldPath) -> Iterator[FieldPath]:
+    for step, below in tree.items():
+        place = _place(node, step)
+        if place is None:
+            continue
+        inner = (*path, place)
+        if all(manager.is_controller for manager in managers_of(body, inner)):
+            yield inner
+        else:
+            yield from _owned_alone(body, node[place], below, inner)
+
+
+def _place(node: Any, step: str) -> str | int | None:
+    """Return the key or position in a body that a step of a tree leads to."""
+    if step.startswith("f:"):
+        return step[2:] if isinstance(node, dict) and step[2:] in node else None
+    items = enumerate(node if isinstance(node, list) and step != "." else ())
+    return next((position for position, item in items if _names(step, item, position)), None)
 
 
 _AUTOSCALERS = frozenset({"kube-controller-manager", "keda", "keda-operator"})
@@ -207,7 +263,5 @@ def _names(step: str, item: Any, position: int) -> bool:
 
 def _descend(node: Any, step: str) -> Any:
     """Return what a step of a tree leads to in a body, or `_ABSENT`."""
-    if step.startswith("f:"):
-        return node.get(step[2:], _ABSENT) if isinstance(node, dict) else _ABSENT
-    items = enumerate(node if isinstance(node, list) else ())
-    return next((item for position, item in items if _names(step, item, position)), _ABSENT)
+    place = _place(node, step)
+    return _ABSENT if place is None else node[place]

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.core.items import ListKeys, match_items
 from reconciler.core.live.managers import OURS, is_covered, owned_by
 from reconciler.core.objects import FieldPath
-from reconciler.core.values import value_at, without_value
+from reconciler.core.values import pruned
 
 Body = Mapping[str, Any]
 _ABSENT: Any = object()
@@ -46,10 +46,7 @@ def without(body: Body, paths: Sequence[FieldPath]) -> Body:
     Whoever applies an empty mapping seems to own what others put into it.
     """
     for path in sorted(paths, reverse=True):
-        body = without_value(body, path)
-        while len(path) > 1 and isinstance(path[-2], str) and value_at(body, path[:-1]) == {}:
-            path = path[:-1]  # noqa: PLW2901
-            body = without_value(body, path)
+        body = pruned(body, path)
     return body
 
 

@@ -13,6 +13,7 @@ from reconciler.core.reasons import Origin, Reason
 LABEL = "app.kubernetes.io/managed-by"
 OWNER = "gpu-reconciler"
 LABEL_PATH: FieldPath = ("metadata", "labels", LABEL)
+"""The field that makes an object ours."""
 
 KEEP = "gpureconciler.io/keep"
 """Annotation of objects that stay when their source is removed (`"true"`)."""

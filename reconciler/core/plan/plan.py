@@ -304,7 +304,7 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
 class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     """A field of a live object that is not what Git says, although no edit of Git explains it.
 
-    managers: who set it, as `name (operation, time)`; empty if somebody removed it.
+    managers: who set it, as `name (operation, time)`; empty if somebody removed it, or nobody owns it.
     last_writer: of a removed field, who wrote the object last: objects do not tell who removed something.
     live, git: values; secrets are masked. field: empty for the whole object: deleted, or `live` says whose it is now.
     action: `revert`, or it stays: `adopt` (an edit of the source is proposed), `ignore`, `contested` (somebody keeps
@@ -325,6 +325,16 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
     action: str = "revert"
     reason: str = ""
     expires: str = ""
+
+    @property
+    def who(self) -> str:
+        """Who changed a field, or wrote an object that is not ours any more, in words."""
+        if self.managers:
+            return ", ".join(self.managers)
+        if self.has_live:
+            return "somebody unknown" if self.field else "nobody else"
+        last = f" (last written by {self.last_writer})" if self.last_writer else ""
+        return f"somebody who removed it{last}"
 
 
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -21,7 +21,7 @@ from reconciler.core.schemas.schema import (
     has_duplicates,
 )
 from reconciler.core.schemas.sources import Archive, Bundle, CustomKind, Served, metadata_only, parse_definition
-from reconciler.core.schemas.stored import as_stored, has_null, with_defaults, with_zeros
+from reconciler.core.schemas.stored import as_stored, has_null, with_defaults, with_zeros, without_added
 from reconciler.core.schemas.webhooks.templates import created_pods, of_template
 from reconciler.core.values import value_at
 
@@ -186,6 +186,10 @@ class Catalogue:
             return as_stored(with_zeros(body, compiled.schema, compiled.schema), form, has_nulls=True)
         found: Mapping[str, Any] = with_defaults(body, compiled.defaults)
         return found
+
+    def without_defaults(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return an object without the fields that an API server adds again with the same value."""
+        return without_added(body, self.stored)
 
     def transitions(self, before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Violation, ...]:
         """Return what the rules of a definition refuse in the change of an object.

@@ -5,16 +5,17 @@ custom kinds are in their schemas. Values that a server makes up for each object
 """
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from operator import is_
 from typing import Any
 
 from msgspec import Struct, field
 
+from reconciler.core.objects import FieldPath
 from reconciler.core.quantities import canonical
 from reconciler.core.schemas.schema import Schema, resolve
-from reconciler.core.values import mapping, sequence
+from reconciler.core.values import mapping, sequence, value_at, without_value
 
 _POD_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 
@@ -76,8 +77,8 @@ def as_stored(body: Mapping[str, Any], form: KindForm, *, has_nulls: bool) -> di
     elif (version, kind) == ("batch/v1", "Job") and isinstance(spec, Mapping):
         if spec.get("completions") is None and spec.get("parallelism") is None:
             found["spec"]["completions"] = 1
-        if not spec.get("podFailurePolicy"):
-            found["spec"].setdefault("podReplacementPolicy", "TerminatingOrFailed")
+        policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
+        found["spec"].setdefault("podReplacementPolicy", policy)
     return found
 
 
@@ -165,30 +166,37 @@ def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:
         for key in found if every or has_nulls else form.fields.keys() & found.keys():
             below = every or form.fields.get(key)
             value = found[key]
-            found[key] = _without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
+            found[key] = without_nulls(value) if below is None else _formed(value, below, has_nulls=has_nulls)
         found |= {key: value for key, value in form.adds.items() if key not in found or found[key] == []}
-        if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
-            found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
+        _add_dependent(found, form)
         return found
     if isinstance(node, list):
         items = form.fields.get("[]")
         if items is not None:
             return [_formed(item, items, has_nulls=has_nulls) for item in node]
-        return _without_nulls(node) if has_nulls else node
+        return without_nulls(node) if has_nulls else node
     if form.is_quantity and isinstance(node, str | int | float):
         return canonical(node.strip() if isinstance(node, str) else node)
     return node
 
 
-def _without_nulls(node: Any) -> Any:
+def _add_dependent(found: dict[str, Any], form: _FieldForm) -> None:
+    """Add the defaults of a container and of a pod that depend on their other fields."""
+    if "image" in found and "name" in found and "terminationMessagePath" in form.adds:
+        found.setdefault("imagePullPolicy", _pull_policy(str(found["image"])))
+    if found.get("serviceAccountName") and "terminationGracePeriodSeconds" in form.adds:
+        found.setdefault("serviceAccount", found["serviceAccountName"])  # its former name
+
+
+def without_nulls(node: Any) -> Any:
     """Return a value without the fields in it that are null: the same value if there are none."""
     if isinstance(node, dict):
-        below = {key: _without_nulls(value) for key, value in node.items() if isinstance(value, _NESTED)}
+        below = {key: without_nulls(value) for key, value in node.items() if isinstance(value, _NESTED)}
         if None not in node.values() and all(map(is_, below.values(), map(node.get, below))):
             return node
         return {key: below.get(key, value) for key, value in node.items() if value is not None}
     if isinstance(node, list):
-        items = [_without_nulls(item) if isinstance(item, _NESTED) else item for item in node]
+        items = [without_nulls(item) if isinstance(item, _NESTED) else item for item in node]
         return node if all(map(is_, items, node)) else items
     return node
 
@@ -282,3 +290,28 @@ def with_defaults(node: Any, defaults: Defaults) -> Any:
         items = [with_defaults(item, defaults.items) for item in node]
         return node if all(map(is_, items, node)) else items
     return node
+
+
+def without_added(body: dict[str, Any], stored: Callable[[dict[str, Any]], Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an object without every field that `stored` adds to it again with the same value.
+
+    What a server adds can depend on other fields, so each field is tried by itself, as a whole before its parts.
+    """
+    wanted = stored(body)
+
+    def without(body: dict[str, Any], place: FieldPath) -> dict[str, Any]:
+        shorter: dict[str, Any] = without_value(body, place)
+        return shorter if stored(shorter) == wanted else body
+
+    def reduce(body: dict[str, Any], path: FieldPath) -> dict[str, Any]:
+        node = value_at(body, path)
+        for step in list(node) if isinstance(node, dict) else range(len(node)):
+            place = (*path, step)
+            left = without(body, place) if isinstance(node, dict) else body
+            if left is body and isinstance(value_at(body, place), _NESTED):
+                body = reduce(body, place)
+                left = without(body, place) if value_at(body, place) == {} else body
+            body = left
+        return body
+
+    return reduce(body, ())

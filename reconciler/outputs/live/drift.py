@@ -14,20 +14,12 @@ def render_drift(drift: Iterable[Drift]) -> Iterator[str]:
         live, git = _value(one.live, exists=one.has_live), _value(one.git, exists=one.has_git)
         field = f"{one.field}: " if one.field else ""
         yield f"{one.key} on {one.cluster}: {field}{live} (Git: {git}): {one.action}\n"
-        written = f"last written by {who(one)}" if one.has_live else "deleted by somebody"
-        details = [f"changed by {who(one)}" if one.field else written]
+        written = f"last written by {one.who}" if one.has_live else "deleted by somebody"
+        details = [f"changed by {one.who}" if one.field else written]
         details += [f"from {one.source}"] if one.source is not None else []
         details += [f"through {one.expires}"] if one.expires else []
         details += [one.reason] if one.reason else []
         yield f"  {'; '.join(details)}\n"
-
-
-def who(one: Drift) -> str:
-    """Return who changed a field, or wrote an object that is not ours any more."""
-    if one.managers:
-        return ", ".join(one.managers)
-    last = f" (last written by {one.last_writer})" if one.last_writer else ""
-    return "nobody else" if one.has_live and not one.field else f"somebody who removed it{last}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

@@ -5,7 +5,6 @@ from typing import Any
 
 from reconciler.core.plan import Drift, LiveState, Plan
 from reconciler.core.values import plural
-from reconciler.outputs.live.drift import who
 from reconciler.outputs.sections.model import (
     Block,
     Column,
@@ -89,7 +88,7 @@ def _drift(one: Drift) -> Row:
 def _reason(one: Drift) -> str:
     """Return who changed a field, and why it stays."""
     until = f" through {one.expires}" if one.expires else ""
-    return f"{who(one)}; {one.reason}{until}" if one.reason else f"{who(one)}{until}"
+    return f"{one.who}; {one.reason}{until}" if one.reason else f"{one.who}{until}"
 
 
 def _value(value: Any, *, exists: bool) -> str:

@@ -20,12 +20,14 @@ from reconciler.core.live.controlled import (
 from reconciler.core.live.managers import without_given_up
 from reconciler.core.live.projection import content_version, holds, plain, project, without
 from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import is_kept
+from reconciler.core.manifests.ownership import LABEL_PATH, is_kept
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.core.plan import Drift, LiveState, LiveVersion
+from reconciler.core.plan.differences import differences
 from reconciler.core.problems import Problem
 from reconciler.core.secrets import KnownSecrets, secret_leaves
 from reconciler.core.summary import summarize
+from reconciler.core.values import pruned
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision, Runtime
 from reconciler.index.renderer import Renderer
@@ -224,7 +226,7 @@ class LiveBaseline:
             text = f"it is not known which objects of {name} are ours: {reading.failure.message}"
             self._doubt("", text, hint=f"allow `list` on ConfigMaps in {self._runtime.inventory_namespace}")
         found = reading.inventories
-        return Ownership(uids=found.own.uids(), claims=found.claims, adopt=self.rules.choices.adopt)
+        return Ownership(uids=found.own.uids(), claims=found.claims, choices=self.rules.choices)
 
     def _belongs_to_others(
         self, path: str, one: LiveIdentity, ownership: Ownership, index: CompiledRevision, *, is_desired: bool
@@ -329,7 +331,7 @@ class LiveBaseline:
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:
-                self._meet(one, path, live)
+                self._meet(one, path, live, self._changed(key, live, body, answer.result))
         elif answer.reply is not ServerReply.ACCEPTED and live is None and one.places.explain(key, answer):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
@@ -338,18 +340,31 @@ class LiveBaseline:
             self._keep(path, key, live, body, after)
         return False
 
-    def _meet(self, one: DesiredCluster, path: str, live: Body) -> None:
-        """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
+    def _meet(self, one: DesiredCluster, path: str, live: Body, changed: Sequence[str] | None = None) -> None:
+        """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way.
+
+        changed: the fields that its adoption changes; None if they are not known.
+        """
         key, ownership = one.keys[path], one.ownership
-        if ownership.adopts(key) and not is_controlled(live):
+        if self.rules.choices.adopts(key, is_equal=changed == ()) and not is_controlled(live):
             self.adopted[path] = whose(live)
             self._identities[path] = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
             return
         if ownership.leaves(key):
             what = "released" if ownership.was_released(key) else "another object of this name"
             self.left[path] = (taken(one.index, path, live, what),)
-        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live, ownership)
+        self._foreign[path] = foreign(SourceRef(path=f"{self._folder}/{path}"), key, live, ownership, changed or ())
         self._versions[path] = version_of(live).uid
+
+    def _changed(self, key: ObjectKey, live: Body, desired: Mapping[str, Any], result: Body | None) -> tuple[str, ...]:
+        """Return the fields, besides our label, that an apply of an object that is not ours changes."""
+        fields = self._controlled(live)
+        before, after = (
+            pruned(plain(as_desired(body, desired, fields)), LABEL_PATH) for body in (live, result or live)
+        )
+        is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
+        found = differences(before, after, list_keys=self._list_keys(key), is_quantity=is_quantity)
+        return tuple(field.path for field in found)
 
     def _doubt(self, path: str, message: str, *, field: str = "", hint: str, is_refused: bool = False) -> None:
         self.doubts.append(Doubt(path=path, message=message, field=field, hint=hint, is_refused=is_refused))

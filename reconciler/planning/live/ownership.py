@@ -1,15 +1,17 @@
 """Whose a live object is: ours, of another config repository, or of nobody that we know."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.core.apply.inventory import RELEASED
+from reconciler.core.live.choices import NO_CHOICES, LiveChoices
 from reconciler.core.live.managers import last_writer
 from reconciler.core.manifests.ownership import LABEL, OWNER
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.problems import Problem, Severity
+from reconciler.core.values import enumerated
 from reconciler.planning.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.planning.live.reading import LiveIdentity
 
@@ -23,12 +25,12 @@ FOREIGN = "live.foreign"
 class Ownership(Struct, frozen=True, kw_only=True, eq=False):
     """What the inventories of one cluster say, and the objects that a person chose to adopt.
 
-    uids: those of our inventory. claims: those of others. adopt: names such as `ConfigMap/team-a/settings`.
+    uids: those of our inventory. claims: those of others.
     """
 
     uids: Mapping[ObjectKey, frozenset[str]] = {}
     claims: Claims = {}
-    adopt: frozenset[str] = frozenset()
+    choices: LiveChoices = NO_CHOICES
 
     def is_listed(self, one: LiveIdentity) -> bool:
         """Whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
@@ -62,11 +64,13 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
 
     def leaves(self, key: ObjectKey) -> bool:
         """Whether an object of this name that is not ours stays as it is, without forbidding the plan."""
-        return (self.was_applied(key) or self.was_released(key)) and not self.adopts(key)
+        if self.was_released(key):
+            return not self.adopts(key)
+        return self.was_applied(key) and not (self.adopts(key) or self.choices.matches(key))
 
     def adopts(self, key: ObjectKey) -> bool:
-        """Whether a person chose to adopt an object."""
-        return str(key) in self.adopt
+        """Whether a person chose to adopt an object by its name."""
+        return self.choices.adopts(key, is_equal=False)
 
     def _uids(self, key: ObjectKey) -> frozenset[str]:
         return self.uids.get(key, frozenset())
@@ -82,8 +86,13 @@ def claimed(place: SourceRef, key: ObjectKey, source: str, claims: tuple[Invento
     )
 
 
-def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any], ownership: Ownership) -> Problem:
-    """Return the problem of a live object that is not ours.
+_SHOWN = 5  # fields of one object
+
+
+def foreign(
+    place: SourceRef, key: ObjectKey, live: Mapping[str, Any], ownership: Ownership, changed: Sequence[str]
+) -> Problem:
+    """Return the problem of a live object that is not ours. `changed`: the fields that its adoption changes.
 
     It forbids the plan if Git asks for a name that somebody else has. No change of Git is to blame for an object that
     we had applied and that others took: then it only stays as it is, so that one object does not stop all others.
@@ -96,7 +105,10 @@ def foreign(place: SourceRef, key: ObjectKey, live: Mapping[str, Any], ownership
         message = f"the object that we applied was deleted, and another one has its name; {last}; it stays as it is"
         hint = f"delete it, remove it from Git, or {adopt}"
     else:
-        message = f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); {last}"
+        more = [f"{len(changed) - _SHOWN} more"] if len(changed) > _SHOWN else []
+        effect = f"change {enumerated([*changed[:_SHOWN], *more])}" if changed else "change none of its fields"
+        message = f"an object of this name exists on the cluster and is not ours (no label {LABEL}: {OWNER}); {last}; "
+        message += f"adopting it would {effect}"
         hint = f"choose another name, or {adopt}"
     return Problem(
         rule=FOREIGN,

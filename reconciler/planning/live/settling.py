@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.core.config.drift import DriftAction, DriftPolicy
 from reconciler.core.items import ListKeys
 from reconciler.core.live.choices import LiveChoices
-from reconciler.core.live.managers import OURS, Manager, last_manager, last_writer, managers_of
+from reconciler.core.live.managers import OURS, Manager, last_manager, last_writer, managers_of, writers
 from reconciler.core.live.projection import project, without
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import LABEL_PATH
@@ -181,7 +181,8 @@ def changed_by(
     """Return who changed a field on the cluster, nobody if it was removed there; None if Git changed it.
 
     A field that what applies Git set is what Git said then, unless it is ours and Git says it neither in the base nor
-    now: an apply takes it away. One that is missing was removed if the base has it. Our label was there in any case.
+    now: an apply takes it away. One that is missing was removed if the base has it, and if what applies Git wrote the
+    object: it never was in one that is adopted. Our label was there in any case.
     """
     if field.has_before:
         path, rest = find_path(live, field.path, keys)
@@ -190,7 +191,8 @@ def changed_by(
             return managers
         is_ours = any(manager.name == OURS for manager in managers)
         return managers if is_ours and not field.has_after and _has(before, field, keys) is False else None
-    was_there = field.path == _LABEL or _has(before, field, keys)
+    was_applied = any(manager.applies_git for manager in writers(live))
+    was_there = was_applied and (field.path == _LABEL or _has(before, field, keys))
     return () if field.has_after and was_there else None
 
 

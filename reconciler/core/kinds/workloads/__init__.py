@@ -11,7 +11,7 @@ from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.core.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
 from reconciler.core.kinds.quantities import gpu_quantity
-from reconciler.core.kinds.workloads import immutable, losses
+from reconciler.core.kinds.workloads import authored, immutable, losses
 from reconciler.core.kinds.workloads.training import job_training
 from reconciler.core.manifests.ownership import KEEP
 from reconciler.core.quantities import is_positive
@@ -176,7 +176,7 @@ def _on_delete(before: Body, after: Body) -> Sequence[str]:
 
 
 _RUNNING = (
-    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod),
+    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
     Kind(
         group="",
         kind="ReplicationController",
@@ -209,6 +209,7 @@ _RUNNING = (
         pods=of_spec(replicated),
         immutable=immutable.stateful_set,
         unapplied=_on_delete,
+        authored=authored.stateful_set,
         losses=losses.stateful_set,
         is_stateful=True,
     ),
@@ -229,6 +230,7 @@ _RUNNING = (
         deadline=("spec", "activeDeadlineSeconds"),
         controlled=_PARTIALLY_ADMITTED,
         immutable=immutable.job,
+        authored=authored.job,
         has_generations=True,
         training=job_training,
         progress=_job_progress,
@@ -242,6 +244,7 @@ _STORING = (
         kind="PersistentVolumeClaim",
         relations=_claim,
         immutable=immutable.claim,
+        authored=authored.claim,
         is_stateful=True,
         storage=("spec", "resources", "requests", "storage"),
         reference_rule="reference.pvc",
@@ -257,6 +260,7 @@ _STORING = (
         group="",
         kind="PersistentVolume",
         immutable=immutable.volume,
+        authored=authored.volume,
         losses=losses.volume,
         is_stateful=True,
         is_cluster_scoped=True,
@@ -302,6 +306,7 @@ _GOVERNING = (
         kind="Namespace",
         affects_all_files=True,
         is_namespace=True,
+        authored=authored.namespace,
         is_cluster_scoped=True,
         never_moves=True,  # its objects are deleted with it
         existing=("default", "kube-system", "kube-public", "kube-node-lease"),
@@ -332,7 +337,7 @@ _GOVERNING = (
     Kind(group="", kind="Node", immutable=immutable.node, is_cluster_scoped=True),
     Kind(group="", kind="ResourceQuota", relations=_resource_quota, immutable=immutable.quota),
     Kind(group="", kind="LimitRange", relations=_limit_range),
-    Kind(group="", kind="Service", immutable=immutable.service),
+    Kind(group="", kind="Service", immutable=immutable.service, authored=authored.service),
     Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
     Kind(
         group="rbac.authorization.k8s.io",
