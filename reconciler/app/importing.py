@@ -63,7 +63,7 @@ class Imported(Struct, frozen=True, kw_only=True):
         return not self.failures and all(one.is_verified for one in self.objects)
 
 
-class _ImportedFolder(Struct, frozen=True, kw_only=True, eq=False):
+class _ImportedCluster(Struct, frozen=True, kw_only=True, eq=False):
     """A cluster to read: the kinds, and the folder of its files."""
 
     cluster: str
@@ -85,7 +85,7 @@ def import_objects(
     _require_known(scope.kinds, [row for rows in offered.values() for row in rows])
     _require_namespaces(kinds, clusters.values(), scope.namespaces)
     targets = [
-        _ImportedFolder(cluster=name, live=live, resources=_chosen(kinds, offered[name], scope), folder=folders[name])
+        _ImportedCluster(cluster=name, live=live, resources=_chosen(kinds, offered[name], scope), folder=folders[name])
         for name, live in clusters.items()
     ]
     return tuple(at_once(lambda target: _import(index, target, scope), targets))
@@ -176,7 +176,7 @@ def _is_implicit(kinds: Kinds, resource: ApiResource) -> bool:
 # Objects.
 
 
-def _import(index: CompiledRevision, target: _ImportedFolder, scope: ImportScope) -> Imported:
+def _import(index: CompiledRevision, target: _ImportedCluster, scope: ImportScope) -> Imported:
     kinds, live, folder = index.context.kinds, target.live, f"{target.folder}/"
     bodies, failures = _read(live, kinds, target.resources, scope)
     defined = {row.key: row.place.path for row in index.first_summaries() if row.cluster == target.cluster}
