@@ -9,7 +9,7 @@ import os
 import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -107,21 +107,21 @@ class Site:
                 self.bed.set_phase(pod, "Running")
         return {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in found}
 
-    def waiting(self) -> list[str]:
+    def waiting(self, wanted: Mapping[str, int]) -> list[str]:
         """Return what does not run yet: pods, and workloads that have too few of them."""
         self.pods()
         found = self.bed.pods(self.name)
         idle = [pod["metadata"]["name"] for pod in found if pod["status"].get("phase") != "Running"]
-        counts = {name: sum(pod["metadata"]["name"].startswith(name) for pod in found) for name in PODS}
+        counts = {name: sum(pod["metadata"]["name"].startswith(name) for pod in found) for name in wanted}
         return [
             *idle,
-            *(f"{name} has {counts[name]} of {wanted}" for name, wanted in PODS.items() if counts[name] < wanted),
+            *(f"{name} has {counts[name]} of {count}" for name, count in wanted.items() if counts[name] < count),
         ]
 
-    def wait_until_running(self) -> dict[str, str]:
-        """Return the UIDs of all pods when they run."""
+    def wait_until_running(self, wanted: Mapping[str, int]) -> dict[str, str]:
+        """Return the UIDs of all pods when they run. wanted: how many, by the beginning of their names."""
         deadline = time.monotonic() + 300
-        while waiting := self.waiting():
+        while waiting := self.waiting(wanted):
             assert time.monotonic() < deadline, waiting
             time.sleep(1)
         return self.pods()
@@ -147,6 +147,10 @@ class Apply(Way):
 
     def bring(self) -> None:
         self.site.plan()
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        """Apply the plan that was saved last."""
         flags = ("--kubeconfig", str(self.site.kubeconfig), "--no-wait")
         ran = self.site.fleet.run("apply", str(self.site.plan_file), *flags)
         assert ran.code == 0, ran.out + ran.err
@@ -311,7 +315,7 @@ def way(site: Site, request: pytest.FixtureRequest) -> Iterator[Way]:
 def test_what_runs_is_left_alone(site: Site, way: Way) -> None:
     """Nothing is to do once everything runs, and another change of every object restarts no pod."""
     way.bring()
-    before = site.wait_until_running()
+    before = site.wait_until_running(PODS)
     assert way.differences() == []
     end = time.monotonic() + _WATCHED
     rounds = 0

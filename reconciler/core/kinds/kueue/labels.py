@@ -3,7 +3,7 @@
 Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/*_webhook.go.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.core.kinds.facts import PodSet
@@ -29,14 +29,18 @@ def is_started(suspend: FieldPath) -> Callable[[Body], bool]:
     return lambda body: bool(_label(body, QUEUE_LABEL)) and value_at(body, suspend) is not True
 
 
-def as_admitted(body: Body, pods: Iterable[PodSet]) -> list[tuple[Any, ...]]:
+_COMPARED = ("initContainers", "containers", "tolerations")
+
+
+def as_admitted(body: Body, pods: Sequence[PodSet]) -> list[tuple[Any, ...]]:
     """Return what Kueue compares of the pods of a running workload with those that it admitted.
 
     It stops one that differs, and admits it again: pkg/util/equality/podset.go (ComparePodSets).
     """
     is_elastic = annotation(body, _ELASTIC) == "true"
-    specs = ((None if is_elastic else one.replicas, mapping(one.template.get("spec"))) for one in pods)
-    return [(replicas, spec.get("initContainers"), spec.get("containers")) for replicas, spec in specs]
+    counts = ((None, None) if is_elastic else (one.replicas, one.spare) for one in pods)
+    specs = (mapping(one.template.get("spec")) for one in pods)
+    return [(*count, *map(spec.get, _COMPARED)) for count, spec in zip(counts, specs, strict=True)]
 
 
 def frozen_labels(before: Body, after: Body) -> list[str]:
