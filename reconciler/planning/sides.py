@@ -26,7 +26,7 @@ from reconciler.planning.causes import find_causes
 from reconciler.planning.findings import plan_date
 from reconciler.planning.jobs.finished import settle_finished, unused_edits
 from reconciler.planning.jobs.generations import assign_generations
-from reconciler.planning.updates import Update, compare_updates, refused_creations
+from reconciler.planning.updates import Update, compare_updates, refused_creations, taken_by_server
 from reconciler.revision.files import below
 from reconciler.revision.revision import (
     LoadedRevision,
@@ -172,6 +172,8 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     )
     replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
     compared = compare_updates(runtime, index, renderer, baseline, replaced, causes=causes)
+    for path in compared.keys() & sides.live.accepted if sides.live is not None else ():
+        compared[path] = taken_by_server(compared[path])
     updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(

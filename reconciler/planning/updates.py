@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.plan.comparison import NO_CAUSES, Causes, Comparison, compare
@@ -25,6 +26,11 @@ class Update(Struct, frozen=True, array_like=True):
     comparison: Comparison
     verdicts: tuple[Verdict, ...] = ()
     exceeded: tuple[Verdict, ...] = ()
+
+
+def taken_by_server(update: Update) -> Update:
+    """Return an update that a live server has accepted in a dry run: it knows better which fields may change."""
+    return replace(update, comparison=replace(update.comparison, frozen=(), broken=(), recreated=""))
 
 
 _decoder = msgspec.msgpack.Decoder(dict[str, Update])

@@ -103,6 +103,7 @@ class LiveBaseline:
         self._versions: dict[str, str] = {}
         self._identities: dict[str, LiveIdentity] = {}
         self._foreign: dict[str, Problem] = {}
+        self.accepted: set[str] = set()  # existing objects that differ, and whose server takes the change
         self._live: dict[str, bytes] = {}  # whole live objects
         self._projected: dict[str, bytes] = {}  # as they are compared
         self._counted: dict[str, bytes] = {}  # as GPUs are counted, where that is not the live object as it is
@@ -328,6 +329,7 @@ class LiveBaseline:
             is_quantity = partial(self._runtime.catalogue.is_quantity, key.group, key.kind)
             if path not in self.adopted and changes_nothing(live, after, self._list_keys(key), is_quantity):
                 return True
+            self.accepted.add(path)
         elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
             live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
             if live is not None:

@@ -255,6 +255,38 @@ def site(bed: Bed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     return Site(fleet, bed, tmp_path, name)
 
 
+def test_a_waiting_job_moves_to_another_queue(site: Site) -> None:
+    """Git cannot know that the Job waits, so that its queue may change; the server says so in the dry run."""
+    template = {
+        "metadata": {"annotations": {"test-bed/kubelet": "test"}},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "image": "example.com/a:1", "resources": {"limits": {"nvidia.com/gpu": 2}}}
+            ],
+        },
+    }
+
+    def write(queue: str) -> None:
+        bodies = []
+        for name, own in (("first", few), ("second", queue)):
+            metadata = {"name": name, "namespace": site.name, "labels": {"kueue.x-k8s.io/queue-name": own}}
+            body = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}}
+            bodies.append(body)
+        site.fleet.write("jobs/workloads.yaml", yaml.safe_dump_all(bodies[: None if queue else 1]))
+        site.fleet.commit()
+
+    few = f"few-{site.name}"  # it has room for one of them
+    for queue in ("", few):
+        write(queue)
+        Apply(site).bring()
+        running = site.wait_until_running({"first-": 1})
+    assert len(running) == 1
+    write(site.name)
+    Apply(site).bring()
+    assert running.items() <= site.wait_until_running({"first-": 1, "second-": 1}).items()
+
+
 @contextmanager
 def controlled(site: Site, server: GitServer) -> Iterator[Way]:
     url = server.create(site.name)
