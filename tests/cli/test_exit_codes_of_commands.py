@@ -176,6 +176,8 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("explain PyTorchJob/vit", 0, clean),
     ("explain PyTorchJob/nope", 2, clean),
     ("explain PyTorchJob/vit", 6, damaged),
+    ("import --kubeconfig missing", 2, clean),
+    ("import", 6, damaged),
     ("observe --kubeconfig missing", 2, clean),
     ("observe", 6, damaged),
     ("status --kubeconfig missing", 2, clean),
@@ -230,7 +232,7 @@ def test_exit_code(
     assert bool(ran.err.strip()) or code in {0, 1}
 
 
-_NEED_MORE = {"autoconf", "apply", "history", "observe", "status", "drift", "release", "controller", "agent"}
+_NEED_MORE = {"autoconf", "apply", "history", "import", "observe", "status", "drift", "release", "controller", "agent"}
 """Commands that succeed only with an installed ado-autoconf, or with a cluster: see `tests/live`."""
 
 

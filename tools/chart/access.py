@@ -6,10 +6,12 @@ from typing import Any
 
 from reconciler.core.kinds.facts import KindId
 from reconciler.core.kinds.health import REPORT
+from reconciler.core.kinds.kai import POD_GROUP
 from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds, Role
 from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
 from reconciler.core.kinds.own import GROUP
-from reconciler.core.kinds.workloads import MUTATIONS, NODE, POD
+from reconciler.core.kinds.records import RECORDS
+from reconciler.core.kinds.workloads import MUTATIONS, NODE, POD, WEBHOOKS
 
 Rule = dict[str, list[str]]
 """A `PolicyRule` of Kubernetes for one API group."""
@@ -19,8 +21,8 @@ MODES = ("observe", "commit", "apply")
 OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE, REPORT)
 """What evidence is made from, besides the jobs of a repository."""
 
-_REPORTS: tuple[KindId, ...] = (("", "Event"), ("events.k8s.io", "Event"))
-"""What programs write about objects; no repository holds them for long."""
+_UNMANAGED = frozenset((*MUTATIONS, *WEBHOOKS, *(RECORDS - {WORKLOAD, POD_GROUP})))
+"""What no repository holds for long, and what could change or refuse all other objects."""
 
 _OBSERVE = ("list",)
 _MANAGE = ("get", "list", "create", "patch", "delete")
@@ -95,11 +97,9 @@ def access(kinds: Kinds) -> dict[str, Any]:
 
 
 def managed_kinds(kinds: Kinds) -> list[Kind]:
-    """Return the kinds whose objects a repository renders to a cluster, without those that could change all others."""
+    """Return the kinds whose objects a repository renders to a cluster, without `_UNMANAGED`."""
     rows = (row for row in kinds.values() if row.group not in kinds.own_groups and row.kind != ANY_KIND)
-    return [
-        row for row in rows if row.role is Role.SOURCE and row.refusal is None and row.id not in {*_REPORTS, *MUTATIONS}
-    ]
+    return [row for row in rows if row.role is Role.SOURCE and row.refusal is None and row.id not in _UNMANAGED]
 
 
 def plural(kind: str) -> str:

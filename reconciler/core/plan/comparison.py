@@ -15,6 +15,7 @@ from reconciler.core.kinds.kueue.labels import as_admitted
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.manifests.ownership import IMMUTABLE, why_recreated
 from reconciler.core.objects import FieldPath, ObjectKey, SourceRef, format_path
+from reconciler.core.patterns import later
 from reconciler.core.plan.differences import CauseFinder, differences
 from reconciler.core.plan.plan import FieldChange
 from reconciler.core.problems import Violation
@@ -251,9 +252,18 @@ def _in_templates(
 ) -> tuple[str, ...]:
     """Return the fields of pod templates that differ: a controller replaces its pods, unless its row says otherwise."""
     pods = kinds.pod_sets(before) if not row.job_metadata else None
-    found = (field.path for one in pods or () for field in fields_below(fields, one.prefix.removesuffix(".")))
+    templates = tuple(_any_item(one.prefix) for one in pods or ())
+    found = (field.path for field in fields if f"{_any_item(field.path)}.".startswith(templates))
     kept = {field.path for path in unapplied for field in fields_below(fields, path)}
-    return tuple(path for path in dict.fromkeys(found) if path not in kept)
+    return tuple(path for path in found if path not in kept)
+
+
+def _any_item(path: str) -> str:
+    """Return a path without the positions and names of items: fields name what templates count."""
+    return _ITEM.sub("[]", path)
+
+
+_ITEM = later(r"\[[^\]]*\]")
 
 
 def _differing_at(path: FieldPath, differing: Sequence[FieldChange]) -> Iterator[str]:

@@ -1,11 +1,9 @@
 """Rules about drift: which one decides about a field, and when it no longer does."""
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.config.drift import DriftAction, DriftPolicy, DriftRule, drift_violations
-from reconciler.core.live.projection import without
 from reconciler.core.objects import ObjectKey
 
 KEY = ObjectKey(group="apps", kind="Deployment", namespace="a", name="web")
@@ -65,29 +63,3 @@ _trees = st.recursive(
     st.integers(),
     lambda inner: st.dictionaries(st.sampled_from("abc"), inner, max_size=3) | st.lists(inner, max_size=3),
 )
-
-
-@given(tree=st.dictionaries(st.sampled_from("abc"), _trees, min_size=1), data=st.data())
-def test_what_is_left_out_is_gone_and_all_else_stays(tree: dict[str, object], data: st.DataObject) -> None:
-    """F-143: an apply sends everything but the fields that stay as they are."""
-    path: tuple[str | int, ...] = ()
-    node: object = tree
-    while isinstance(node, dict | list) and node and (not path or data.draw(st.booleans())):
-        part = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
-        path, node = (*path, part), node[part]
-    before = repr(tree)
-    left = without(tree, [path])
-    assert repr(tree) == before
-    holder, kept = left, tree
-    for part in path[:-1]:
-        assert {**_plain(holder), part: 0} == {**_plain(kept), part: 0}
-        holder, kept = holder[part], kept[part]  # type: ignore[index, assignment]
-    last = path[-1]
-    if isinstance(kept, dict):
-        assert holder == {name: value for name, value in kept.items() if name != last}
-    else:
-        assert holder == [value for at, value in enumerate(kept) if at != last]
-
-
-def _plain(node: object) -> dict[object, object]:
-    return dict(node) if isinstance(node, dict) else dict(enumerate(node))  # type: ignore[arg-type]

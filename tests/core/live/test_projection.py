@@ -25,7 +25,7 @@ def _leaves(node: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], int]
 def test_exactly_the_values_below_the_paths_are_left_out(
     body: dict[str, Any], paths: list[tuple[str | int, ...]]
 ) -> None:
-    """Other values stay, and no mapping above a path is left empty: whoever applies it would seem to own it."""
+    """F-143: other values stay, and no mapping above a path is left empty: whoever applies it would seem to own it."""
     made = without(body, paths)
     kept = {leaf for leaf in _leaves(body) if not any(leaf[: len(path)] == path for path in paths)}
     assert _leaves(made) == {leaf: value for leaf, value in _leaves(body).items() if leaf in kept}

@@ -35,9 +35,6 @@ from reconciler.core.cel.values import (
     unwrap,
 )
 
-warnings.filterwarnings(
-    "ignore", category=SyntaxWarning, module="<CEL>"
-)  # of constants, whatever a policy does to them
 _RUNTIME: dict[str, Any] = {
     function.__name__: function
     for function in (
@@ -170,6 +167,9 @@ class FunctionBody:
         """Let Python compile the function and return it."""
         lines = ("    " * depth + text for depth, text in self._lines)
         source = "\n".join((f"def run({', '.join(parameters)}):", *lines))
-        exec(compile(source, "<CEL>", "exec"), self._names)  # noqa: S102 - what it says is in the package's docstring
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of operations on constants that CEL allows, as `3 is True`
+            code = compile(source, "<CEL>", "exec")
+        exec(code, self._names)  # noqa: S102 - what it says is in the package's docstring
         run: Run = self._names["run"]
         return run

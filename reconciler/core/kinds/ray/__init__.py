@@ -1,9 +1,10 @@
 """KubeRay (`ray.io`): clusters of a head and groups of workers, alone or for a job or a service."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from reconciler.core.kinds.facts import Controlled, PodSet
+from reconciler.core.kinds.immutable import value_of
 from reconciler.core.kinds.kind import Body, Kind
 from reconciler.core.kinds.kueue.labels import frozen_labels_in_queue
 from reconciler.core.kinds.pods import Reader, bounds, of_spec
@@ -65,6 +66,23 @@ def _is_autoscaled(body: Body) -> bool:
     return mapping(body.get("spec")).get("enableInTreeAutoscaling") is True
 
 
+def _unapplied(cluster: str) -> Callable[[Body, Body], list[str]]:
+    """Return a function that names the templates of a cluster's spec, which KubeRay applies to no running pod.
+
+    With the upgrade strategy `Recreate` it replaces all pods (KubeRay 1.6, shouldRecreatePodsForUpgrade).
+    """
+
+    def templates(_: Body, after: Body) -> list[str]:
+        spec = mapping(value_of(after, cluster))
+        if value_of(spec, "upgradeStrategy.type") == "Recreate":
+            return []
+        groups = (text(mapping(group).get("groupName")) for group in sequence(spec.get("workerGroupSpecs")))
+        workers = (f"{cluster}.workerGroupSpecs[groupName={name}].template" for name in groups)
+        return [f"{cluster}.headGroupSpec.template", *workers]
+
+    return templates
+
+
 _SUSPEND = ("spec", "suspend")
 _AUTOSCALED = tuple(
     Controlled(
@@ -82,6 +100,7 @@ KINDS = (
         kind="RayCluster",
         pods=of_spec(cluster_pods),
         immutable=frozen_labels_in_queue,
+        unapplied=_unapplied("spec"),
         suspend=_SUSPEND,
         controlled=_AUTOSCALED,
     ),
@@ -90,6 +109,7 @@ KINDS = (
         kind="RayJob",
         pods=of_spec(_job),
         immutable=frozen_labels_in_queue,
+        unapplied=_unapplied("spec.rayClusterSpec"),
         suspend=_SUSPEND,
         training=ray_job_training,
         progress=_ray_job_progress,

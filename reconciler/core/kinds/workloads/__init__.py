@@ -164,7 +164,11 @@ _AGGREGATED = (
         applies=lambda body: "aggregationRule" in body,
     ),
 )
-_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+WEBHOOKS = (
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+)
+"""Kinds whose objects change or refuse others when a server admits them, by programs."""
 
 _TEMPLATE = only("spec.template")
 
@@ -347,12 +351,12 @@ _GOVERNING = (
     ),
     *(
         Kind(
-            group="admissionregistration.k8s.io",
+            group=group,
             kind=kind,
             is_cluster_scoped=True,
             controlled=_authorities("webhooks", "*", "clientConfig"),
         )
-        for kind in _WEBHOOKS
+        for group, kind in WEBHOOKS
     ),
     Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", immutable=immutable.role_ref),
     Kind(
