@@ -12,6 +12,7 @@ from reconciler.core.kinds.kind import Kind, Kinds, Role
 from reconciler.core.kinds.kueue import WORKLOAD
 from reconciler.core.kinds.records import RECORDS
 from reconciler.core.live.authored import LeftOut, authored, why_left_out
+from reconciler.core.live.controlled import as_sent, controlled_fields
 from reconciler.core.live.managers import written_version
 from reconciler.core.live.projection import plain
 from reconciler.core.objects import ObjectKey, split_api_version
@@ -290,14 +291,15 @@ class _Writer(Struct, frozen=True, kw_only=True, eq=False):
 
     def _doubt(self, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> tuple[str, bool]:
         """Return why an apply would not leave the object as it is, empty if it changes nothing, and if that is sure."""
-        answer = probe(self.live, source)
+        list_keys = partial(self.catalogue.list_keys, key.group, key.kind)
+        answer = probe(self.live, as_sent(source, body, controlled_fields(self.kinds, body), list_keys))
         if answer.reply is not ServerReply.ACCEPTED or answer.result is None:
             is_sure = answer.reply is not ServerReply.UNKNOWN
             return f"{'the server refuses it' if is_sure else 'not verified'}: {answer.message}", is_sure
         fields = differences(
             plain(body),
             plain(answer.result),
-            list_keys=partial(self.catalogue.list_keys, key.group, key.kind),
+            list_keys=list_keys,
             is_quantity=partial(self.catalogue.is_quantity, key.group, key.kind),
         )
         return f"an apply would change {', '.join(field.path for field in fields)}" if fields else "", True

@@ -39,10 +39,15 @@ _NOTES = (
     "helm.toolkit.fluxcd.io/",
     "kustomize.toolkit.fluxcd.io/name",
     "kubernetes.io/metadata.name",
+    "kueue.x-k8s.io/managed",
+    "kueue.x-k8s.io/role-hash",
     LABEL,
 )
 """The beginnings of labels and annotations in which controllers and tools note what they did. Ours is set anyway."""
 
+_COUNTS: tuple[FieldPath, ...] = (("spec", "parallelism"), ("spec", "completions"))
+"""What Kueue lowers of a Job that it starts with fewer pods; its Workload keeps how many were written."""
+_KUEUE = "kueue.x-k8s.io/"
 _RESTARTED: FieldPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
 _METADATA = ("name", "namespace", "labels", "annotations")
 _ATOMIC: tuple[FieldPath, ...] = (("spec", "nodeSelector"), ("spec", "tolerations"), ("spec", "schedulingGates"))
@@ -92,10 +97,22 @@ def authored(
     """
     row = kinds.of(live)
     body = _without_controlled(kinds, live, dict(_as_queued(kinds, live, queued)) if queued is not None else {})
+    body = _without_queue(kinds, body) if not row.suspend and kinds.is_queued(body) else body
     body = row.authored(body) if row.authored is not None else body
     body = pruned(pruned(body, _RESTARTED), ("status",))
     found: dict[str, Any] = without_nulls({**body, "metadata": _metadata(mapping(body.get("metadata")))})
     return found if has_defaults else catalogue.without_defaults(found)
+
+
+def _without_queue(kinds: Kinds, body: Body) -> Body:
+    """Return a Deployment or the like without the notes by which Kueue lets its pods wait for their queue."""
+    for pods in kinds.pod_sets(body) or ():
+        template, _ = find_path(body, pods.prefix.removesuffix("."), lambda _: None)
+        for field in ("labels", "annotations") if template else ():
+            notes: FieldPath = (*template, "metadata", field)
+            added = [name for name in mapping(value_at(body, notes)) if name.startswith(_KUEUE)]
+            body = reduce(pruned, ((*notes, name) for name in added), body)
+    return body
 
 
 def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,8 +129,8 @@ def _without_controlled(kinds: Kinds, live: Body, queued: Mapping[FieldPath, Any
     for path, value in queued.items():
         body = with_value(body, path, value)
     theirs = {field.path for field in controlled_fields(kinds, live) if not field.adds}
-    theirs |= {path for path in controllers_fields(live) if path not in queued}
-    return reduce(pruned, sorted(theirs, key=_from_the_end), body)
+    theirs |= set(controllers_fields(live))
+    return reduce(pruned, sorted(theirs - queued.keys(), key=_from_the_end), body)
 
 
 def _from_the_end(path: FieldPath) -> list[tuple[int, str]]:
@@ -130,6 +147,11 @@ def _as_queued(kinds: Kinds, live: Body, queued: Body) -> Iterator[tuple[FieldPa
             before, now = value_at(mapping(other).get("template"), path), value_at(live, (*template, *path))
             if before != now and _contains(now, before):
                 yield (*template, *path), before
+    counted = [field.path for field in controlled_fields(kinds, live) if field.path in _COUNTS]
+    started, count = value_at(live, _COUNTS[0]), mapping(next(iter(kept), None)).get("count")
+    for path in counted if count is not None else ():
+        now = value_at(live, path)
+        yield path, count if now == started else now
 
 
 def _contains(now: Any, before: Any) -> bool:

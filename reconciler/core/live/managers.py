@@ -103,7 +103,7 @@ def _owned_alone(body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], pa
         if place is None:
             continue
         inner = (*path, place)
-        if all(manager.is_controller for manager in managers_of(body, inner)):
+        if path and all(manager.is_controller for manager in managers_of(body, inner)):  # never all of `metadata`
             yield inner
         else:
             yield from _owned_alone(body, node[place], below, inner)

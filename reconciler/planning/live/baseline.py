@@ -51,7 +51,7 @@ from reconciler.planning.live.reading import (
     version_of,
 )
 from reconciler.planning.live.settling import DriftRules, absences, contested_deletions, settle, taken
-from reconciler.ports.cluster import Body, LiveCluster
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
 
 _CHUNK = 256  # source files that are rendered at one time
 
@@ -320,6 +320,7 @@ class LiveBaseline:
     ) -> bool:
         """Note what the server said to one object; return whether the object is in sync."""
         key = one.keys[path]
+        met, answer = (None, answer) if live is not None or answer.is_new else self._met(one, path, body, answer)
         if answer.warnings:
             secrets = KnownSecrets(secret_leaves(body))
             self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
@@ -330,10 +331,9 @@ class LiveBaseline:
             if path not in self.adopted and changes_nothing(live, after, self._list_keys(key), is_quantity):
                 return True
             self.accepted.add(path)
-        elif answer.reply is ServerReply.ACCEPTED and not answer.is_new:
-            live = one.live.get(key, version=split_api_version(body["apiVersion"])[1])
-            if live is not None:
-                self._meet(one, path, live, self._changed(key, live, body, answer.result))
+        elif answer.reply is ServerReply.ACCEPTED and met is not None:
+            live = met
+            self._meet(one, path, live, self._changed(key, live, body, answer.result))
         elif answer.reply is not ServerReply.ACCEPTED and live is None and one.places.explain(key, answer):
             unchecked.append(str(key))
         elif answer.reply is not ServerReply.ACCEPTED:
@@ -341,6 +341,16 @@ class LiveBaseline:
         if live is not None:
             self._keep(path, key, live, body, after)
         return False
+
+    def _met(self, one: DesiredCluster, path: str, body: Mapping[str, Any], answer: Probe) -> tuple[Body | None, Probe]:
+        """Return an existing object that is not ours, and what the server says without the fields of controllers."""
+        try:
+            live = one.live.get(one.keys[path], version=split_api_version(body["apiVersion"])[1])
+        except ClusterError:
+            return None, answer  # the answer to the dry run says why
+        if live is not None and self._controlled(live):
+            answer = probe(one.live, self.sent(path, body, live))
+        return live, answer
 
     def _meet(self, one: DesiredCluster, path: str, live: Body, changed: Sequence[str] | None = None) -> None:
         """Note an existing object that is not ours: it is adopted if a person chose to, and else in the way.

@@ -5,7 +5,7 @@ from tests.cluster.bed.bed import Body
 
 def cluster_queue(name: str, gpus: int, *, flavor: str, cohort: str = "") -> Body:
     """Return a ClusterQueue of `gpus` GPUs of one flavor, open to every namespace; other resources do not count."""
-    resource = {"name": "nvidia.com/gpu", "nominalQuota": gpus}
+    resource = {"name": "nvidia.com/gpu", "nominalQuota": str(gpus)}
     group = {"coveredResources": ["nvidia.com/gpu"], "flavors": [{"name": flavor, "resources": [resource]}]}
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta1",

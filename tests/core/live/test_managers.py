@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.core.live.managers import without_given_up
+from reconciler.core.live.managers import controllers_fields, without_given_up
 
 
 def body(fields: dict[str, Any], *, version: str = "v1") -> dict[str, Any]:
@@ -39,3 +39,12 @@ def test_nothing_is_given_up() -> None:
     other = body({}, version="v2")
     assert without_given_up(body(fields), other) is other
     assert without_given_up({"metadata": {}}, result) is result
+
+
+def test_controllers_never_own_all_metadata() -> None:
+    """Without labels of a person, the annotation of the Deployment controller is the only owned field of `metadata`."""
+    fields: dict[str, Any] = {"f:metadata": {"f:annotations": {".": {}, "f:deployment.kubernetes.io/revision": {}}}}
+    entry = {"manager": "kube-controller-manager", "operation": "Update", "apiVersion": "apps/v1", "fieldsV1": fields}
+    annotations = {"deployment.kubernetes.io/revision": "1"}
+    live = {"metadata": {"name": "web", "annotations": annotations, "managedFields": [entry]}, "spec": {}}
+    assert controllers_fields(live) == (("metadata", "annotations"),)

@@ -118,7 +118,12 @@ class Flux(Engine):
 
 
 class ArgoCd(Engine):
-    """The ApplicationSet of the template: one Application for each folder of `rendered/`."""
+    """The ApplicationSet of the template: one Application for each folder of `rendered/`.
+
+    healed: kinds whose lists a controller extends and Argo CD replaces, so that it heals them again and again.
+    """
+
+    healed: frozenset[str] = frozenset()
 
     def follow(self) -> None:
         for cluster in self._repository.clusters:
@@ -146,18 +151,11 @@ class ArgoCd(Engine):
         for path in map(self._path, self._repository.clusters):
             self._bed.wait(partial(self._is_refreshed, path), "Argo CD compared anew")
         bodies = [self._bed.get(path) for path in map(self._path, self._repository.clusters)]
-        differ = [
-            f"{one['kind']}/{one['name']}"
-            for body in bodies
-            for one in body["status"]["resources"]
-            if one.get("status", "Synced") != "Synced"
-        ]
-        again = [
-            path
-            for path, one in zip(map(self._path, self._repository.clusters), before, strict=True)
-            if self._operation(path) != one
-        ]
-        return [*differ, *(f"{path} was synced again" for path in again)]
+        differ = [one for body in bodies for one in self._differing(body)]
+        after = [self._operation(path) for path in map(self._path, self._repository.clusters)]
+        if before != after and not self.healed:
+            differ.append("an application was synced again")
+        return differ
 
     def leave(self) -> None:
         sets = f"/apis/argoproj.io/v1alpha1/namespaces/{argo_cd.NAMESPACE}/applicationsets/{self._repository.name}"
@@ -170,15 +168,23 @@ class ArgoCd(Engine):
         assert all(any(text in one["message"] for text in _TIMED_OUT) for one in failed), failed
         operation = status.get("operationState", {})
         done = operation.get("phase") == "Succeeded" and "operation" not in body
-        synced = status.get("sync", {})
-        return _REFRESH not in asked and done and synced.get("status") == "Synced" and synced.get("revision") == commit
+        is_synced = status.get("sync", {}).get("revision") == commit and not self._differing(body)
+        return _REFRESH not in asked and done and is_synced
+
+    def _differing(self, application: dict[str, Any]) -> list[str]:
+        """Return the objects that are not as Git says, besides those that are healed again and again."""
+        status = application["status"]
+        differing = [one for one in status.get("resources") or () if one.get("status", "Synced") != "Synced"]
+        found = [f"{one['kind']}/{one['name']}" for one in differing if one["kind"] not in self.healed]
+        is_unknown = status.get("sync", {}).get("status") != "Synced" and not differing
+        return [*found, *(["the application"] if is_unknown else [])]
 
     def _is_refreshed(self, path: str) -> bool:
         return _REFRESH not in (self._bed.get(path)["metadata"].get("annotations") or {})
 
     def _operation(self, path: str) -> Any:
         """Return when the last sync ended."""
-        return self._bed.get(path)["status"]["operationState"].get("finishedAt")
+        return self._bed.get(path)["status"].get("operationState", {}).get("finishedAt")
 
     def _path(self, cluster: str) -> str:
         return f"{_APPLICATIONS}/{self._repository.name}-{cluster}"

@@ -5,10 +5,10 @@ from typing import Any
 
 from reconciler.core.documents import Document
 from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.kind import Kind, Lookup
+from reconciler.core.kinds.kind import Body, Kind, Lookup
 from reconciler.core.objects import ObjectKey, format_path, split_api_version
 from reconciler.core.problems import Problem, Severity
-from reconciler.core.values import mapping, text, value_at
+from reconciler.core.values import mapping, pruned, text, value_at
 
 _HPA: KindId = ("autoscaling", "HorizontalPodAutoscaler")
 _KEDA: KindId = ("keda.sh", "ScaledObject")
@@ -46,4 +46,17 @@ def _target(kind: KindId, body: dict[str, Any]) -> tuple[str, str, str]:
     )
 
 
-KINDS = tuple(Kind(group=group, kind=kind, is_definition=True) for group, kind in _DEFAULT_TARGETS)
+_UTILIZATION = {"type": "Utilization", "averageUtilization": 80}
+_DEFAULT_METRICS = [{"type": "Resource", "resource": {"name": "cpu", "target": _UTILIZATION}}]
+"""What an API server adds to an autoscaler without metrics: pkg/apis/autoscaling/v2/defaults.go."""
+
+
+def _without_default_metrics(body: Body) -> Body:
+    path = ("spec", "metrics")
+    return pruned(body, path) if value_at(body, path) == _DEFAULT_METRICS else body
+
+
+KINDS = (
+    Kind(group=_HPA[0], kind=_HPA[1], is_definition=True, authored=_without_default_metrics),
+    Kind(group=_KEDA[0], kind=_KEDA[1], is_definition=True),
+)
