@@ -32,6 +32,12 @@ def workloads(bed: Bed, namespace: str) -> list[dict[str, str]]:
     return [{one["type"]: one["status"] for one in item.get("status", {}).get("conditions", ())} for item in items]
 
 
+def is_held(bed: Bed, namespace: str) -> bool:
+    """Whether Kueue has seen that the queue of a namespace is on hold."""
+    status = bed.get(f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{namespace}/localqueues/team").get("status", {})
+    return any(one["type"] == "Active" and one["status"] == "False" for one in status.get("conditions", ()))
+
+
 def are_running(bed: Bed, namespace: str, count: int) -> bool:
     """Whether all these pods run; plays the kubelet of those that kwok leaves alone."""
     pods = bed.pods(namespace)
@@ -52,6 +58,7 @@ def test_an_object_runs_when_its_queue_lets_it(bed: Bed, pool: str, body: Body) 
     namespace, pods = f"{pool}-{body['kind'].lower()}", int(body["metadata"]["annotations"][PODS])
     queue = local_queue("team", namespace, pool)
     bed.apply({**queue, "spec": {**queue["spec"], "stopPolicy": "Hold"}})
+    bed.wait(lambda: is_held(bed, namespace), "a queue on hold")
     bed.apply(*(within(namespace, one) for one in BODIES if one not in QUEUED), within(namespace, body))
     bed.wait(lambda: workloads(bed, namespace), "a Workload")
     assert not bed.bound(namespace)

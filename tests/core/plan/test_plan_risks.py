@@ -218,9 +218,12 @@ def stateful_set(image: str, strategy: str) -> Body:
     return plain("StatefulSet", "x", api="apps/v1", spec=spec)
 
 
+POD = plain("Pod", "x", spec=pod_spec(2))
+
+
 def queued(body: Body, **annotations: str) -> Body:
-    body["metadata"] = {**body["metadata"], "labels": {KUEUE_QUEUE: "team-a"}, "annotations": annotations}
-    return body
+    metadata = {**body["metadata"], "labels": {KUEUE_QUEUE: "team-a"}, "annotations": annotations}
+    return {**body, "metadata": metadata}
 
 
 @pytest.mark.parametrize(
@@ -269,6 +272,7 @@ def test_whatever_stops_running_pods_is_a_risk_and_counts(before: Body, after: B
         (deployment(), deployment(replicas=5), []),
         (deployment(), deployment(minReadySeconds=5), []),
         (deployment(replicas=0), deployment("a:2", replicas=0), []),
+        (queued(POD), queued(POD, note="x"), []),
         (stateful_set("a:1", "OnDelete"), stateful_set("a:2", "OnDelete"), ["risk.not-applied"]),
         (queued(job(pods=2)), queued(job(pods=2), note="x"), []),
         (queued(with_spec(job(pods=4), parallelism=2), **ELASTIC), queued(job(pods=4), **ELASTIC), []),

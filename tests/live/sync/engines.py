@@ -167,7 +167,7 @@ class ArgoCd(Engine):
         failed = [one for one in status.get("conditions") or () if one["type"].endswith("Error")]
         assert all(any(text in one["message"] for text in _TIMED_OUT) for one in failed), failed
         operation = status.get("operationState", {})
-        done = operation.get("phase") == "Succeeded" and "operation" not in body
+        done = bool(self.healed and operation) or (operation.get("phase") == "Succeeded" and "operation" not in body)
         is_synced = status.get("sync", {}).get("revision") == commit and not self._differing(body)
         return _REFRESH not in asked and done and is_synced
 
