@@ -1,5 +1,6 @@
 """Every kind that Kueue starts, on its real controller: nothing runs while its queue is on hold, and all of it after."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,11 +20,12 @@ pytestmark = pytest.mark.usefixtures(
 
 @pytest.fixture(scope="module")
 def pool(bed: Bed) -> str:
-    """Make nodes and a ClusterQueue with enough GPUs for all."""
+    """Make nodes and a ClusterQueue with enough GPUs for all; each process of a test run has its own."""
+    name = f"queued-{os.urandom(3).hex()}"
     for number in range(8):
-        bed.node(f"queued-{number}", "queued")
-    bed.apply(flavor("queued", pool="queued"), cluster_queue("queued", 64, flavor="queued"))
-    return "queued"
+        bed.node(f"{name}-{number}", name)
+    bed.apply(flavor(name, pool=name), cluster_queue(name, 64, flavor=name))
+    return name
 
 
 def workloads(bed: Bed, namespace: str) -> list[dict[str, str]]:
