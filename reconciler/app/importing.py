@@ -1,6 +1,7 @@
 """Sources from what runs: read live objects, write what a person would have written, and let the server verify it."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from typing import Any
 
@@ -153,8 +154,6 @@ def _require_namespaces(kinds: Kinds, clusters: Iterable[LiveCluster], wanted: S
 
 def _nearest(names: Mapping[str, str], words: Sequence[str]) -> str:
     """Return a question that names what is meant by words; empty if nothing is near."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only for an error
-
     near = [names[found[0]] for word in words if (found := get_close_matches(word, names, n=1))]
     return f"did you mean {enumerated(list(dict.fromkeys(near)))}?" if near else ""
 

@@ -49,13 +49,6 @@ def plan_work(
         with reading:
             return planned.renderer.body(path, contents[path])
 
-    def unread(key: ObjectKey, path: str) -> ObjectText | None:
-        content = contents[path]
-        has_version = _API_VERSION.match(content)
-        if has_version is None or b"\n---" in content or may_not_apply(content):
-            return None
-        return ObjectText(key=key, version=has_version[1].decode(), content=content)
-
     return Work(
         plan=made,
         summaries=summaries,
@@ -65,13 +58,21 @@ def plan_work(
         steps=steps_of(made, folder, index.summaries(desired), existing),
         body=body,
         sent=lambda path, found: live.sent(path, body(path), found),
-        text=unread,
+        text=lambda key, path: _unread(key, contents[path]),
         waves={path: wave(body(path)) for path, content in contents.items() if may_set_wave(content)},
         version_of=live.version_of,
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
         left=live.omitted.keys(),
     )
+
+
+def _unread(key: ObjectKey, content: bytes) -> ObjectText | None:
+    """Return a rendered file as a creation that is sent as it is; None if it has to be read first."""
+    has_version = _API_VERSION.match(content)
+    if has_version is None or b"\n---" in content or may_not_apply(content):
+        return None
+    return ObjectText(key=key, version=has_version[1].decode(), content=content)
 
 
 def adopted(saved: Plan) -> frozenset[str]:

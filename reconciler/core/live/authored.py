@@ -12,7 +12,7 @@ from typing import Any
 from reconciler.core.kinds.kind import Body, Kind, Kinds
 from reconciler.core.kinds.progress import ENDED
 from reconciler.core.kinds.records import RECORDS
-from reconciler.core.live.controlled import controlled_fields
+from reconciler.core.live.controlled import PLACEMENT, controlled_fields
 from reconciler.core.live.managers import OURS, controllers_fields, writers
 from reconciler.core.manifests.ownership import LABEL, is_owned
 from reconciler.core.objects import FieldPath, split_api_version
@@ -50,8 +50,8 @@ _COUNTS: tuple[FieldPath, ...] = (("spec", "parallelism"), ("spec", "completions
 _KUEUE = "kueue.x-k8s.io/"
 _RESTARTED: FieldPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
 _METADATA = ("name", "namespace", "labels", "annotations")
-_ATOMIC: tuple[FieldPath, ...] = (("spec", "nodeSelector"), ("spec", "tolerations"), ("spec", "schedulingGates"))
-"""What Kueue adds to pods in fields that servers take as a whole, so that nothing tells who set which part."""
+_PLACED = tuple(path for path in PLACEMENT if path[0] == "spec")
+"""What Kueue adds to pods in the update that starts them, after which nothing tells who set which part."""
 
 
 class LeftOut(StrEnum):
@@ -143,7 +143,7 @@ def _as_queued(kinds: Kinds, live: Body, queued: Body) -> Iterator[tuple[FieldPa
     sets, kept = kinds.pod_sets(live) or (), sequence(mapping(queued.get("spec")).get("podSets"))
     for pods, other in zip(sets, kept, strict=False) if len(sets) == len(kept) else ():
         template, rest = find_path(live, pods.prefix.removesuffix("."), lambda _: None)
-        for path in _ATOMIC if not rest else ():
+        for path in _PLACED if not rest else ():
             before, now = value_at(mapping(other).get("template"), path), value_at(live, (*template, *path))
             if before != now and _contains(now, before):
                 yield (*template, *path), before

@@ -252,7 +252,7 @@ def _in_templates(
 ) -> tuple[str, ...]:
     """Return the fields of pod templates that differ: a controller replaces its pods, unless its row says otherwise."""
     pods = kinds.pod_sets(before) if not row.job_metadata else None
-    templates = tuple(_any_item(one.prefix or "spec.") for one in pods or ())  # a Pod has no template
+    templates = tuple(_any_item(one.prefix or "spec.containers[0]") for one in pods or ())  # a Pod has no template
     found = (field.path for field in fields if f"{_any_item(field.path)}.".startswith(templates))
     kept = {field.path for path in unapplied for field in fields_below(fields, path)}
     return tuple(path for path in found if path not in kept)

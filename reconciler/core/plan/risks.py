@@ -12,7 +12,7 @@ from reconciler.core.kinds.facts import KindId, QueueRole
 from reconciler.core.manifests.ownership import IMMUTABLE, KEEP
 from reconciler.core.objects import ObjectKey, SourceRef
 from reconciler.core.plan.changed_paths import ChangedPaths
-from reconciler.core.plan.edits import Edit, running_gpus, stopped_gpus
+from reconciler.core.plan.edits import Edit, stopped_gpus
 from reconciler.core.plan.inputs import Inputs
 from reconciler.core.plan.plan import CapacityLine, Harm, Operation, QueueLine, Risk
 from reconciler.core.queues import QueueUsage
@@ -210,11 +210,10 @@ def _suspend(edit: Edit, _: RiskContext) -> RiskText | None:
 def _restart(edit: Edit, context: RiskContext) -> RiskText | None:
     """Name the fields because of which the pods of a workload are replaced while it goes on."""
     fields, gpus = edit.comparison.restarts if edit.comparison else (), stopped_gpus(edit)
-    if not fields or not gpus or not running_gpus(edit.row_after):
-        return None
     key, row = edit.change.key, edit.row_after
-    is_queued = row is not None and row.queue_role is QueueRole.ALIAS
-    is_started = is_queued and bool(context.inputs.kinds.find(key.group, key.kind).suspend)
+    if not fields or not gpus or row is None or row.suspended:
+        return None
+    is_started = row.queue_role is QueueRole.ALIAS and bool(context.inputs.kinds.find(key.group, key.kind).suspend)
     what = "Kueue stops the workload and admits it again" if is_started else "the running pods are replaced"
     return RiskText(
         f"{what} because of {_listed(fields)}; its pods on {plural(gpus, 'GPU')} stop",
@@ -223,8 +222,8 @@ def _restart(edit: Edit, context: RiskContext) -> RiskText | None:
 
 
 def _scale_down(edit: Edit, _: RiskContext) -> RiskText | None:
-    gpus = stopped_gpus(edit)
-    if not gpus or (edit.comparison and edit.comparison.restarts) or not running_gpus(edit.row_after):
+    gpus, row = stopped_gpus(edit), edit.row_after
+    if not gpus or row is None or row.suspended or (edit.comparison and edit.comparison.restarts):
         return None
     return RiskText(
         f"the workload is scaled down; its pods on {plural(gpus, 'GPU')} stop",

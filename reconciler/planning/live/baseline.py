@@ -320,7 +320,7 @@ class LiveBaseline:
     ) -> bool:
         """Note what the server said to one object; return whether the object is in sync."""
         key = one.keys[path]
-        met, answer = (None, answer) if live is not None or answer.is_new else self._met(one, path, body, answer)
+        met, answer = (None, answer) if live is not None or answer.is_new else self._in_the_way(one, path, body, answer)
         if answer.warnings:
             secrets = KnownSecrets(secret_leaves(body))
             self.warnings[path] = tuple(map(secrets.mask, answer.warnings))
@@ -342,7 +342,9 @@ class LiveBaseline:
             self._keep(path, key, live, body, after)
         return False
 
-    def _met(self, one: DesiredCluster, path: str, body: Mapping[str, Any], answer: Probe) -> tuple[Body | None, Probe]:
+    def _in_the_way(
+        self, one: DesiredCluster, path: str, body: Mapping[str, Any], answer: Probe
+    ) -> tuple[Body | None, Probe]:
         """Return an existing object that is not ours, and what the server says without the fields of controllers."""
         try:
             live = one.live.get(one.keys[path], version=split_api_version(body["apiVersion"])[1])

@@ -221,6 +221,18 @@ def stateful_set(image: str, strategy: str) -> Body:
 POD = plain("Pod", "x", spec=pod_spec(2))
 
 
+def with_image(body: Body) -> Body:
+    changed = copy.deepcopy(body)
+    changed["spec"]["containers"][0]["image"] = "repo/train:2"
+    return changed
+
+
+def without_gpus(body: Body) -> Body:
+    changed = copy.deepcopy(body)
+    del changed["spec"]["template"]["spec"]["containers"][0]["resources"]
+    return changed
+
+
 def queued(body: Body, **annotations: str) -> Body:
     metadata = {**body["metadata"], "labels": {KUEUE_QUEUE: "team-a"}, "annotations": annotations}
     return {**body, "metadata": metadata}
@@ -241,6 +253,9 @@ def queued(body: Body, **annotations: str) -> Body:
             "risk.scale-down",
             "the workload is scaled down; its pods on 2 GPUs stop",
         ),
+        (deployment(), deployment(replicas=0), "risk.scale-down", "its pods on 8 GPUs stop"),
+        (deployment(), without_gpus(deployment()), "risk.restart", "its pods on 8 GPUs stop"),
+        (POD, with_image(POD), "risk.restart", "its pods on 2 GPUs stop"),
         (stateful_set("a:1", "RollingUpdate"), stateful_set("a:2", "RollingUpdate"), "risk.restart", "8 GPUs stop"),
         (job(pods=4), with_spec(job(pods=4), parallelism=3), "risk.scale-down", "its pods on 8 GPUs stop"),
         (
@@ -273,6 +288,7 @@ def test_whatever_stops_running_pods_is_a_risk_and_counts(before: Body, after: B
         (deployment(), deployment(minReadySeconds=5), []),
         (deployment(replicas=0), deployment("a:2", replicas=0), []),
         (queued(POD), queued(POD, note="x"), []),
+        (POD, with_spec(POD, activeDeadlineSeconds=60), []),
         (stateful_set("a:1", "OnDelete"), stateful_set("a:2", "OnDelete"), ["risk.not-applied"]),
         (queued(job(pods=2)), queued(job(pods=2), note="x"), []),
         (queued(with_spec(job(pods=4), parallelism=2), **ELASTIC), queued(job(pods=4), **ELASTIC), []),

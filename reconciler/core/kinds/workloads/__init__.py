@@ -179,33 +179,16 @@ def _on_delete(before: Body, after: Body) -> Sequence[str]:
     return _TEMPLATE(before, after) if strategy == "OnDelete" else ()
 
 
+def _copies(group: str, kind: str, **facts: Any) -> Kind:
+    """Return the row of a kind that runs `replicas` pods, each a workload of its own."""
+    return Kind(group=group, kind=kind, scale=REPLICAS, pods=of_spec(replicated), workloads=replicas, **facts)
+
+
 _RUNNING = (
     Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
-    Kind(
-        group="",
-        kind="ReplicationController",
-        scale=REPLICAS,
-        pods=of_spec(replicated),
-        workloads=replicas,
-        unapplied=_TEMPLATE,
-    ),
-    Kind(
-        group="apps",
-        kind="Deployment",
-        scale=REPLICAS,
-        pods=of_spec(replicated),
-        workloads=replicas,
-        immutable=immutable.deployment,
-    ),
-    Kind(
-        group="apps",
-        kind="ReplicaSet",
-        scale=REPLICAS,
-        pods=of_spec(replicated),
-        unapplied=_TEMPLATE,
-        workloads=replicas,
-        immutable=immutable.selector,
-    ),
+    _copies("", "ReplicationController", unapplied=_TEMPLATE),
+    _copies("apps", "Deployment", immutable=immutable.deployment),
+    _copies("apps", "ReplicaSet", unapplied=_TEMPLATE, immutable=immutable.selector),
     Kind(
         group="apps",
         kind="StatefulSet",
