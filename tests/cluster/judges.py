@@ -12,6 +12,11 @@ from tests.cluster.client import Result
 from tests.cluster.server import ApiServer
 
 Judged = Mapping[str, Any] | Manifest
+SCHEMA_ONLY = frozenset((
+    "APIService", "CSIDriver", "CustomResourceDefinition", "EndpointSlice", "Endpoints", "IngressClass", "Lease",
+    "MutatingWebhookConfiguration", "Node", "RuntimeClass", "ValidatingWebhookConfiguration",
+))  # fmt: skip
+"""Kinds that are judged by their JSON schema (and definitions by their rules in CEL): a server refuses more of them."""
 
 
 class Judge:
