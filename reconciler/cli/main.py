@@ -47,7 +47,6 @@ COMMANDS: dict[str, str] = {
     "agent": "Keep checking the GPUs of a node and publish its health.",
     "show": "Show a saved plan in any format.",
     "controller": "Watch config repositories: plan, commit and apply.",
-    "autoconf": "Compile the model of an installed ado-autoconf into a table.",
     "schema": "Print the JSON Schema of a kind.",
     "version": "Print the versions of the engine and its schemas.",
     "completion": "Print a shell completion script.",

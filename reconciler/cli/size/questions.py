@@ -1,21 +1,28 @@
-"""`reconciler size ask` and `reconciler size table`: questions without a job."""
+"""`reconciler size ask`, `line` and `serve`: questions that need no config repository."""
 
+import json
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from reconciler import wiring
+from reconciler.app.size.ask import answer_question, framework_names
+from reconciler.app.size.files import standalone_settings
+from reconciler.app.size.line import size_line
+from reconciler.app.size.serve import check_servers
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
-from reconciler.cli.size.limits import allow_paged, gpu, gpus, max_gpus, safety
+from reconciler.cli.display import format_sizes, terminal
+from reconciler.cli.size.limits import allow_paged, goal, gpu, gpus, max_gpus, safety
+from reconciler.core.sizing.gpu_sweep import Bounds
 from reconciler.core.values import plural
-
-if TYPE_CHECKING:
-    from reconciler.core.sizing.gpu_sweep import Bounds
+from reconciler.outputs.sections.servers import render_server, server_json
 
 
 def _complete_framework(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    from reconciler.app.size.ask import framework_names  # noqa: PLC0415 - imported late so that --help stays fast
 
     return [name for name in framework_names() if name.startswith(incomplete)]
 
@@ -93,7 +100,6 @@ Examples:
 )
 @click.option(
     "--parallelism",
-    "--sharding",
     metavar="STRATEGY",
     default="",
     show_default="FSDP, or that of the framework",
@@ -118,10 +124,6 @@ def ask(**flags: Any) -> int:
     With --gpus, also answers whether that number fits, the largest batch and the longest samples on it, and what
     would make it enough.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.ask import answer_question  # noqa: PLC0415
-    from reconciler.cli.display import format_sizes  # noqa: PLC0415
-
     bounds = _bounds(flags)
     settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
     architecture = wiring.local_model(flags["model"])
@@ -157,8 +159,7 @@ def _row(flags: dict[str, Any]) -> dict[str, str]:
 _SWITCH = {None: "", True: "yes", False: "no"}
 
 
-def _bounds(flags: dict[str, Any]) -> "Bounds":
-    from reconciler.core.sizing.gpu_sweep import Bounds  # noqa: PLC0415 - imported late so that --help stays fast
+def _bounds(flags: dict[str, Any]) -> Bounds:
 
     gpus, nodes = flags["gpus"], flags["nodes"]
     if nodes and not gpus:
@@ -173,28 +174,97 @@ def _bounds(flags: dict[str, Any]) -> "Bounds":
     )
 
 
+_STANDARD_INPUT = "-"
+
+
 @click.command(
-    "table",
-    short_help="Predict the memory of runs in a CSV table.",
+    "line",
+    short_help="Size what a launch line trains.",
+    context_settings={"ignore_unknown_options": True},
     epilog="""\b
 Examples:
-  reconciler size table runs.csv
-  cat runs.csv | reconciler size table -
+  reconciler size line --gpu NVIDIA-L40S -- trl sft --model_name_or_path Qwen/Qwen2.5-7B --use_peft --max_length 4096
+  reconciler size line --gpu NVIDIA-A100-SXM4-80GB --gpus 8 - < train.sh
 """,
 )
-@click.argument("file", type=click.Path(path_type=Path, allow_dash=True), metavar="FILE|-")
+@click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- WORD...|-")
+@gpu
+@gpus
+@click.option(
+    "--env", "variables", metavar="NAME=VALUE", multiple=True, help="Environment variable of the line. May be repeated."
+)
+@goal
+@max_gpus
 @safety
-@options.output(("json",), default="json")
-def table(file: Path, safety: float, output: str | None) -> int:  # noqa: ARG001 - one format so far
-    """Predict the peak memory of each run in a CSV table, to compare with measurements.
+@allow_paged
+@options.output(("text", "json"))
+@options.width
+@options.color
+def line(words: tuple[str, ...], **flags: Any) -> int:
+    """Find the number of GPUs for the training that a launch line starts.
 
-    Prints one JSON object per row. docs/sizing.md lists the columns.
+    The line is parsed as shell if it is one word or standard input (-). It may name configuration files of the current
+    folder. With --gpus, it runs on that number: the answer says whether that fits, and what would make it fit.
     """
-    import msgspec  # noqa: PLC0415 - imported late so that --help stays fast
+    tables = wiring.sizing_tables()
+    sizing = standalone_settings(
+        tables,
+        gpu=flags["gpu"],
+        goal=flags["goal"],
+        max_gpus=max(flags["max_gpus"], flags["gpus"] or 1),
+        safety=flags["safety"],
+        allow_paged=flags["allow_paged"],
+    )
+    answer, warnings = size_line(
+        _text(words), tables, sizing, wiring.configurations(), gpus=flags["gpus"], env=_variables(flags["variables"])
+    )
+    for warning in warnings:
+        emit(f"warning: {warning}", err=True)
+    settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
+    emit_report(format_sizes([answer], settings), settings)
+    return 0
 
-    from reconciler import wiring  # noqa: PLC0415
-    from reconciler.app.size.table import predict_table  # noqa: PLC0415
 
-    for row in predict_table(wiring.read_input(file), str(file), wiring.sizing_tables(), safety=safety):
-        emit(msgspec.json.encode(row).decode(), form="json")
+def _text(words: tuple[str, ...]) -> str:
+    if words == (_STANDARD_INPUT,):
+        return sys.stdin.read()
+    return words[0] if len(words) == 1 else shlex.join(words)
+
+
+def _variables(given: tuple[str, ...]) -> dict[str, str]:
+    pairs = [word.partition("=") for word in given]
+    wrong = next((name for name, separator, _ in pairs if not separator or not name), None)
+    if wrong is not None:
+        raise click.BadParameter(f"expected NAME=VALUE, not {wrong!r}", param_hint="'--env'")
+    return {name: value for name, _, value in pairs}
+
+
+@click.command(
+    "serve",
+    short_help="Check whether servers of models fit their GPUs.",
+    epilog="""\b
+Examples:
+  reconciler size serve deployment.yaml --gpu NVIDIA-L40S
+  kubectl get kaiwoservice,deployment -o yaml | reconciler size serve - --gpu AMD-Instinct-MI300X
+""",
+)
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE|-...")
+@click.option("--gpu", metavar="PRODUCT", default="", help="GPU product of pods that select none, such as NVIDIA-L40S.")
+@options.output(("text", "json"))
+@options.width
+@options.color
+def serve(files: tuple[Path, ...], gpu: str, **flags: Any) -> int:
+    """Show for each vLLM or SGLang server in FILE whether it fits its GPUs, and what its cache holds.
+
+    The pods can belong to any kind: Deployment, StatefulSet, KaiwoService, LeaderWorkerSet and others. Only the
+    commands and arguments of their containers count; the projects' own images need no command.
+    """
+    settings = wiring.resolve_settings(options.setting_flags(flags), options.environment())
+    answers = check_servers([wiring.input_file(path, None) for path in files], wiring.sizing_tables(), gpu=gpu)
+    if settings.output == "json":
+        indent = 2 if len(answers) == 1 else None
+        text = "".join(json.dumps(server_json(one), indent=indent, ensure_ascii=False) + "\n" for one in answers)
+    else:
+        text = "\n".join(render_server(one, **terminal(settings)) for one in answers)
+    emit_report(text, settings)
     return 0
