@@ -120,11 +120,11 @@ def _autopilot(health: str, minutes: int) -> Firing:
 FIRING = {
     "ReconcilerAbsent": Firing({}, 5, 12, {}, "No replica of the controller exports metrics"),
     "ReconcilerNoLeader": Firing(
-        {'reconciler_shards_held{namespace="gitops",pod="a"}': "1x10 0x20"},
+        {'reconciler_leader{namespace="gitops",pod="a"}': "1x10 0x20"},
         10,
         20,
         _IN,
-        "No replica in gitops holds a shard",
+        "No replica in gitops leads",
     ),
     "ReconcilerSourceNotReady": Firing({_READY: "2x40"}, 10, 20, _IN, "Sources not ready: 2"),
     "ReconcilerSourceStalled": Firing({_STALLED: "1x40"}, 3, 10, _IN, "Sources stalled: 1"),

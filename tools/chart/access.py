@@ -33,7 +33,7 @@ _SOURCES: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
 _REPLICAS: tuple[Rule, ...] = (
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "update", "delete"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
 _TEST = ["get", "list", "create", "delete"]
 _REPORTS_OF_NODES = "nodehealthreports"
