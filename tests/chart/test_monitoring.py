@@ -200,13 +200,6 @@ FIRING = {
         {"pool": "h200"},
         "Pool h200: 2 nodes in quarantine",
     ),
-    "GPUHealthLemon": Firing(
-        {'gpuhealth_nodes{state="lemon",pool="h200"}': "0x5 1x5"},
-        5,
-        7,
-        {"pool": "h200"},
-        "Pool h200: 1 nodes fail again and again",
-    ),
     "GPUHealthBreakerTripped": Firing(
         {'gpuhealth_breaker_state{limit="per_pool"}': "0x5 1x5"},
         5,

@@ -26,7 +26,7 @@ _WEEK = dt.timedelta(days=7)
 
 
 class AcceptedRun(Struct, frozen=True, kw_only=True, order=True):
-    """One measurement of a GPU that was healthy and not suspected, as a share of the specified value."""
+    """One measurement of a healthy GPU, as a share of the specified value."""
 
     product: str
     node: str

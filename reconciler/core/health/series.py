@@ -1,4 +1,4 @@
-"""What heavy runs measured on each GPU: the newest values, and the sums that show a drift."""
+"""The newest values that heavy runs measured on each GPU, for limits of policies and for learning them."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding
-from reconciler.core.health.statistics.drift import DriftBaseline, DriftState, drift_baseline, follow_drift
 
 NEWEST = 3
 _MEASURED = (CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL)
@@ -18,8 +17,8 @@ _SAME_SCALE = 0.01
 class GpuSeries(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The runs of one check on one GPU since its device, driver or test changed last.
 
-    newest: the last three values, newest last. limit: what the agent warned below, in the unit of the values. scale:
-    what the limits of the check are parts of. first: the passed runs so far, of which the baseline will be made.
+    newest: the last three values, newest last. limit: the agent's warning, in the unit of the values. scale: the whole
+    that the limits of the check are parts of.
     """
 
     newest: tuple[float, ...] = ()
@@ -27,9 +26,6 @@ class GpuSeries(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limit: float = 0.0
     scale: float = 0.0
     rule: int = 1
-    first: tuple[float, ...] = ()
-    baseline: DriftBaseline | None = None
-    drift: DriftState = DriftState()
 
 
 Measured = Mapping[str, Mapping[str, GpuSeries]]
@@ -57,26 +53,17 @@ def without_slots(measured: Measured, gone: Collection[str]) -> Measured:
 
 def _after(before: GpuSeries | None, finding: HealthFinding, value: float) -> GpuSeries:
     series = before if before is not None and _is_same_test(before, finding) else GpuSeries(rule=finding.rule)
-    value = significant(value)
-    series = replace(
+    return replace(
         series,
-        newest=(*series.newest, value)[-NEWEST:],
+        newest=(*series.newest, significant(value))[-NEWEST:],
         runs=series.runs + 1,
         scale=significant(finding.scale),
         limit=series.limit if finding.status is CheckStatus.FAIL else _limit(finding),
     )
-    if series.baseline is not None:
-        return replace(series, drift=_rounded(follow_drift(series.drift, value, series.baseline)))
-    first = (*series.first, value) if finding.status is CheckStatus.PASS else series.first
-    baseline = drift_baseline(first)
-    if baseline is None:
-        return replace(series, first=first)
-    kept = replace(baseline, median=significant(baseline.median), sigma=significant(baseline.sigma))
-    return replace(series, first=(), baseline=kept)
 
 
 def _limit(finding: HealthFinding) -> float:
-    """Return what the agent warned below; 0 if it judged by nothing."""
+    """Return the limit of a warning by which the agent judged; 0 without one."""
     limit = as_number(finding.threshold.value) if finding.threshold is not None else None
     return significant(limit or 0.0)
 
@@ -84,10 +71,6 @@ def _limit(finding: HealthFinding) -> float:
 def _is_same_test(before: GpuSeries, finding: HealthFinding) -> bool:
     """Say whether values compare: the same version of the test, and a link or memory that is as fast as before."""
     return before.rule == finding.rule and math.isclose(before.scale, finding.scale, rel_tol=_SAME_SCALE)
-
-
-def _rounded(state: DriftState) -> DriftState:
-    return replace(state, cusum=round(state.cusum, 2), ewma=significant(state.ewma), low=significant(state.low))
 
 
 def significant(value: float) -> float:
