@@ -111,19 +111,29 @@ OPERATORS = {
     "sparkoperator.k8s.io": ("ScheduledSparkApplication", "SparkApplication", "SparkConnect"),
     "workloads.x-k8s.io": ("RoleBasedGroup",),
 }
-"""The kinds that the rules judge besides those of Kubernetes, Kubeflow, KubeRay, JobSet and LeaderWorkerSet."""
+"""The kinds that the rules judge besides those of `_CORE`, by group."""
+_CORE = (
+    ("", "apps", "batch", "jobset.x-k8s.io", "kubeflow.org", "leaderworkerset.x-k8s.io", "ray.io",
+     "trainer.kubeflow.org", "workload.codeflare.dev"),
+    ("pods", "jobs", "cronjobs", "jobsets", "pytorchjobs", "tfjobs", "mpijobs", "xgboostjobs", "paddlejobs", "jaxjobs",
+     "trainjobs", "rayjobs", "rayclusters", "appwrappers", "deployments", "statefulsets", "daemonsets",
+     "leaderworkersets", "rayservices", "replicasets", "replicationcontrollers", "notebooks", "raycronjobs",
+     "trainingruntimes", "clustertrainingruntimes"),
+)  # fmt: skip
+"""Groups of Kubernetes, Kubeflow, KubeRay, JobSet, LeaderWorkerSet and AppWrapper, and the names of kinds in URLs."""
 
 _UNREAD = frozenset({"RAGEngine", "SeldonDeployment", "Workspace"})
 """Their pods cannot be found: two have no pod template in a `spec`, one has lists in lists, which CEL cannot join."""
 _MACHINES = frozenset({"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"})
 """Devices are all that they have of a pod."""
-_NAMED = frozenset(
+_TEMPLATES = frozenset(
     {
         "ClusterServingRuntime",
         "ClusterWorkflowTemplate",
         "LLMInferenceServiceConfig",
         "ServingRuntime",
         "WorkflowTemplate",
+        *("trainingruntimes", "clustertrainingruntimes"),
     }
 )
 """They run no pods, but others name them."""
@@ -137,31 +147,34 @@ _COMPLETED = frozenset(
             "LLMInferenceService",
         ),
         *("LLMInferenceServiceConfig", "LlamaStackDistribution", "MiniCluster", "Model", "NIMPipeline", "NIMService"),
-        *("NodeSet", "ScheduledSparkApplication", "SparkApplication", "SparkConnect", "VLLMRuntime"),
+        *("NodeSet", "ScheduledSparkApplication", "SparkApplication", "SparkConnect", "VLLMRuntime", "trainjobs"),
     }
 )
 """Their controllers add volumes to the pods, such as shared memory."""
 
-_NOT_JUDGED = {
-    "gpu-job-in-queue": _UNREAD | _NAMED,
-    "ownership-labels": _NAMED,
-    "shared-memory": _UNREAD | _MACHINES | _COMPLETED,
-}
+_SETS = {"completed": _COMPLETED, "machines": _MACHINES, "templates": _TEMPLATES, "unread": _UNREAD}
+"""What a rule may leave out, by the names that sources of rules use."""
 
 
-def resource_rule(rule: str) -> str:
-    """Return the item of `resourceRules` about the kinds of operators that a rule judges."""
-    left_out = _NOT_JUDGED.get(rule, _UNREAD | _MACHINES)
+def resource_rules(without: Sequence[str]) -> str:
+    """Return the items of `resourceRules` about the kinds that a rule judges: all of them without some sets."""
+    left_out = frozenset[str]().union(*(_SETS[name] for name in without))
+    groups, names = _CORE
     judged = {group: [kind for kind in kinds if kind not in left_out] for group, kinds in OPERATORS.items()}
     known = Catalogue(bundle)
     served = [known.resource(group, kind) for group, kinds in judged.items() for kind in kinds]
-    plurals = list(dict.fromkeys(one.plural for one in served if one is not None))
-    groups = [group for group, kinds in judged.items() if kinds]
+    plurals = dict.fromkeys(one.plural for one in served if one is not None)
+    return _resource_rule([group or '""' for group in groups], [one for one in names if one not in left_out]) + (
+        _resource_rule([group for group, kinds in judged.items() if kinds], [*plurals])
+    )
+
+
+def _resource_rule(groups: Sequence[str], names: Sequence[str]) -> str:
     return (
-        f"      - apiGroups: [{joined(groups, ', ', ' ' * 20)}]\n"
-        '        apiVersions: ["*"]\n'
-        "        operations: [CREATE, UPDATE]\n"
-        f"        resources: [{joined(plurals, ', ', ' ' * 20)}]\n"
+        f"- apiGroups: [{joined(groups, ', ', ' ' * 14)}]\n"
+        '  apiVersions: ["*"]\n'
+        "  operations: [CREATE, UPDATE]\n"
+        f"  resources: [{joined(names, ', ', ' ' * 14)}]\n"
     )
 
 
