@@ -67,7 +67,7 @@ Examples:
     "--spans",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to add the spans of every pass to, as OTLP in JSON lines.",
+    help="File to add the spans of every pass to, as JSON lines.",
 )
 @click.option(
     "--lease-namespace",
