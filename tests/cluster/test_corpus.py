@@ -16,9 +16,9 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.policy.admission import written_problems
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
-from tests.cluster.build import crds
 from tests.cluster.client import Result
 from tests.cluster.corpus import Case, cases, crossings, mutated, specimens
+from tests.cluster.fixtures import Parts
 from tests.cluster.grafts import grafts
 from tests.cluster.judges import SCHEMA_ONLY, refusals
 from tests.cluster.mutations import Mutation
@@ -137,11 +137,11 @@ def test_no_schema_below_items_is_refused_that_the_server_decodes(api_server: Ap
 
 @pytest.mark.skipif(COUNT < LARGE, reason="a server needs a minute for these definitions: make differential")
 def test_mutated_objects_of_serving_and_workflows_have_the_verdict_of_the_server(
-    control_plane_programs: ControlPlane, tmp_path: Path
+    control_plane_programs: ControlPlane, parts: Parts, tmp_path: Path
 ) -> None:
     bodies = yaml.load_all((HERE / "serving.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     good = [Case(name=body["kind"], body=body) for body in bodies]
-    with api_server(tmp_path / "api-server", control_plane_programs, crds(modules=SERVING_MODULES)) as server:
+    with api_server(tmp_path / "api-server", control_plane_programs, parts.crds(SERVING_MODULES)) as server:
         changed = mutated(good, COUNT)
         answers = server.apply_dry_run([one.body for one in changed])
     assert_agreement(changed, answers, "objects of serving and workflows")
