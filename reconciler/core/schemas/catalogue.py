@@ -16,10 +16,9 @@ from reconciler.core.schemas import messages
 from reconciler.core.schemas.builtin.templates import created_pods, of_template
 from reconciler.core.schemas.builtin.validators import builtin_violations
 from reconciler.core.schemas.metadata import metadata_violations
-from reconciler.core.schemas.rules.kind import KindRules
+from reconciler.core.schemas.rules.kind import KindRules, RuleAllowance
 from reconciler.core.schemas.schema import (
     KeyedLists,
-    RuleAllowance,
     Schema,
     at,
     find_duplicates,

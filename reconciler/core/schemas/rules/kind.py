@@ -14,7 +14,7 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import later
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas.rules.shape import ObjectValue, Shape, repr_of
-from reconciler.core.schemas.schema import RULES, RuleAllowance, Schema, children, read_shared
+from reconciler.core.schemas.schema import RULES, Schema, children, read_shared
 
 _SELF = "selfType"
 _OLD = "oldSelf"
@@ -28,7 +28,19 @@ _REASONS = {
 }
 _MOST = 10_000_000
 """The most steps of all rules of an object."""
+_MOST_OF_A_REPOSITORY = 300_000_000
+"""Steps: minutes of processor time at most."""
 _LONGEST = 120  # characters of a rule that a hint shows
+
+
+class RuleAllowance:
+    """The steps that are left to the rules of a repository's definitions on all its objects together.
+
+    A server judges one object at a time.
+    """
+
+    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
+        self.left = most
 
 
 class RuleBudget:
