@@ -8,7 +8,7 @@ from reconciler.adapters import bundle
 from reconciler.core.manifests.manifest import Manifest
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
+from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
 from tests.cluster.client import Result
 from tests.cluster.server import ApiServer
 

@@ -14,7 +14,7 @@ from reconciler.adapters import bundle
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
+from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
 from tests.cluster.fixtures import Parts
 from tests.cluster.mutations import mutations
 from tests.cluster.parts import APPWRAPPER_ADMISSION

@@ -6,6 +6,7 @@ Source: pkg/apis/resource/validation/validation.go of Kubernetes 1.36.
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.core.cel import Checked, Declarations, check, type_of
 from reconciler.core.objects import FieldPath
 from reconciler.core.patterns import is_dns_label, is_dns_name, is_qualified_name
 from reconciler.core.problems import Violation
@@ -115,8 +116,6 @@ def _selectors(selectors: Any, path: FieldPath) -> Iterator[Violation]:
 
 def _selector(expression: str, path: FieldPath) -> Iterator[Violation]:
     """Check the expression that selects devices (k8s.io/dynamic-resource-allocation/cel)."""
-    from reconciler.core.cel import Checked, Declarations, check, type_of  # noqa: PLC0415 - few objects have one
-
     fields = {name: type_of(kind) for name, kind in _DEVICE.items()}
     declared = Declarations(variables={"device": type_of("DRADevice")}, objects={"DRADevice": fields})
     found = check(expression, declared)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from reconciler.core.problems import Violation
+from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
 from reconciler.core.schemas.builtin.devices import claim_template_violations, claim_violations, device_class_violations
 from reconciler.core.schemas.builtin.limits import (
     autoscaler_violations,
@@ -32,7 +33,6 @@ from reconciler.core.schemas.builtin.workloads import controller_violations, cro
 from reconciler.core.schemas.messages import bad_value, missing
 from reconciler.core.schemas.metadata import embedded_violations
 from reconciler.core.schemas.rules.definitions import definition_violations
-from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
 
 Data = dict[str, Any]
 _ANY_RESTART = ("Always", "OnFailure", "Never")

@@ -12,8 +12,7 @@ from reconciler.core.cel import Checked, check
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Violation
 from reconciler.core.schemas.messages import bad_value, format_choices
-from reconciler.core.schemas.rules.kind import KindRules
-from reconciler.core.schemas.rules.rule import DefinitionRule, read_path
+from reconciler.core.schemas.rules.kind import DefinitionRule, KindRules, read_path
 from reconciler.core.schemas.rules.shape import Shape
 from reconciler.core.schemas.schema import RULES, Schema, children, has_rules, resolve
 from reconciler.core.schemas.strict import strict_custom
