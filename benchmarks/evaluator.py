@@ -13,8 +13,7 @@ from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, n
 from reconciler.core.health.fleet.state import FleetNode, FleetState
 from reconciler.core.health.policy import PolicyBook, PolicyDocument
 from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.series import GpuSeries, significant
+from reconciler.core.health.report import GpuSeries, NodeReport, significant
 
 NODES, GPUS, CHECKS, RUNS = 10_000, 8, tuple(f"check.{number}" for number in range(40)), 5
 MEASURED, SLOW = 4, 0.0001

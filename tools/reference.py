@@ -19,7 +19,7 @@ from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRIC
 from reconciler.core.documents import read
 from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.checks.check import CheckPrivilege, CheckScope
-from reconciler.core.health.xids.table import read_xids
+from reconciler.core.health.xids import read_xids
 from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds
 from reconciler.core.kinds.pods import REPLICAS
 from reconciler.core.policy.references import RULES

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from reconciler.cli.main import run
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.series import GpuSeries, significant
+from reconciler.core.health.report import GpuSeries, NodeReport, significant
 from reconciler.core.health.stored import store_reports
 from tests.cli.fleet import Fleet, Ran
 

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import ReadError, ReadingId
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import ReadError, ReadingId, SourceReadings, make_sweep
 from tests.node.fakes.library import changed
 from tests.node.fakes.recorded_amd import AmdSmiLibraryException, amd_node, recorded
 

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.adapters.node.cuda.device import cpus
 from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits, SelfTestSource
-from reconciler.core.health.active.cuda_errors import sticky_code
-from reconciler.core.health.active.plans import PLANS
+from reconciler.core.health.active.plans import PLANS, sticky_code
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, SourceReadings
 from tests.node.compiled import build
 
 SLOT, OTHER = "0000:01:00.0", "0000:02:00.0"

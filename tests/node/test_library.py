@@ -12,8 +12,15 @@ from reconciler.adapters.node.library import LibrarySource
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.policy import NodeExpectation
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import (
+    GpuIdentity,
+    NodeReading,
+    ReadError,
+    ReadingId,
+    SourceReadings,
+    Sweep,
+    make_sweep,
+)
 
 FIRST, SECOND = "0000:10:00.0", "0000:11:00.0"
 _BUS = SourceReadings(

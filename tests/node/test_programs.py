@@ -16,8 +16,7 @@ from reconciler.adapters.node.programs import ProgramOutput
 from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, SourceReadings, Sweep
 
 
 def _script(folder: Path, name: str, text: str) -> dict[str, str]:

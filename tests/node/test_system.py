@@ -5,8 +5,7 @@ from pathlib import Path
 from reconciler.adapters.node.system import SystemSource
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.sweeps import SourceReadings, keep, make_sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Sweep, keep, make_sweep
 from tests.node.fakes.library import changed, sound
 from tests.node.fakes.root import write_root
 

@@ -9,11 +9,10 @@ from reconciler.adapters.node.programs import ProgramOutput, not_run, run_progra
 from reconciler.adapters.process import ProcessError
 from reconciler.core.health.active.plans import PLANS, obstacle
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadError, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadError, SourceReadings, Value
 
 DIAG_SECONDS = {1: 120.0, 2: 600.0, 3: 2400.0, 4: 9000.0}
-"""How long each level may take."""
+"""The most seconds of each level."""
 
 
 class DiagnosticsSource:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reconciler.adapters.node.child import ChildHang, ReadingChild
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
 _SECONDS = 10.0
 _WORDS = frozenset(ReadError)

@@ -12,9 +12,15 @@ from msgspec import Struct, field
 
 from reconciler.adapters.node.child import NODE, ChildHang, ReadingChild, Record, kill
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.sweeps import SourceReadings, placeholder
+from reconciler.core.health.readings import (
+    GpuIdentity,
+    NodeReading,
+    ReadError,
+    ReadingId,
+    SourceReadings,
+    normal_slot,
+    placeholder,
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,15 +32,15 @@ VENDORS = {"nvml": "nvidia", "amdsmi": "amd"}
 
 
 class _Found(Struct):
-    """What a sweep has found so far."""
+    """The records and hangs of a sweep so far."""
 
     records: list[Record] = field(default_factory=list)
     hangs: dict[int, ChildHang] = field(default_factory=dict)
 
-    def seen(self) -> list[int]:
+    def asked(self) -> list[int]:
         """Return the GPUs that need not be asked again."""
-        asked = {record["gpu"] for record in self.records if record["gpu"] != NODE}
-        return sorted(asked | set(self.hangs))
+        known = {record["gpu"] for record in self.records if record["gpu"] != NODE}
+        return sorted(known | set(self.hangs))
 
 
 class LibrarySource:
@@ -78,7 +84,7 @@ class LibrarySource:
 
     def _ask(self, found: _Found, deadline: float) -> bool:
         """Ask a child for all GPUs that have not answered. Return whether one hung and others are left to ask."""
-        request = {"skip": found.seen()}
+        request = {"skip": found.asked()}
         try:
             for record in self._child.ask(request, call_seconds=self._call_seconds, deadline=deadline):
                 found.records.append(record)

@@ -21,7 +21,7 @@ _OUTPUT_BYTES = 16 << 20
 
 
 class ProgramOutput(Struct, frozen=True, kw_only=True):
-    """What a program printed, its exit code, and its last message."""
+    """The output of a program, its exit code, and its last message."""
 
     code: int
     text: str

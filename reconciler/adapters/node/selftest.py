@@ -15,11 +15,9 @@ from msgspec import Struct
 
 from reconciler.adapters.node.cuda.driver import LIBRARY
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
-from reconciler.core.health.active.cuda_errors import sticky_code
-from reconciler.core.health.active.plans import PLANS, ProfilePlan, obstacle
+from reconciler.core.health.active.plans import PLANS, ProfilePlan, obstacle, sticky_code
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
 
 _MEMORY_BYTES = 1 << 50  # no limit: a driver maps all memory of all GPUs
 _ANSWER_BYTES = 1 << 20

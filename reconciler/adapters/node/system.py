@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
 _MOST_BYTES = 1 << 20
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}
@@ -145,9 +144,9 @@ _CARD_FILES = {
 
 def _acs_control(config: bytes) -> int | None:
     """Return the control register of Access Control Services; None if the bridge has none."""
-    offset, seen = _STANDARD_CONFIG, set[int]()
-    while _STANDARD_CONFIG <= offset <= len(config) - 8 and offset not in seen:
-        seen.add(offset)
+    offset, visited = _STANDARD_CONFIG, set[int]()
+    while _STANDARD_CONFIG <= offset <= len(config) - 8 and offset not in visited:
+        visited.add(offset)
         header = int.from_bytes(config[offset : offset + 4], "little")
         if header & 0xFFFF == _ACS:
             return int.from_bytes(config[offset + 6 : offset + 8], "little")

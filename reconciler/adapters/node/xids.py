@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.adapters.node.child import kill, python_child
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, normal_slot
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,7 +25,7 @@ _WORDS = frozenset(ReadError)
 
 
 class _Watched(Struct, frozen=True, kw_only=True):
-    """What the process has said last. `heard` is the time of its last line."""
+    """The last message of the process. `heard` is the time of its last line."""
 
     heard: float
     slots: tuple[str, ...] = ()

@@ -18,8 +18,7 @@ from reconciler.core.health.learning import AcceptedRun, Lesson, PresentLimits, 
 from reconciler.core.health.limits import NAMED_LIMITS, NamedLimits
 from reconciler.core.health.peaks import PeakTable, product_key
 from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.series import GpuSeries
+from reconciler.core.health.report import GpuSeries, NodeReport
 from reconciler.core.kinds.health import POLICY, policy_from
 from reconciler.core.sized.splice import edit_source
 from reconciler.core.values import mapping
@@ -29,7 +28,7 @@ _GDDR = "Gddr"
 
 
 class FleetRecords(Struct, frozen=True, kw_only=True, eq=False):
-    """What is known of a fleet: reports of one moment or of many, and the nodes."""
+    """The records of a fleet: reports of one moment or of many, and the nodes."""
 
     reports: Sequence[NodeReport]
     facts: Mapping[str, FleetNode]
@@ -144,9 +143,9 @@ def _present(
     if not limits:
         return None
     row = BY_ID[check]
-    seen = round(min(limits), 3)
+    judged_by = round(min(limits), 3)
     usual_warn, usual_fail = as_number(row.limits[names.warn].value), as_number(row.limits[names.fail].value)
-    warn_of_link, fail_of_link = _of_link(seen, peaks)
+    warn_of_link, fail_of_link = _of_link(judged_by, peaks)
     floor = usual_fail if usual_fail is not None else fail_of_link
     warn = as_number(own.get(names.warn))
     fail = as_number(own.get(names.fail))
@@ -159,11 +158,11 @@ def _present(
     )
 
 
-def _of_link(seen: float, peaks: PeakTable) -> tuple[float, float]:
+def _of_link(judged_by: float, peaks: PeakTable) -> tuple[float, float]:
     """Return the limits of the generation of PCI Express whose warning is nearest."""
     rows = [row for generation in range(1, 9) if (row := peaks.pcie(generation)) is not None]
-    nearest = min(rows, key=lambda row: abs(row.warn_below - seen), default=None)
-    return (seen, seen) if nearest is None else (nearest.warn_below, nearest.fail_below)
+    nearest = min(rows, key=lambda row: abs(row.warn_below - judged_by), default=None)
+    return (judged_by, judged_by) if nearest is None else (nearest.warn_below, nearest.fail_below)
 
 
 def _edit(

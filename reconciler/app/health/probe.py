@@ -7,8 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Sweep, make_sweep
 from reconciler.core.values import NOT_JSON, mapping, sequence
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock

@@ -7,8 +7,8 @@ from typing import Any
 
 from reconciler.adapters.node.network.iperf import FIRST_PORT, iperf_client, iperf_servers, merged
 from reconciler.app.health.directory import reporting
+from reconciler.core.health.active.links import IperfTurn, slot_start, turn_of
 from reconciler.core.health.active.plans import obstacles
-from reconciler.core.health.active.ring import IperfTurn, slot_start, turn_of
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.policy import IperfRule, PolicyBook
 from reconciler.core.health.readings import NodeReading, ReadError, ReadingId

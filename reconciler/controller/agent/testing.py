@@ -20,8 +20,7 @@ from reconciler.core.health.active.plans import obstacles
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadingId
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadingId, SourceReadings
 from reconciler.ports.cluster import ClusterError, LiveCluster
 
 ADDRESS = "POD_IP"
@@ -37,7 +36,7 @@ _PRIMARY = "eth0"
 
 
 class StorageFlags(Struct, frozen=True, kw_only=True):
-    """What is claimed to test storage; nothing without a class. `image`: of the pod that writes to it."""
+    """The claim that tests storage; nothing without a class. `image`: of the pod that writes to it."""
 
     storage_class: str = ""
     namespace: str = ""

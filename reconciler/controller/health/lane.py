@@ -23,7 +23,7 @@ _log = Log(__name__)
 
 
 class HealthWork(Protocol):
-    """Who knows the sources."""
+    """A registry of the sources."""
 
     def health_requests(self) -> list[Request]:
         """Return a request for every source with `spec.health` that this replica works on."""

@@ -21,7 +21,7 @@ from reconciler.core.health.findings import (
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import NodeExpectation
 from reconciler.core.health.readings import GpuIdentity, ReadingId, Sweep
-from reconciler.core.health.xids.table import NO_XIDS, XidTable
+from reconciler.core.health.xids import NO_XIDS, XidTable
 
 Limits = Mapping[str, Mapping[str, Threshold]]
 """Thresholds of a policy: by id of the check, then by name. Those that it does not name stay as in the catalogue."""

@@ -13,7 +13,7 @@ from msgspec import Struct
 from reconciler.core.values import plural
 
 MOST_CHANGE = 0.02
-"""How far a limit may move in one week, as a share of the specified value."""
+"""The most that a limit may move in one week, as a share of the specified value."""
 
 FEWEST_NODES = 5
 FEWEST_RUNS = 200
@@ -46,7 +46,7 @@ class PresentLimits(Struct, frozen=True, kw_only=True):
 
 
 class Lesson(Struct, frozen=True, kw_only=True):
-    """What the runs of one check teach: new limits, or why there are none (`refused`).
+    """The lesson of the runs of one check: new limits, or the reason against any (`refused`).
 
     changing: the GPUs whose verdict changes, as node and slot. window: the digest of the runs.
     """

@@ -18,8 +18,7 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding, Threshol
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.judge import weigh
 from reconciler.core.health.policy import HealthPolicy, PolicyBook
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.series import GpuSeries
+from reconciler.core.health.report import GpuSeries, NodeReport
 
 _BAD = (CheckStatus.FAIL, CheckStatus.WARN)
 _ROUNDED = 2e-3

@@ -9,14 +9,13 @@ from reconciler.core.health.catalogue import RECORDED
 from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.core.health.readings import GpuIdentity, ReadingId, Sweep
-from reconciler.core.health.report import GpuUse, NodeReport, ProfileRun
-from reconciler.core.health.series import Measured, followed, without_slots
+from reconciler.core.health.report import GpuUse, Measured, NodeReport, ProfileRun, followed, without_slots
 
 OUT_OF_ORDER_SECONDS = 600.0
 """An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
 
 YOUNG_SECONDS = 180.0
-"""How long a new failure is repeated with every sweep, so that readers see it confirmed."""
+"""Seconds for which a new failure is repeated with every sweep, so that readers see it confirmed."""
 
 DCGM_LEVEL = "dcgm.level"
 """The checks of DCGM, without their level."""

@@ -5,8 +5,7 @@ from typing import Any
 
 from reconciler.core.devices import WHOLE_GPUS, product_label
 from reconciler.core.health.fleet.state import FleetNode
-from reconciler.core.health.nodes.edits import is_overridden
-from reconciler.core.health.nodes.owners import RepairOwner
+from reconciler.core.health.nodes import RepairOwner, is_overridden
 from reconciler.core.kinds.progress import conditions
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import mapping, sequence, text

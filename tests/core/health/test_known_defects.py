@@ -9,7 +9,7 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, Repair
 from reconciler.core.health.judge import judge
 from reconciler.core.health.policy import Lane
 from reconciler.core.health.readings import ReadError
-from reconciler.core.health.xids.table import read_xids
+from reconciler.core.health.xids import read_xids
 from tests.node.fakes.library import changed, sound
 
 SLOT = "0000:10:00.0"

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds
-from reconciler.core.health.active.ring import turn_of
+from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds, turn_of
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.judge import judge
 from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep, Value

@@ -10,8 +10,7 @@ from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.checks.check import CheckInput, CheckResult, HealthCheck, Unmeasured
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadingId, Sweep
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadingId, SourceReadings, Sweep
 from tests.node.fakes.library import sound
 
 _INITS = {ReadingId.NVML_INIT, ReadingId.AMDSMI_INIT, ReadingId.SYSFS_PCI_GPUS}

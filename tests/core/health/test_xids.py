@@ -13,11 +13,8 @@ from msgspec.structs import replace
 from reconciler.adapters import bundle
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import ReadError, ReadingId, Sweep
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xids.events import bursts, parse_xid
-from reconciler.core.health.xids.table import XidRule, read_xids
-from reconciler.core.health.xids.workloads import mention, mentioned, renamed, workload_of
+from reconciler.core.health.readings import ReadError, ReadingId, Sweep, normal_slot
+from reconciler.core.health.xids import XidRule, bursts, mention, mentioned, parse_xid, read_xids, renamed, workload_of
 from tests.node.fakes.library import changed, sound
 
 XIDS = read_xids(bundle.read("data/xids.json"))

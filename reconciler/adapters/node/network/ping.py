@@ -9,8 +9,7 @@ from reconciler.adapters.node.programs import ProgramOutput, not_run, run_progra
 from reconciler.adapters.process import ProcessError
 from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
 
 PACKETS = 10
 DEADLINE_SECONDS = 45

@@ -27,7 +27,7 @@ _WRITE = (  # in Python, which the image has: a file of random bytes that is rea
 
 
 class ClaimTest(Struct, frozen=True, kw_only=True):
-    """What to claim, and for how long to wait.
+    """A claim to make, and the time to wait for it.
 
     image: of a pod on this node that writes to the volume; empty: only the claim is tested. owner: the reference of
     the pod that makes the test, with which Kubernetes deletes what a killed test leaves.

@@ -1,4 +1,4 @@
-"""What each profile runs besides the light sweep, how long it may take, and which GPUs may be tested at all."""
+"""The plan of each profile: tests besides the light sweep, their limits of time, and the GPUs that may be tested."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,6 +6,29 @@ from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
+
+UNCORRECTABLE_ECC = 214
+STICKY = {
+    UNCORRECTABLE_ECC: "an uncorrectable memory error",
+    700: "an illegal address",
+    702: "a kernel that did not finish",
+    710: "a device-side assertion",
+    714: "a hardware stack error",
+    715: "an illegal instruction",
+    716: "a misaligned address",
+    717: "an invalid address space",
+    718: "an invalid program counter",
+    719: "a failed launch",
+    999: "an unknown error",
+}
+"""The meaning of codes (`CUresult`). The kernels of the tests cause none of it on a healthy GPU."""
+
+
+def sticky_code(reading: NodeReading) -> int:
+    """Return the code of an error after which the GPU cannot be used by its process; 0 if it is none."""
+    code = reading.value.get("code") if reading.error is not None and isinstance(reading.value, dict) else None
+    return code if isinstance(code, int) and code in STICKY else 0
+
 
 _ALL = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
 

@@ -87,12 +87,12 @@ def _of_link(given: CheckInput, name: str, row: PcieGeneration) -> Threshold:
 
 def _link(given: CheckInput, link: object) -> tuple[PcieGeneration, int]:
     """Return generation and width: from sysfs while the copy ran, else from NVML."""
-    seen: dict[str, Any] = link if isinstance(link, dict) else {}
+    state: dict[str, Any] = link if isinstance(link, dict) else {}
     generation = _first(
-        as_number(seen.get("maxGeneration")),
+        as_number(state.get("maxGeneration")),
         _least(_read(given, ReadingId.NVML_PCIE_MAX_GENERATION), _read(given, ReadingId.NVML_PCIE_GPU_GENERATION)),
     )
-    width = _first(as_number(seen.get("width")), _read(given, ReadingId.NVML_PCIE_WIDTH))
+    width = _first(as_number(state.get("width")), _read(given, ReadingId.NVML_PCIE_WIDTH))
     row = given.peaks.pcie(int(generation)) if generation else None
     if row is None or not width:
         raise Unmeasured(CheckStatus.UNKNOWN, "generation and width of the PCI Express link are not known")
@@ -115,8 +115,8 @@ def _least(*values: float | None) -> float | None:
 def _generation(given: CheckInput) -> CheckResult:
     """Judge the generation while copies run: without load, links go down to save power."""
     link = given.table(ReadingId.CUDA_H2D).get("link")
-    seen: dict[str, Any] = link if isinstance(link, dict) else {}
-    current, most = as_number(seen.get("generation")), as_number(seen.get("maxGeneration"))
+    state: dict[str, Any] = link if isinstance(link, dict) else {}
+    current, most = as_number(state.get("generation")), as_number(state.get("maxGeneration"))
     if current is None or most is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "the generation of the link cannot be read from sysfs")
     threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")

@@ -1,4 +1,4 @@
-"""What a check is: one row with its function. What it gets is a `CheckInput`, what it returns a `CheckResult`.
+"""A check: one row with its function, which gets a `CheckInput` and returns a `CheckResult`.
 
 A value that cannot be read raises `Unmeasured` inside the function, which becomes UNKNOWN or SKIP: a check cannot
 take a missing value for a good one.
@@ -23,20 +23,20 @@ from reconciler.core.health.findings import (
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import CheckMode, Lane, NodeExpectation
 from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.xids.table import NO_XIDS, XidTable
+from reconciler.core.health.xids import NO_XIDS, XidTable
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 
 class CheckScope(StrEnum):
-    """What a check judges: each GPU by itself, or the node."""
+    """The subject of a check: each GPU by itself, or the node."""
 
     GPU = "gpu"
     NODE = "node"
 
 
 class CheckPrivilege(StrEnum):
-    """What a reading needs: a container with the driver's libraries, root in it, or access to the host."""
+    """The privilege of a reading: a container with the driver's libraries, root in it, or access to the host."""
 
     USER = "user"
     ROOT = "root"
@@ -44,7 +44,7 @@ class CheckPrivilege(StrEnum):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What a check says about one GPU or the node. `severity` and `action` are those of the row unless given.
+    """The result of a check on one GPU or the node. `severity` and `action` are those of the row unless given.
 
     `scale` is what the limits of the check are parts of; 0: they are in its unit.
     """
@@ -103,7 +103,7 @@ _LIBRARIES = {"nvml": ReadingId.NVML_INIT, "amdsmi": ReadingId.AMDSMI_INIT}
 
 
 class CheckInput(Struct, frozen=True, kw_only=True):
-    """What a check looks at. `history` are earlier sweeps of this node, oldest first; `slot` is empty for the node."""
+    """The input of a check. `history` are earlier sweeps of this node, oldest first; `slot` is empty for the node."""
 
     sweep: Sweep
     slot: str = ""

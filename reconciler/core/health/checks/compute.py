@@ -1,6 +1,6 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
-from reconciler.core.health.active.cuda_errors import STICKY, UNCORRECTABLE_ECC, sticky_code
+from reconciler.core.health.active.plans import STICKY, UNCORRECTABLE_ECC, sticky_code
 from reconciler.core.health.checks.check import (
     CheckInput,
     CheckResult,

@@ -11,7 +11,7 @@ from reconciler.core.health.readings import ReadingId, Sweep
 
 
 class CounterChange(Struct, frozen=True, kw_only=True):
-    """How much a counter grew, over which time, by how many sweeps."""
+    """The growth of a counter, its duration, and the number of sweeps."""
 
     difference: float
     seconds: float

@@ -20,21 +20,21 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.driver import RECOVERY
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
-from reconciler.core.health.readings import ReadingId
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xids.events import (
+from reconciler.core.health.readings import ReadingId, normal_slot
+from reconciler.core.health.xids import (
     RECOVERY_CHANGED,
     UNKNOWN_PROGRAM,
+    LinkFault,
     XidEvent,
+    XidRule,
     bursts,
+    link_fault,
+    mention,
     parse_xid,
     recovery_of,
     since_reset,
     together,
 )
-from reconciler.core.health.xids.nvlink import LinkFault, link_fault
-from reconciler.core.health.xids.table import XidRule
-from reconciler.core.health.xids.workloads import mention
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _APP, _INFO = FindingSeverity.APP, FindingSeverity.INFO

@@ -72,21 +72,21 @@ _FULL_WINDOW = 0.9 * _TEN
 def _throttle(given: CheckInput) -> CheckResult:
     """Judge for which part of ten minutes a GPU was slowed down. Idle, set clocks and the power cap are normal."""
     reasons = int(given.number(ReadingId.NVML_CLOCKS_EVENT_REASONS))
-    seen: list[tuple[CheckStatus, float, str]] = []
+    causes: list[tuple[CheckStatus, float, str]] = []
     for names, status, name in ((_HARDWARE, FAIL, "failPercent"), (_SOFTWARE, WARN, "warnPercent")):
         for bit, (counter, text) in names.items():
             percent, seconds = _percent(given, bit, counter)
             if percent > given.limit(name) and seconds >= _FULL_WINDOW:
-                seen.append((status, percent, f"{text} for {percent:.0f} % of {seconds / MINUTE:.0f} minutes"))
+                causes.append((status, percent, f"{text} for {percent:.0f} % of {seconds / MINUTE:.0f} minutes"))
             elif reasons & bit and bit is not _SW_THERMAL:
-                seen.append((WARN, percent, f"{text} now"))
-    if not seen:
+                causes.append((WARN, percent, f"{text} now"))
+    if not causes:
         return CheckResult(status=PASS, message="no lasting slowdown", observed=0)
-    status = FAIL if any(each is FAIL for each, _, _ in seen) else WARN
+    status = FAIL if any(each is FAIL for each, _, _ in causes) else WARN
     return CheckResult(
         status=status,
-        message=", ".join(text for _, _, text in seen),
-        observed=round(max(percent for _, percent, _ in seen), 1),
+        message=", ".join(text for _, _, text in causes),
+        observed=round(max(percent for _, percent, _ in causes), 1),
         threshold=given.threshold("failPercent" if status is FAIL else "warnPercent"),
         samples=len(given.earlier(_TEN)) + 1,
     )

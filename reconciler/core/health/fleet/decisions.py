@@ -1,4 +1,4 @@
-"""What the evaluator decides about each node, and what the two lanes carry out of it."""
+"""The decisions of the evaluator about each node, which the two lanes carry out."""
 
 from enum import StrEnum
 
@@ -29,7 +29,7 @@ class ProblemStatus(StrEnum):
 
 
 class HealthDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for one node now, and why.
+    """The decision about one node, and its reason.
 
     taint: what the fast lane puts on the node; None: our taint does not belong there. until: its end.
     refused: why the breaker did not let the quarantine through. escalate: somebody must look at it.

@@ -10,8 +10,8 @@ from msgspec import Struct
 from reconciler.core.health.catalogue import RECORDED
 from reconciler.core.health.effect import NodeVerdict, PolicyEffect
 from reconciler.core.health.findings import CheckStatus
+from reconciler.core.health.fleet.evaluate import UNLISTED, Rules
 from reconciler.core.health.fleet.evidence import FleetHealth, ObservedNode
-from reconciler.core.health.fleet.history import UNLISTED, Rules
 from reconciler.core.health.fleet.replay import MOST_A_WEEK, compare_replays, gate, replay
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.policy import XID_CHECK, CheckMode, HealthPolicy, Lane, PolicyBook
@@ -78,7 +78,7 @@ def effect_on_reports(change: PolicyChange, reports: Sequence[NodeReport]) -> Po
 
 
 class NodeAction(StrEnum):
-    """What a policy does about the recorded failures of a node."""
+    """The action of a policy on the recorded failures of a node."""
 
     NOTHING = "nothing"
     PROPOSED = "quarantine proposed"

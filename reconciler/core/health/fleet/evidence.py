@@ -49,7 +49,7 @@ class FleetHealth(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def moment(self) -> float | None:
-        """When the reports were read, in seconds since the epoch; None for a time that no calendar has."""
+        """The time at which the reports were read, in seconds since the epoch; None for a time that no calendar has."""
         try:
             return dt.datetime.fromisoformat(self.taken_at.upper().replace(":60", ":59")).timestamp()
         except (ValueError, OverflowError):

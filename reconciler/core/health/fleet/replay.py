@@ -6,8 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthProposal
-from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
-from reconciler.core.health.fleet.history import Rules
+from reconciler.core.health.fleet.evaluate import FleetInput, Round, Rules, evaluate, next_round
 from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase
 from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.policy import CheckRule, PolicyBook
@@ -33,7 +32,7 @@ class ReplayEvent(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """What a policy did with the reports. `verdicts` are the phases at the end, by node."""
+    """The actions of a policy on the reports. `verdicts` are the phases at the end, by node."""
 
     nodes: int
     reports: int
@@ -54,7 +53,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class ReplayComparison(Struct, frozen=True, kw_only=True):
-    """What another policy would have done differently: nodes whose verdict changes, with both phases."""
+    """The differences of another policy: nodes whose verdict changes, with both phases."""
 
     changed: Mapping[str, tuple[HealthPhase, HealthPhase]]
     newly_taken: tuple[str, ...]

@@ -1,6 +1,6 @@
-"""What the evaluator knows of a fleet: facts about its nodes, and the state that it keeps between two rounds."""
+"""The state of a fleet: facts about its nodes, and what the evaluator keeps between two rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
@@ -39,7 +39,7 @@ _OUT = frozenset(
 
 
 class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Kubernetes says about a node. `cordoned` and `tainted` are the work of others, never ours.
+    """A node in Kubernetes. `cordoned` and `tainted` are the work of others, never ours.
 
     owner: another system that repairs this node, such as `nvsentinel` or `karpenter`; we only observe then.
     unfenced: a person took our taint off. drained: no pod with GPUs is left, asked only while the node is drained.
@@ -108,7 +108,7 @@ class CheckFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of one node. Times are in seconds since the epoch.
+    """The state of one node. Times are in seconds since the epoch.
 
     ours: the fast lane put our taint on it. until: when that ends, if the check passes by then. renewals: how often it
     was prolonged because the check still failed. returns: when the node went back into use after a quarantine.
@@ -149,7 +149,7 @@ class Onset(Struct, frozen=True, kw_only=True):
 
 
 class BreakerState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the breaker remembers. `frozen` holds the reason by check, `tripped` the reason why nothing is admitted."""
+    """The memory of the breaker. `frozen` holds the reason by check, `tripped` the reason why nothing is admitted."""
 
     generation: int = 0
     tripped: str = ""
@@ -164,3 +164,9 @@ class FleetState(Struct, frozen=True, kw_only=True):
 
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     breaker: BreakerState = BreakerState()
+
+
+def confirmed(state: NodeState, confirmations: int) -> Iterator[CheckFailure]:
+    """Yield the failures that enough reports agree on, fatal ones first."""
+    ranked = sorted(state.failures, key=lambda one: (not one.is_strong, one.first, one.key))
+    return (one for one in ranked if one.is_failing and one.is_confirmed(confirmations))

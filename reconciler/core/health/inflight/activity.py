@@ -1,4 +1,4 @@
-"""How the GPUs of a node are used, from two sweeps: what the agent publishes for the detectors of jobs."""
+"""The use of the GPUs of a node, from two sweeps, which the agent publishes for the detectors of jobs."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What the counters of a job's GPUs say at its end: how much each grew since its start, and what that means."""
+"""The errors of a job: the growth of its GPUs' counters from its start to its end, as findings."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -18,7 +18,7 @@ KEPT_SECONDS = 7 * 86400.0
 
 
 class JobErrors(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one job left on one GPU. grown: counters that grew. ended_at, seconds: of the job, as it was watched."""
+    """The errors of one job on one GPU. grown: counters that grew. ended_at, seconds: of the job, as it was watched."""
 
     node: str
     slot: str

@@ -5,9 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.health.fleet.history import SKEW
-from reconciler.core.health.inflight.detect import JobLimits, JobProblem, find_hang, find_slowdown
-from reconciler.core.health.inflight.series import GpuActivity, JobSample, JobSeries, extended
+from reconciler.core.health.fleet.evaluate import SKEW
+from reconciler.core.health.inflight.detect import (
+    GpuActivity,
+    JobLimits,
+    JobProblem,
+    JobSample,
+    JobSeries,
+    extended,
+    find_hang,
+    find_slowdown,
+)
 from reconciler.core.health.report import GpuUse, NodeReport
 
 Errors = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -27,7 +35,7 @@ class PlacedJob(Struct, frozen=True, kw_only=True):
 
 
 class WatchedJob(Struct, frozen=True, kw_only=True):
-    """What is kept of a running job. since: when it was seen first, with the counters `first`. ended_at: 0, it runs."""
+    """The record of a running job. since: the first look, with the counters `first`. ended_at: 0, it runs."""
 
     job: PlacedJob
     series: JobSeries
@@ -38,7 +46,7 @@ class WatchedJob(Struct, frozen=True, kw_only=True):
     ended_at: float = 0.0
 
 
-class JobsSeen(Struct, frozen=True, kw_only=True):
+class ObservedJobs(Struct, frozen=True, kw_only=True):
     """One look at all jobs. begun: those with a new problem. ended: those that ended, with their last counters.
 
     Of a job that ended the reports of its nodes are awaited, so it stays among `jobs` for a while.
@@ -60,7 +68,7 @@ def look(
     reports: Mapping[str, NodeReport],
     now: float,
     limits: JobLimits = JobLimits(),  # noqa: B008 - a frozen value
-) -> JobsSeen:
+) -> ObservedJobs:
     """Look at the running jobs. A job that runs elsewhere than before starts a series of its own."""
     before = {one.job.uid: one for one in known if not one.ended_at}
     jobs, begun, stays = list[WatchedJob](), list[WatchedJob](), set[str]()
@@ -70,14 +78,14 @@ def look(
             stays.add(job.uid)
         else:
             old = _begin(job, reports, now)
-        seen = _seen(replace(old, job=job), reports, now, limits)
-        jobs.append(seen)
-        if seen.problem is not None and (old.problem is None or old.problem.kind != seen.problem.kind):
-            begun.append(seen)
+        observed = _seen(replace(old, job=job), reports, now, limits)
+        jobs.append(observed)
+        if observed.problem is not None and (old.problem is None or old.problem.kind != observed.problem.kind):
+            begun.append(observed)
     gone = [_gone(one, reports, now) for one in known if one.ended_at or one.job.uid not in stays]
     awaited = [one for one in gone if not _is_complete(one, reports, now)]
     ended = tuple(one for one in gone if one not in awaited)
-    return JobsSeen(jobs=(*jobs, *awaited), begun=tuple(begun), ended=ended)
+    return ObservedJobs(jobs=(*jobs, *awaited), begun=tuple(begun), ended=ended)
 
 
 def _gone(job: WatchedJob, reports: Mapping[str, NodeReport], now: float) -> WatchedJob:
@@ -136,8 +144,8 @@ def sample_of(job: PlacedJob, reports: Mapping[str, NodeReport], now: float) -> 
         rows += known
         traffic += [one.traffic for one in uses]
     known_traffic = [one for one in traffic if one is not None]
-    whole = sum(known_traffic) if rows and len(known_traffic) == len(traffic) else None
-    return JobSample(at=now, gpus=tuple(rows), bytes_per_second=whole) if rows else None
+    total = sum(known_traffic) if rows and len(known_traffic) == len(traffic) else None
+    return JobSample(at=now, gpus=tuple(rows), bytes_per_second=total) if rows else None
 
 
 def own_gpus(job: PlacedJob, node: str, count: int, report: NodeReport) -> tuple[GpuUse, ...]:

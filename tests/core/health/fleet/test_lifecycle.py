@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.fleet.decisions import HealthProposal, ProblemStatus
-from reconciler.core.health.fleet.history import absorb
+from reconciler.core.health.fleet.evaluate import absorb
 from reconciler.core.health.fleet.lifecycle import TRANSITIONS, Signal, follow
 from reconciler.core.health.fleet.state import HealthPhase, NodeState
 from reconciler.core.health.policy import PolicyBook, PolicyDocument

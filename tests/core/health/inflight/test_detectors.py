@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.core.health.inflight.detect import (
+    GpuActivity,
     JobLimits,
     JobMove,
     JobProblem,
+    JobSample,
+    JobSeries,
     JobSignal,
     ProblemKind,
     RunningJob,
@@ -18,7 +21,6 @@ from reconciler.core.health.inflight.detect import (
     find_hang,
     find_slowdown,
 )
-from reconciler.core.health.inflight.series import GpuActivity, JobSample, JobSeries
 
 LIMITS = JobLimits()
 STEP = 30.0

@@ -3,8 +3,8 @@
 from typing import Any
 
 from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.app.health.events import EventTarget, notify_job
 from reconciler.app.health.marking import write_mark
-from reconciler.app.health.telling import Told, tell_job
 from reconciler.core.health.inflight.detect import JobProblem, ProblemKind
 from tests.live.health.conftest import MakeNode, SetClock, read
 from tests.live.health.test_marking import bad
@@ -61,8 +61,8 @@ def test_the_owner_of_a_slow_job_is_told_on_the_job_and_its_pods(
     job = make_job(live, namespace)
     pods = [pod(live, namespace, f"rank-{rank}", node=node, job=job, gpus=8) for rank, node in enumerate(nodes)]
     problem = JobProblem(kind=ProblemKind.SLOW, message="slow", slowdown=1.3)
-    about = Told(api_version="batch/v1", kind="Job", name=job["name"], uid=job["uid"], namespace=namespace)
-    tell_job(live, about, pods, problem, text="slow; a restart costs 8.0 GPU hours", clock=clock)
+    about = EventTarget(api_version="batch/v1", kind="Job", name=job["name"], uid=job["uid"], namespace=namespace)
+    notify_job(live, about, pods, problem, text="slow; a restart costs 8.0 GPU hours", clock=clock)
     assert told(live, namespace) == [
         ("Job", "train", "JobSlow"),
         ("Pod", "rank-0", "JobSlow"),

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from reconciler.app.health.fleet_reading import pods_on
 from reconciler.core.health.inflight.detect import JobProblem, ProblemKind
-from reconciler.core.health.nodes.edits import timestamp
-from reconciler.core.health.nodes.mark import MANAGER, NodeMark
+from reconciler.core.health.nodes import MANAGER, NodeMark, timestamp
 from reconciler.core.observe.fleet import busy_nodes
 from reconciler.core.observe.placed import controller_of
 from reconciler.core.secrets import mask_text
@@ -22,7 +21,7 @@ _LENGTH = 1000
 _EXISTS = 409
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class EventTarget(Struct, frozen=True, kw_only=True):
     """An object that an event is about."""
 
     api_version: str
@@ -38,7 +37,9 @@ class Told(Struct, frozen=True, kw_only=True):
         return {**known, "namespace": self.namespace} if self.namespace else known
 
 
-def tell(cluster: LiveCluster, about: Told, *, reason: str, message: str, is_warning: bool, clock: Clock) -> None:
+def record_event(
+    cluster: LiveCluster, about: EventTarget, *, reason: str, message: str, is_warning: bool, clock: Clock
+) -> None:
     """Create an event. The same one at the same second is not created twice."""
     now = timestamp(clock.now().timestamp())
     text = one_line(mask_text(message), _LENGTH)
@@ -65,7 +66,7 @@ def tell(cluster: LiveCluster, about: Told, *, reason: str, message: str, is_war
             raise
 
 
-def tell_users(cluster: LiveCluster, mark: NodeMark, clock: Clock) -> int:
+def notify_users(cluster: LiveCluster, mark: NodeMark, clock: Clock) -> int:
     """Tell the owners of pods with GPUs on a node that it was fenced, on each pod and its job; return how many."""
     pods = pods_on(cluster, mark.node)
     text = (
@@ -74,24 +75,24 @@ def tell_users(cluster: LiveCluster, mark: NodeMark, clock: Clock) -> int:
     )
     told = {about for pod in pods if busy_nodes([pod]) for about in (about_pod(pod), *about_owner(pod))}
     for about in sorted(told, key=lambda one: (one.namespace, one.kind, one.name)):
-        tell(cluster, about, reason=DEGRADED, message=text, is_warning=True, clock=clock)
+        record_event(cluster, about, reason=DEGRADED, message=text, is_warning=True, clock=clock)
     return len(told)
 
 
-def tell_job(
-    cluster: LiveCluster, job: Told, pods: list[Body], problem: JobProblem, *, text: str, clock: Clock
+def notify_job(
+    cluster: LiveCluster, job: EventTarget, pods: list[Body], problem: JobProblem, *, text: str, clock: Clock
 ) -> None:
     """Tell the owner of a job that it hangs or is slow, on the job and on its pods."""
     reason = "JobHung" if problem.kind is ProblemKind.HUNG else "JobSlow"
-    tell(cluster, job, reason=reason, message=text, is_warning=True, clock=clock)
+    record_event(cluster, job, reason=reason, message=text, is_warning=True, clock=clock)
     for pod in pods:
-        tell(cluster, about_pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
+        record_event(cluster, about_pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
 
 
-def about_pod(pod: Mapping[str, Any]) -> Told:
+def about_pod(pod: Mapping[str, Any]) -> EventTarget:
     """Return a pod as the object of an event."""
     metadata = pod["metadata"]
-    return Told(
+    return EventTarget(
         api_version="v1",
         kind="Pod",
         name=metadata["name"],
@@ -100,10 +101,10 @@ def about_pod(pod: Mapping[str, Any]) -> Told:
     )
 
 
-def about_owner(pod: Mapping[str, Any]) -> Iterator[Told]:
+def about_owner(pod: Mapping[str, Any]) -> Iterator[EventTarget]:
     """Yield the controller of a pod as the object of an event."""
     if owner := controller_of(pod):
-        yield Told(
+        yield EventTarget(
             api_version=owner["apiVersion"],
             kind=owner["kind"],
             name=owner["name"],

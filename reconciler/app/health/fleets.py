@@ -25,7 +25,7 @@ from reconciler.index.build import read_files
 from reconciler.ports.clock import Clock
 
 
-class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
+class FleetView(Struct, frozen=True, kw_only=True, eq=False):
     """One cluster: the overview, and what it is made of. `failure`: why the cluster could not be looked at.
 
     proven: the workloads that ended well on nodes in probation.
@@ -47,10 +47,10 @@ class SeenFleet(Struct, frozen=True, kw_only=True, eq=False):
         return self.sources.cluster.name
 
 
-class SeenNode(Struct, frozen=True, kw_only=True, eq=False):
+class NodeDetails(Struct, frozen=True, kw_only=True, eq=False):
     """Everything that is known about one node."""
 
-    fleet: SeenFleet
+    fleet: FleetView
     decision: HealthDecision
     state: NodeState
     report: NodeReport | None = None
@@ -76,7 +76,7 @@ def health_sources(workspace: Workspace) -> list[HealthSources]:
 
 def live_fleets(
     workspace: Workspace, open_cluster: OpenCluster, *, clock: Clock, namespace: str
-) -> Iterator[SeenFleet]:
+) -> Iterator[FleetView]:
     """Look at every cluster as a round of the controller does, and write nothing."""
     for sources in health_sources(workspace):
         rules = sources.rules()
@@ -87,7 +87,7 @@ def live_fleets(
                 store = StateStore(live, namespace=namespace, source=name)
                 done = run_round(live, store, rules, clock=clock, dry_run=True)
         except OutsideError as error:
-            yield SeenFleet(sources=sources, rules=rules, failure=str(error))
+            yield FleetView(sources=sources, rules=rules, failure=str(error))
             continue
         reading = done.reading
         limits = rules.policies.base.breaker
@@ -101,7 +101,7 @@ def live_fleets(
             now=done.now,
             jobs=done.state.jobs,
         )
-        yield SeenFleet(
+        yield FleetView(
             sources=sources,
             rules=rules,
             view=view,
@@ -113,7 +113,7 @@ def live_fleets(
         )
 
 
-def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
+def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[FleetView]:
     """Return what evidence and quarantine files say. What nothing tells, or what passed too long ago, is unknown."""
     today = dt.datetime.fromtimestamp(now, dt.UTC).date()
     for sources in health_sources(workspace):
@@ -121,7 +121,7 @@ def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
         inventory = sources.index.context.evidence.inventories.get(sources.cluster.name)
         if inventory is None:
             hint = f"there is no evidence; run `reconciler observe --cluster {sources.cluster.name}` first"
-            yield SeenFleet(sources=sources, rules=rules, failure=hint)
+            yield FleetView(sources=sources, rules=rules, failure=hint)
             continue
         facts = {
             node.name: FleetNode(
@@ -141,7 +141,7 @@ def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[SeenFleet]:
         limits = rules.policies.base.breaker
         health = _recorded_health(sources, today)
         view = overview(sources.cluster.name, evaluation, facts, reports={}, limits=limits, now=now, evidence=health)
-        yield SeenFleet(sources=sources, rules=rules, view=view, evaluation=evaluation, facts=facts)
+        yield FleetView(sources=sources, rules=rules, view=view, evaluation=evaluation, facts=facts)
 
 
 def _recorded_health(sources: HealthSources, today: dt.date) -> FleetHealth | None:
@@ -153,11 +153,11 @@ def _recorded_health(sources: HealthSources, today: dt.date) -> FleetHealth | No
     return as_of_age(health, evidence_ages({name: health}, today).get(name), context.config.evidence_days)
 
 
-def find_node(fleets: list[SeenFleet], name: str) -> SeenNode:
+def find_node(fleets: list[FleetView], name: str) -> NodeDetails:
     """Return one node. Raises `ConfigError` if no cluster has it, naming those that could not be asked."""
     for fleet in fleets:
         if fleet.evaluation is not None and name in fleet.evaluation.decisions:
-            return SeenNode(
+            return NodeDetails(
                 fleet=fleet,
                 decision=fleet.evaluation.decisions[name],
                 state=fleet.evaluation.state.nodes.get(name, NodeState()),
