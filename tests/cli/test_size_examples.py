@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli import size
 from reconciler.cli.main import run
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", "ask", "file", "line", "serve", "write", "record", "prune", "table")
+COMMANDS = ("", *size.command.commands)
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "--table": "needs a table that ado-autoconf was compiled into",
