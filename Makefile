@@ -64,7 +64,7 @@ sizing-report: $(READY) ## compare predicted GPU memory with measured runs and o
 features: $(READY) ## print every feature id with the tests that cover it
 	@$(BIN)/python -m tools.features
 
-docs: $(READY) ## generate docs/reference, the kinds and accelerators in policies/, and the definitions in the chart
+docs: $(READY) ## generate docs/reference, the rules in policies/, and the definitions in the chart
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.rules
 	@$(BIN)/python -m tools.crds

@@ -1,7 +1,7 @@
 """How fast jobs are sized, beside the autoconf controller's way: `python -m benchmarks.sizing.speed`.
 
-Processor time of one process, the best of several rounds. `AUTOCONF_TABLE` names a table compiled by `reconciler
-autoconf compile`, `ADO_AUTOCONF_PYTHON` an interpreter that has ado-autoconf: without them their rows are left out.
+Processor time of one process, the best of several rounds. `ADO_AUTOCONF_PYTHON` names an interpreter that has
+ado-autoconf: without it, its row is left out.
 """
 
 import gc
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.sizing.runs import measured
-from reconciler.adapters.predictors.table import TablePredictor, read_table
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import SizingSettings
 from reconciler.core.documents import Document, read
@@ -83,7 +82,6 @@ def main() -> int:
     )
     whole = _each(lambda: [size_job(one, context) for one in documents], len(documents))
     print(f"job file: line read, decided, rewritten  {whole:10.1f} us")
-    _table(questions)
     _peers(questions[0], each)
     return 0
 
@@ -125,16 +123,6 @@ def _question(number: int, training: Training, gpu: Gpu) -> Question:
 def _document(number: int) -> Document:
     text = _JOB.format(number=number, sequence=512 + number, batch=1 + number % 8)
     return read(f"jobs/{number}.yaml", text.encode()).documents[0]
-
-
-def _table(questions: list[Question]) -> None:
-    name = os.environ.get("AUTOCONF_TABLE")
-    if not name:
-        return
-    with TablePredictor(read_table(Path(name))) as table:
-        words = [engine_question(one) for one in questions[:1_000]]
-        each = _each(lambda: [table.predict(one) for one in words], len(words))
-    print(f"ado-autoconf's answer out of its table   {each:10.1f} us")
 
 
 def _peers(question: Question, ours: float) -> None:

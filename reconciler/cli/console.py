@@ -55,25 +55,14 @@ def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
         yield "".join(held)
 
 
-def report_error(error: Exception) -> int:
+def report_error(error: ReconcilerError) -> int:
     """Print an error with what it carries, and return its exit code."""
-    if isinstance(error, ReconcilerError):
-        from reconciler.core.secrets import mask_findings  # noqa: PLC0415 - only for an error
+    from reconciler.core.secrets import mask_findings  # noqa: PLC0415 - only for an error
 
-        for problem in mask_findings(getattr(error, "problems", ())):
-            emit(str(problem), err=True)
-        emit(f"error: {masked(str(error))}", err=True)
-        return error.exit_code
-    emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
-    from reconciler.wiring import failed_package  # noqa: PLC0415 - only for a bug
-
-    place = failed_package(error)
-    emit(
-        f"This is a bug in {f'the package {place}' if place else 'gpu-reconciler'}. Report it with the traceback of"
-        " RECONCILER_DEBUG=1.",
-        err=True,
-    )
-    return ReconcilerError.exit_code
+    for problem in mask_findings(getattr(error, "problems", ())):
+        emit(str(problem), err=True)
+    emit(f"error: {masked(str(error))}", err=True)
+    return error.exit_code
 
 
 def masked(text: str) -> str:

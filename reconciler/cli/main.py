@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from reconciler.cli.console import emit, masked, report_error
-from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, Terminated, is_lack_of_memory
+from reconciler.errors import (
+    INTERRUPTED,
+    TERMINATED,
+    OutsideError,
+    ReconcilerError,
+    Terminated,
+    is_lack_of_memory,
+)
 from reconciler.version import __version__
 
 COMMANDS: dict[str, str] = {
@@ -40,7 +47,6 @@ COMMANDS: dict[str, str] = {
     "agent": "Keep checking the GPUs of a node and publish its health.",
     "show": "Show a saved plan in any format.",
     "controller": "Watch config repositories: plan, commit and apply.",
-    "autoconf": "Compile the model of an installed ado-autoconf into a table.",
     "schema": "Print the JSON Schema of a kind.",
     "version": "Print the versions of the engine and its schemas.",
     "completion": "Print a shell completion script.",
@@ -149,7 +155,7 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     except Exception as error:  # noqa: BLE001 - a bug must not look like "changes pending"
         if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
             _print_traceback()
-        return report_error(OutsideError("out of memory", hint="allow more") if is_lack_of_memory(error) else error)
+        return _report_failure(error)
     return result if isinstance(result, int) else 0
 
 
@@ -169,6 +175,24 @@ def _report_usage(error: click.ClickException) -> int:
     if isinstance(error, click.UsageError) and error.ctx is not None:
         emit(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
     return 2
+
+
+def _report_failure(error: Exception) -> int:
+    """Print an error, or name the package with the bug: the kinds of an installed package may raise anything."""
+    if is_lack_of_memory(error):
+        error = OutsideError("out of memory", hint="allow more")
+    if isinstance(error, ReconcilerError):
+        return report_error(error)
+    from reconciler.wiring import failed_package  # noqa: PLC0415 - only for a bug
+
+    emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
+    place = failed_package(error)
+    emit(
+        f"This is a bug in {f'the package {place}' if place else 'gpu-reconciler'}. Report it with the traceback of"
+        " RECONCILER_DEBUG=1.",
+        err=True,
+    )
+    return ReconcilerError.exit_code
 
 
 def _print_traceback() -> None:

@@ -19,7 +19,7 @@ from reconciler.core.reasons import Origin
 
 if TYPE_CHECKING:
     from reconciler.core.evidence.runs import FinishedRun
-    from reconciler.core.sizing.answers import Answer, Answers, JobCard
+    from reconciler.core.sizing.answers import Answer, Answers
     from reconciler.core.sizing.tables import SizingTables
     from reconciler.index.context import Context
 
@@ -57,13 +57,6 @@ class AnswerDependency(Struct, frozen=True, array_like=True, tag="answer"):
     question: str
 
 
-class CardDependency(Struct, frozen=True, array_like=True, tag="card"):
-    """The recorded GPU product of a job that may get several."""
-
-    cluster: str
-    job: str
-
-
 class FileDependency(Struct, frozen=True, array_like=True, tag="file"):
     """A configuration file of the repository that a launch line names."""
 
@@ -97,7 +90,6 @@ Dependency = (
     | NamesDependency
     | InventoryDependency
     | AnswerDependency
-    | CardDependency
     | FileDependency
     | PathsDependency
     | GenerationDependency
@@ -192,12 +184,6 @@ class RecordingLookup:
         """Record that the answer to a question was looked up."""
         self._dependencies.add(AnswerDependency(self._cluster.name, engine, question))
 
-    def card(self, job: str) -> "JobCard | None":
-        """Return the recorded GPU product of a job; None if it was given none together with others."""
-        self._dependencies.add(CardDependency(self._cluster.name, job))
-        known = self._context.evidence.answers.get(self._cluster.name)
-        return known.cards.get(job) if known is not None else None
-
     def paths(self) -> tuple[str, ...]:
         """Return the paths of all configuration files that a launch line may name."""
         self._dependencies.add(PathsDependency())
@@ -274,7 +260,7 @@ class DependencyDigests:
                 return sorted(context.definitions.get(key, ()))
             case InventoryDependency():
                 return self.inventories.get(dependency.cluster)
-            case AnswerDependency() | CardDependency():
+            case AnswerDependency():
                 return self._answer(dependency)
             case GenerationDependency() | RunDependency() | RunsDependency():
                 return self._of_names(dependency)
@@ -307,10 +293,8 @@ class DependencyDigests:
     def _paths(self) -> str:
         return sha256("\0".join(self._context.files).encode()).hexdigest()
 
-    def _answer(self, dependency: AnswerDependency | CardDependency) -> object:
+    def _answer(self, dependency: AnswerDependency) -> object:
         answers = self._context.evidence.answers.get(dependency.cluster)
-        if isinstance(dependency, CardDependency):
-            return repr(answers.cards.get(dependency.job) if answers is not None else None)
         if answers is None or not dependency.engine:
             return bool(answers is not None and answers.recorded)
         return repr(answers.recorded.get((dependency.engine, dependency.question)))

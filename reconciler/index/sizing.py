@@ -116,11 +116,6 @@ def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
     return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.summary)
 
 
-def job_name(document: Document, cluster: Cluster) -> str:
-    """Return the name of a job in the evidence: `namespace/Kind/name`."""
-    return f"{document.key.namespace or cluster.namespace}/{document.kind}/{document.key.name}"
-
-
 def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContext":
     """Return what a document is sized against."""
     from reconciler.core.sized.job import SizingContext
@@ -134,7 +129,6 @@ def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContex
         answers=lookup.answers(),
         offered=offered,
         evidence=evidence,
-        card=lookup.card(job_name(document, lookup.cluster)),
         paths=lookup.paths(),
         file=partial(_content, lookup),
         config_map=partial(_config_map, lookup, namespace),

@@ -72,7 +72,6 @@ _LINES = {
     "trl": ("accelerate launch --num_processes 4", "sft.py --max_length {length} --gradient_checkpointing false"),
     "trl-grpo": ("trl grpo --num_processes 4", "--max_prompt_length 512 --max_completion_length {length}"),
     "transformers": ("torchrun --nproc_per_node 4", "run_clm.py --block_size {length}"),
-    "fastchat": ("torchrun --nproc_per_node 4", "fastchat/train/train.py --model_max_length {length}"),
     "llama-recipes": ("torchrun --nproc_per_node 4", "-m llama_recipes.finetuning --context_length {length}"),
     "ms-swift": ("NPROC_PER_NODE=4 swift sft", "--max_length {length}"),
     "openrlhf": ("deepspeed --num_gpus 4", "--module openrlhf.cli.train_sft --max_len {length}"),

@@ -13,6 +13,7 @@ from reconciler.app.size.files import (
     InputFile,
     SizingScope,
     answers_of,
+    edited_files,
     require_jobs,
     size_file,
     size_selected,
@@ -20,8 +21,6 @@ from reconciler.app.size.files import (
 )
 from reconciler.app.size.prune import Pruned, prune
 from reconciler.app.size.record import record
-from reconciler.app.size.table import predict_table
-from reconciler.app.size.write import edited_files
 from reconciler.core.config import Cluster
 from reconciler.core.engines import Outcome
 from reconciler.core.kinds.registry import BUILT_IN
@@ -266,25 +265,3 @@ def test_nothing_is_pruned_while_a_question_may_be_hidden(wrapped: MemoryReposit
         wrapped.save({"jobs/llama.yaml": broken.encode()})
         with pytest.raises(InvalidInput):
             pruned(wrapped)
-
-
-def test_table() -> None:
-    table = b"id,model,method,gpu_model,gpus\na,meta-llama/Llama-3.1-8B,lora,NVIDIA-L40S,8\nb,nobody/13b,lora,NVIDIA-L40S,8\n"
-    rows = list(predict_table(table, "runs.csv", TABLES, safety=0.08))
-    assert [row["id"] for row in rows] == ["a", "b"]
-    assert rows[0]["peak_gib"] > 0
-    assert "13b" in rows[1]["error"]
-
-
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (b"\xff\xfe", "not UTF-8"),
-        (b"a,b\n1,2\n", "no column `model`"),
-        (b"model,gpus,model\na,1,b\n", "two columns `model`"),
-        (b'model\n"' + b"x" * 200_000, "invalid CSV after line 1"),
-    ],
-)
-def test_invalid_tables(raw: bytes, message: str) -> None:
-    with pytest.raises(ConfigError, match=rf"^runs\.csv: .*{message}"):
-        list(predict_table(raw, "runs.csv", TABLES, safety=0.08))

@@ -48,7 +48,10 @@ def test_2_bad_flag(fleet: Fleet, arguments: list[str], words: str) -> None:
     ("arguments", "words"),
     [
         (["probe", "record", "never.json", "--sweeps", "2", "--interval", "-5"], "-5.0 is not in the range"),
-        (["size", "--model", "llama3.1-8b", "--gpu", "NVIDIA-L40S", "--safety", "nan"], "nan is not a finite number"),
+        (
+            ["size", "ask", "--model", "llama3.1-8b", "--gpu", "NVIDIA-L40S", "--safety", "nan"],
+            "nan is not a finite number",
+        ),
     ],
 )
 def test_2_bad_flag_without_a_repository(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:

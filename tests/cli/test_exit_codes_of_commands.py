@@ -192,22 +192,18 @@ CASES: tuple[tuple[str, int, Callable[[Fleet], None]], ...] = (
     ("propose", 6, damaged),
     ("controller --config missing.yaml", 2, clean),
     ("controller --workers none", 2, clean),
-    ("size file jobs/language/llama-lora.yaml", 0, clean),
-    ("size file jobs/language/llama-lora.yaml --gpu nope", 2, clean),
-    ("size file missing.yaml", 2, clean),
-    ("size file jobs/vision/vit.yaml", 3, broken),
+    ("size jobs/language/llama-lora.yaml", 0, clean),
+    ("size jobs/language/llama-lora.yaml --gpu nope", 2, clean),
+    ("size missing.yaml", 2, clean),
+    ("size jobs/vision/vit.yaml", 3, broken),
     ("size ask --model nope --gpu NVIDIA-L40S", 2, clean),
     ("size write", 0, clean),
     ("size record", 0, clean),
-    ("size assign", 0, clean),
-    ("size table missing.csv", 2, clean),
-    ("size table jobs", 2, clean),
     ("show ../plan.json", 0, saved),
     ("show missing.json", 2, clean),
     ("show ../plan.json", 3, saved_broken),
     ("show ../plan.json", 4, saved_denied),
     ("show ../plan.json", 5, forged),
-    ("autoconf show missing.table", 2, clean),
     ("schema TorchrunJob", 0, clean),
     ("schema Nope", 2, clean),
     ("version", 0, clean),
@@ -232,8 +228,8 @@ def test_exit_code(
     assert bool(ran.err.strip()) or code in {0, 1}
 
 
-_NEED_MORE = {"autoconf", "apply", "history", "import", "observe", "status", "drift", "release", "controller", "agent"}
-"""Commands that succeed only with an installed ado-autoconf, or with a cluster: see `tests/live`."""
+_NEED_MORE = {"apply", "history", "import", "observe", "status", "drift", "release", "controller", "agent"}
+"""Commands that succeed only with a cluster: see `tests/live`."""
 
 
 def test_every_command_has_cases() -> None:

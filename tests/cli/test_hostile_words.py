@@ -49,7 +49,6 @@ _VERBS = (
     ("size", "{word}"),
     ("completion", "{word}"),
     ("version", "{word}"),
-    ("autoconf", "{word}"),
     ("commit", "--branch", "{word}"),
     ("verify", "--revision", "{word}"),
 )

@@ -1,4 +1,4 @@
-"""`reconciler size`: a job on a laptop, a question by flags, a table of runs; commands and their short forms."""
+"""`reconciler size`: a job on a laptop, a question by flags, and the commands."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB, OWN_MODEL, wrapped
 from tests.ready import new_cache
 
-EIGHT_B = ("--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-A100-SXM4-80GB", "--seq", "4096")
+EIGHT_B = ("ask", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-A100-SXM4-80GB", "--seq", "4096")
 FIELDS = {"gpus", "workers", "peak_gib", "low_gib", "high_gib", "fits", "reason"}
 
 
@@ -115,7 +115,7 @@ def test_flags_ask_without_a_file(size: Any, folder: Path) -> None:
 def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
     (folder / "own").mkdir()
     (folder / "own/config.json").write_text(json.dumps(OWN_MODEL))
-    found = answer(size("--model", "own", "--gpu", "NVIDIA-L40S", "--method", "lora", "-o", "json"))
+    found = answer(size("ask", "--model", "own", "--gpu", "NVIDIA-L40S", "--method", "lora", "-o", "json"))
     assert found["read"].startswith("own (6.74 B)")
 
 
@@ -123,9 +123,9 @@ def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
     ("arguments", "said"),
     [
         ((), "Usage: reconciler size"),
-        (("--model", "llama-99"), "--model"),
-        (("--model", "meta-llama/Llama-3.1-8B"), "--gpu"),
-        (("--model", "meta-llama/Llama-3.1-8B", "--gpu", "H100"), "NVIDIA-H100-80GB-HBM3"),
+        (("ask", "--model", "llama-99"), "--model"),
+        (("ask", "--model", "meta-llama/Llama-3.1-8B"), "--gpu"),
+        (("ask", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "H100"), "NVIDIA-H100-80GB-HBM3"),
         ((*EIGHT_B, "--precision", "int3"), "--precision"),
         ((*EIGHT_B, "--parallelism", "magic"), "--parallelism"),
         ((*EIGHT_B, "--optimizer", "telepathy"), "--optimizer"),
@@ -133,8 +133,8 @@ def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
         ((*EIGHT_B, "--batch", "0"), "--batch"),
         (("absent.yaml",), "absent.yaml"),
         (("empty.yaml",), "no training job"),
-        (("--record",), "config repository"),
-        (("--write",), "config repository"),
+        (("record",), "config repository"),
+        (("write",), "config repository"),
     ],
 )
 def test_what_is_wrong_is_named(size: Any, folder: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -153,64 +153,15 @@ def test_a_broken_file_gives_all_its_errors(size: Any, folder: Path) -> None:
     assert "yaml.syntax" in ran.err
 
 
-def test_a_table_of_runs(size: Any, folder: Path) -> None:
-    """One JSON object a line; a row that cannot be read tells its error, and hides no other."""
-    (folder / "runs.csv").write_text(
-        "id,model,method,gpu_model,gpus,seq,per_gpu_batch,peak_gib\n"
-        "a,meta-llama/Llama-3.1-8B,lora,NVIDIA-A100-SXM4-80GB,1,2048,4,99\n"
-        "b,nobody/knows-13b,lora,NVIDIA-A100-SXM4-80GB,1,2048,4,\n"
-        "c,meta-llama/Llama-3.1-8B,full,NVIDIA-A100-SXM4-80GB,8,,,\n"
-        "d,meta-llama/Llama-3.1-8B,full,NVIDIA-A100-SXM4-80GB,eight,,,\n"
-    )
-    ran = size("--from-csv", "runs.csv", "-o", "json")
-    rows = [json.loads(line) for line in ran.out.splitlines()]
-    assert ran.code == 0
-    assert [row["id"] for row in rows] == ["a", "b", "c", "d"]
-    assert set(rows[0]) == {"id", "peak_gib", "low_gib", "high_gib", "fits", "confidence"}
-    assert set(rows[2]) == set(rows[0])
-    assert "knows-13b" in rows[1]["error"]
-    assert "gpus" in rows[3]["error"]
-
-
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [(b"\xff\xfe", "UTF-8"), (b"a,b\n1,2\n", "model"), (b"", "model"), (b'model\n"' + b"x" * 200_000, "after line 1")],
-)
-def test_tables_that_are_none(size: Any, folder: Path, content: bytes, said: str) -> None:
-    (folder / "runs.csv").write_bytes(content)
-    ran = size("--from-csv", "runs.csv")
-    assert ran.code == 2
-    assert said in ran.err
-
-
-@pytest.mark.parametrize(
-    ("short", "full"),
-    [
-        (("job.yaml",), ("file", "job.yaml")),
-        (("-o", "json", "job.yaml", "--gpus", "2"), ("file", "job.yaml", "-o", "json", "--gpus", "2")),
-        (("--", "job.yaml"), ("file", "job.yaml")),
-        (EIGHT_B, ("ask", *EIGHT_B)),
-        (("--seq=4096", "--model=x", "--gpu", "NVIDIA-L40S"), ("ask", "--model", "x", "--gpu", "NVIDIA-L40S")),
-        (("--from-csv", "runs.csv"), ("table", "runs.csv")),
-        (("-o", "json", "--from-csv=runs.csv"), ("table", "runs.csv")),
-        (("job.yaml", "--write", "--again"), ("write", "job.yaml", "--again")),
-        (("--write",), ("write",)),
-        (("--record", "job.yaml"), ("record", "job.yaml")),
-    ],
-)
-def test_a_short_form_is_its_command(size: Any, folder: Path, short: tuple[str, ...], full: tuple[str, ...]) -> None:
-    """The flags of earlier releases keep their meaning."""
-    (folder / "runs.csv").write_text("model,gpu_model,gpus\nmeta-llama/Llama-3.1-8B,NVIDIA-L40S,8\n")
-    results = []
-    for arguments in (short, full):
-        (folder / "job.yaml").write_text(JOB)
-        ran = size(*arguments)
-        results.append((ran, (folder / "job.yaml").read_text()))
-    assert results[0] == results[1]
+@pytest.mark.parametrize("arguments", [("-o", "json", "job.yaml", "--gpus", "2"), ("--gpus", "2", "--", "job.yaml")])
+def test_flags_may_stand_before_the_file(size: Any, folder: Path, arguments: tuple[str, ...]) -> None:
+    (folder / "job.yaml").write_text(JOB)
+    order = tuple(word for word in arguments if word not in {"--", "job.yaml"})
+    assert size(*arguments) == size("job.yaml", *order)
 
 
 def test_each_command_explains_itself(size: Any) -> None:
-    for name in ("ask", "file", "line", "write", "record", "prune", "table"):
+    for name in ("FILE", "ask", "line", "write", "record", "prune"):
         ran = size(name, "--help")
         assert ran.code == 0
         assert f"Usage: reconciler size {name}" in ran.out

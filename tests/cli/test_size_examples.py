@@ -14,9 +14,7 @@ from tests.cli.fleet import Fleet, run_verb
 COMMANDS = ("", *size.command.commands)
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
-    "--table": "needs a table that ado-autoconf was compiled into",
     "kubectl": "needs a cluster",
-    "cat runs.csv": "reads standard input; the same file is read by name",
     "< train.sh": "reads standard input, as tests/cli/test_size_questions.py does",
 }
 LLAMA = {
@@ -44,15 +42,12 @@ spec:
 def examples(capture: pytest.CaptureFixture[str]) -> set[str]:
     pages = [run_verb(capture, ["size", *name.split(), "--help"]).out for name in COMMANDS]
     lines = [line.strip() for page in pages for line in page.partition("Examples:")[2].splitlines()]
-    return {re.split(r" {3,}", line)[0] for line in lines if "reconciler size" in line and not line.startswith("Short")}
+    return {re.split(r" {3,}", line)[0] for line in lines if "reconciler size" in line}
 
 
 def test_every_example_runs(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(fleet.root)
     fleet.write("my-model/config.json", json.dumps(LLAMA))
-    fleet.write(
-        "runs.csv", "id,model,method,gpu_model,gpus,seq,per_gpu_batch\na,llama3.1-8b,lora,NVIDIA-L40S,1,512,1\n"
-    )
     fleet.write("deployment.yaml", SERVER)
     ran = 0
     for example in sorted(examples(fleet.capture)):
@@ -71,10 +66,10 @@ def test_every_example_runs(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_requested_number_is_the_chosen_one(fleet: Fleet) -> None:
     """`do 2 GPUs fit?`: with the effective batch of the job, as in the chosen layout; 3 GPUs cannot divide it."""
     path = str(fleet.root / "jobs/language/llama-lora.yaml")
-    answer = run_verb(fleet.capture, ["size", "file", path, "--gpus", "2", "--width", "300"]).out
+    answer = run_verb(fleet.capture, ["size", path, "--gpus", "2", "--width", "300"]).out
     assert "chosen    2 GPUs: peak 76.3" in answer
     assert "Requested: 2 GPUs fit, batch 8 x 1 per GPU: peak 76.3" in answer
-    others = {count: run_verb(fleet.capture, ["size", "file", path, "--gpus", count]).out for count in ("1", "3", "8")}
+    others = {count: run_verb(fleet.capture, ["size", path, "--gpus", count]).out for count in ("1", "3", "8")}
     assert "Requested: 1 GPU is rejected (does-not-fit), batch 16 x 1 per GPU" in others["1"]
     assert "Requested: 3 GPUs are rejected (does-not-fit), batch 16 x 1 per GPU" in others["3"]
     assert "Requested: 8 GPUs fit, batch 2 x 1 per GPU" in others["8"]

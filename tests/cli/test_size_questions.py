@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from reconciler.app.size.ask import framework_names
-from reconciler.cli.size.ask import ask
+from reconciler.cli.size.questions import ask
 from reconciler.outputs.sizing.report import schema
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB
@@ -106,7 +106,7 @@ def test_the_reach_is_asked_again(size: Any) -> None:
         (("--method", "lora", "--lora-rank", "64"), {"lora_rank": 64}),
         (("--method", "lora", "--lora-targets", "all-linear"), {"lora_targets": ["all-linear"]}),
         (("--fused-loss",), {"fused_loss": True}),
-        (("--sharding", "ZeRO-2", "--offload", "optimizer"), {"strategy": "zero-2", "offload": "optimizer"}),
+        (("--parallelism", "ZeRO-2", "--offload", "optimizer"), {"strategy": "zero-2", "offload": "optimizer"}),
         (("--offload", "all"), {"offload": "all"}),
         (("--parallelism", "CP 2"), {"context": 2}),
         (("--objective", "dpo"), {"objective": "dpo"}),

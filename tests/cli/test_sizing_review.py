@@ -102,7 +102,7 @@ def test_again_sizes_what_is_chosen_and_nothing_else(fleet: Fleet) -> None:
     assert fleet.files("jobs") == before
 
 
-EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S", "--method", "lora")
+EIGHT_B = ("size", "ask", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S", "--method", "lora")
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,12 @@ EIGHT_B = ("size", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40S",
     [
         (
             (*EIGHT_B, "--goal", "throughput"),
-            "no such option '--goal'; it is an option of `size file`, `size line` and `size write`\n",
+            "no such option '--goal'; it is an option of `size FILE`, `size line` and `size write`\n",
         ),
         ((*EIGHT_B, "--nodes", "2"), "--nodes requires --gpus"),
         (("size", "JOB", "--seq", "128"), "no such option '--seq'; it is an option of `size ask`\n"),
         (("size", "JOB", "--nonsense"), "no such option '--nonsense'\n"),
-        (("size", "write", "JOB", "--table", "a"), "no such option '--table'; it is an option of `size record`\n"),
+        (("size", "write", "JOB", "--python", "a"), "no such option '--python'; it is an option of `size record`\n"),
     ],
 )
 def test_a_flag_of_another_command_is_refused_with_its_owner(
@@ -127,13 +127,12 @@ def test_a_flag_of_another_command_is_refused_with_its_owner(
     assert message in ran.err
 
 
-@pytest.mark.parametrize("form", [("size",), ("size", "file")])
-def test_settings_of_the_repository_override_flags_with_a_warning(fleet: Fleet, form: tuple[str, ...]) -> None:
+def test_settings_of_the_repository_override_flags_with_a_warning(fleet: Fleet) -> None:
     job = str(fleet.root / "jobs/language/llama-lora.yaml")
-    ran = run_verb(fleet.capture, [*form, job, "--safety", "0.5", "--max-gpus", "4"])
+    ran = run_verb(fleet.capture, ["size", job, "--safety", "0.5", "--max-gpus", "4"])
     assert ran.code == 0
     assert ran.err == "warning: --max-gpus, --safety are ignored: spec.sizing of the config repository applies\n"
-    assert run_verb(fleet.capture, [*form, job, "--gpus", "4"]).err == ""
+    assert run_verb(fleet.capture, ["size", job, "--gpus", "4"]).err == ""
 
 
 def test_nodes_share_gpus_evenly(fleet: Fleet) -> None:

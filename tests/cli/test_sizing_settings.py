@@ -156,7 +156,7 @@ def test_what_is_wrong_with_a_question_is_said_in_flags(
     capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], words: str
 ) -> None:
     """No column of a table is named to somebody who has none."""
-    ran = run_verb(capsys, ["size", "--model", "Qwen/Qwen2.5-7B", *flags])
+    ran = run_verb(capsys, ["size", "ask", "--model", "Qwen/Qwen2.5-7B", *flags])
     assert ran.code == 2
     assert words in ran.err
     assert not re.search("gpu_|per_|_gib", ran.err)

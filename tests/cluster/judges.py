@@ -15,6 +15,11 @@ from tests.cluster.server import ApiServer
 Body = Mapping[str, Any]
 Judged = Body | Manifest
 _SHIPPED = Catalogue(bundle)
+SCHEMA_ONLY = frozenset((
+    "APIService", "CSIDriver", "CustomResourceDefinition", "EndpointSlice", "Endpoints", "IngressClass", "Lease",
+    "MutatingWebhookConfiguration", "Node", "RuntimeClass", "ValidatingWebhookConfiguration",
+))  # fmt: skip
+"""Kinds that are judged by their JSON schema (and definitions by their rules in CEL): a server refuses more of them."""
 
 
 class Judge:

@@ -9,10 +9,9 @@ from reconciler.__main__ import FRAMES
 from tests.cluster.build import control_plane, crds, to_stderr
 from tests.cluster.server import api_server, stored_state
 from tests.differential.compare import ACCEPTED, FALSE_PASS, FALSE_REFUSAL, REFUSED, compare_all
-from tests.differential.costs import compare_bounds, compare_estimates
 from tests.differential.judging import Server
 from tests.differential.requests import compare_requests, requests
-from tests.differential.rules import compare_rules, generated, placed
+from tests.differential.rules import compare_rules
 
 
 def main() -> int:
@@ -34,10 +33,6 @@ def main() -> int:
         found = compare_all(server, options.seed, options.count)
         found["Requests"] = compare_requests(server, running.client, requests(options.seed, options.count))
         found |= compare_rules(running.client, options.seed, options.count)
-        about_specs = [rule for rule in placed() if rule.place == "spec"]
-        rules = [*about_specs, *generated(options.seed, options.count)]
-        found["Costs of rules"] = compare_estimates(running.client, rules)
-        found["Definitions by their costs"] = compare_bounds(running.client, options.seed, options.count)
     differences = [one for part in found.values() for one in part.differences]
     for one in sorted(differences, key=lambda one: (one.kind, one.what)):
         print(f"{one.kind}: {one.what}\n  server: {one.theirs or 'accepts'}\n  ours:   {one.ours or 'accepts'}")  # noqa: T201

@@ -60,11 +60,11 @@ def test_a_policy_that_costs_too_much_fails_as_a_whole(api_server: ApiServer, se
     costly = "lists.range(340).all(a, lists.range(340).all(b, a + b >= 0))"
     told = []
     names = case_name(0), case_name(1)
-    with server.installed([policy(name, [costly] * count) for name, count in zip(names, (9, 14), strict=True)]):
+    with server.installed([policy(name, [costly] * count) for name, count in zip(names, (9, 15), strict=True)]):
         for name in names:
             (result,) = api_server.client.apply_dry_run([labelled(OBJECTS[0], name)])
             told.append(" ".join(result.warnings))
-    assert [set(we_judge(OBJECTS[0], [costly] * count)) for count in (9, 14)] == [{"pass"}, {"pass", "error"}]
+    assert [set(we_judge(OBJECTS[0], [costly] * count)) for count in (9, 15)] == [{"pass"}, {"pass", "error"}]
     assert ["running out of cost budget" in text for text in told] == [False, True], told
 
 

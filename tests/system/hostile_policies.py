@@ -82,8 +82,8 @@ EXPRESSIONS: dict[str, tuple[HostilePolicy, str]] = {
     ),
     "sets of long lists": (
         hostile(
-            "sets.equivalent(variables.w, [0] + variables.v17)",
-            [*_chain(17, "[1]", "X + X"), ("w", "variables.v17.map(x, x + 1)")],
+            "sets.equivalent(variables.w, [0] + variables.v18)",
+            [*_chain(18, "[1]", "X + X"), ("w", "variables.v18.map(x, x + 1)")],
         ),
         "actual cost limit exceeded",
     ),

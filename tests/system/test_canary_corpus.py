@@ -40,7 +40,7 @@ def _doors(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[str, str]]:
         ran = run_verb(fleet.capture, ["show", str(saved), "-o", form])
         yield f"show -o {form}", ran.out + ran.err
     for verb in (
-        ["verify"], ["commit"], ["size", "file", "jobs"], ["resolve"],
+        ["verify"], ["commit"], ["size", "jobs"], ["resolve"],
         ["new", "job", "canary", "--output", "-"], ["new", "queue", "canary", "--output", "-"],
     ):  # fmt: skip
         ran = fleet.run(*verb)

@@ -39,9 +39,7 @@ NOT_RUN = {
     "make": "builds an environment or a control plane; CI runs the targets themselves",
     "pip install": "needs the network",
     "ADO_AUTOCONF_PYTHON=~/ado/bin/python pytest": "needs an interpreter with ado-autoconf",
-    "reconciler autoconf": "needs an interpreter with ado-autoconf",
     "reconciler size record --python": "needs an interpreter with ado-autoconf",
-    "reconciler size record --table": "needs a table that ado-autoconf was compiled into",
 }
 """Commands that no test can run, by their first words, with the reason."""
 

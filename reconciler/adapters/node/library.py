@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from reconciler.adapters.node.child import NODE, ChildHang, ReadingChild, Record, kill
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId
 from reconciler.core.health.slots import normal_slot
 from reconciler.core.health.sweeps import SourceReadings, placeholder
 
@@ -106,15 +106,17 @@ def readings_of(
     slots = _slots(identities)
     count = next((_whole(record.get("value")) for record in reversed(records) if record["name"] == "count"), 0)
     gpus = tuple(_gpu(index, identities.get(index, {}), slots) for index in range(count))
-    readings: dict[tuple[str, str], NodeReading] = {}  # those of the node come from each child; the last one counts
+    readings: dict[
+        tuple[ReadingId, str], NodeReading
+    ] = {}  # those of the node come from each child; the last one counts
     for record in records:
         reading = _reading(name, record, slots)
         readings[reading.name, reading.slot] = reading
     for gpu, hang in (hangs or {}).items():
         slot = "" if gpu == NODE else slots.get(gpu, placeholder(gpu))
-        call = f"{name}.{hang.call}"
+        call = ReadingId(f"{name}.{hang.call}")
         readings[call, slot] = NodeReading(name=call, slot=slot, error=ReadError.DEADLINE, detail=hang.detail)
-    driver = readings.get((f"{name}.driver", ""))
+    driver = readings.get((ReadingId.NVML_DRIVER, ""))
     return SourceReadings(
         vendor=VENDORS[name] if gpus else "",
         driver=driver.value if driver is not None and isinstance(driver.value, str) else "",
@@ -127,7 +129,7 @@ def _reading(name: str, record: Record, slots: Mapping[int, str]) -> NodeReading
     index, word = record["gpu"], record.get("error")
     milliseconds = record.get("ms", 0.0)
     return NodeReading(
-        name=f"{name}.{record['name']}",
+        name=ReadingId(f"{name}.{record['name']}"),
         slot="" if index == NODE else slots.get(index, placeholder(index)),
         value=record.get("value"),
         error=ReadError(word) if word in _WORDS else ReadError.FAILED if word else None,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.adapters.node.child import kill, python_child
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 from reconciler.core.health.slots import normal_slot
 from reconciler.core.health.sweeps import SourceReadings
 
@@ -72,7 +72,7 @@ class XidSource:
             self._give_up()
             watched = replace(watched, error=ReadError.DEADLINE, detail="the wait for events did not return")
         value = {"xids": list(self._found), "watched": list(watched.slots), "refused": dict(watched.refused)}
-        reading = NodeReading(name="nvml.xids", value=value, error=watched.error, detail=watched.detail)
+        reading = NodeReading(name=ReadingId.NVML_XIDS, value=value, error=watched.error, detail=watched.detail)
         return SourceReadings(readings=(reading,))
 
     def close(self) -> None:

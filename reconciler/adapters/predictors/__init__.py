@@ -1,6 +1,5 @@
-"""External sizing engines behind the port `Predictor`: a child process, a table, a script, a server.
+"""External sizing engines behind the port `Predictor`: a child process, a script, a server.
 
-`installed` runs the user's ado-autoconf in a child process (`autoconf_child`), `table` reads what `compile` made of it,
-`wrapper` runs a script and `rest` calls a server. `batch` asks many questions. `recommender` is the interface of
-ado-autoconf's recommenders.
+`installed` runs the user's ado-autoconf in a child process (`autoconf_child`), `wrapper` runs a script and
+`rest` calls a server. `batch` asks many questions. `recommender` is the interface of ado-autoconf's recommenders.
 """

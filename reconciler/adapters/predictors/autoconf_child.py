@@ -16,7 +16,6 @@ import json
 import logging
 import os
 import threading
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from queue import SimpleQueue
@@ -105,52 +104,8 @@ class Library:
         predictor = self._module.load_model(version)
         return {"probabilities": [float(p) for p in predictor.predict_proba(self._data_frame(rows))[1].tolist()]}
 
-    def verdicts(self, version: str, rows: list[list[Any]]) -> dict[str, Any]:
-        """Return the predictor's own 0 or 1 for each row."""
-        return {"verdicts": [int(v) for v in self._module.load_model(version).predict(self._data_frame(rows)).tolist()]}
-
     def _data_frame(self, rows: list[list[Any]]) -> Any:
         return self._frame(rows, columns=["model_name", "method", "gpu_model", *NUMBERS])
-
-    def describe(self, version: str) -> dict[str, Any]:
-        """Return what a table of this model needs: domains, renamed models, and where its trees split numbers."""
-        module = self._module
-        predictor = module.load_model(version)
-        trainer = predictor._trainer  # noqa: SLF001 - there is no public access to the trees
-        borders: dict[str, set[float]] = {name: set() for name in NUMBERS}
-        kinds = []
-        for name in trainer.get_minimum_model_set(predictor.model_best):
-            model = trainer.load_model(name)
-            kinds.append(type(model).__name__)
-            if kinds[-1] == "CatBoostModel":
-                for feature, values in model.model.get_borders().items():
-                    borders[model.model.feature_names_[feature]].update(float(value) for value in values)
-        models = list(module.ModelName.propertyDomain.values)
-        return {
-            "kinds": kinds,
-            "borders": {name: sorted(values) for name, values in borders.items()},
-            "models": models,
-            "methods": list(module.TuningMethod.propertyDomain.values),
-            "gpus": list(module.GPUModel.propertyDomain.values),
-            "renamed": {name: self._canonical_name(name) for name in models if self._canonical_name(name) != name},
-            "ranges": {
-                "tokens": list(module.TokensPerSample.propertyDomain.domainRange),
-                "batch": list(module.BatchSize.propertyDomain.domainRange),
-                "gpus": list(module.NumberGPUs.propertyDomain.domainRange) if self._accepts_gpus else [1, 1],
-                "per_worker": list(module.GPUsPerWorker.propertyDomain.domainRange),
-                "max_gpus": list(module.MaxGPUs.propertyDomain.domainRange),
-            },
-            "threshold": float(predictor.decision_threshold),
-            "model_sha256": _digest(Path(predictor.path)),
-        }
-
-
-def _digest(folder: Path) -> str:
-    """Return the SHA-256 of the files of a model."""
-    digest = sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        digest.update(f"{path.relative_to(folder)}\0{path.stat().st_size}\0".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 def _read_lines(lines: SimpleQueue[bytes]) -> None:

@@ -34,18 +34,18 @@ _CHILD = Path(__file__).with_name("autoconf_child.py")
 HINT = "install it with `pip install 'gpu-reconciler[autoconf]'`, or name the interpreter that has it"
 
 
-class ChildReply(Struct, frozen=True):
+class _ChildReply(Struct, frozen=True):
     """The fields that every answer of the child has."""
 
     id: int
     error: str = ""
 
 
-class _VersionsReply(ChildReply, frozen=True, kw_only=True):
+class _VersionsReply(_ChildReply, frozen=True, kw_only=True):
     versions: dict[str, str] = field(default_factory=dict)
 
 
-class _RecommendReply(ChildReply, frozen=True, kw_only=True):
+class _RecommendReply(_ChildReply, frozen=True, kw_only=True):
     outcome: Outcome = Outcome.ERROR
     gpus: int = 0
     workers: int = 0
@@ -53,7 +53,7 @@ class _RecommendReply(ChildReply, frozen=True, kw_only=True):
     text: str = ""
 
 
-AnyReply = TypeVar("AnyReply", bound=ChildReply)
+_Reply = TypeVar("_Reply", bound=_ChildReply)
 
 
 class InstalledPredictor:
@@ -99,7 +99,8 @@ class InstalledPredictor:
         """Ask for the recommendation, and for the probability of each layout."""
         bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
         arguments = [recommender_name(question), recommender_arguments(question), bounds, layouts]
-        reply = self.ask("recommend", arguments, _RecommendReply, version=question.model_version)
+        with self._lock:  # threads take turns
+            reply = self._ask("recommend", arguments, _RecommendReply, question.model_version)
         has_counts = parse_count(reply.gpus) is not None and parse_count(reply.workers) is not None
         if reply.outcome not in _OUTCOMES or has_counts != (reply.outcome is Outcome.RECOMMENDATION):
             values = f"{reply.outcome}, {reply.gpus} GPUs and {reply.workers} workers"
@@ -118,11 +119,6 @@ class InstalledPredictor:
             text=one_line(reply.text),
         )
 
-    def ask(self, method: str, arguments: Sequence[Any], reply: type[AnyReply], *, version: str) -> AnyReply:
-        """Call a method of the child; `version` is that of the model it needs. Threads take turns."""
-        with self._lock:
-            return self._ask(method, arguments, reply, version)
-
     def close(self) -> None:
         """End the child."""
         with self._lock:
@@ -134,13 +130,13 @@ class InstalledPredictor:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _ask(self, method: str, arguments: Sequence[Any], reply: type[AnyReply], version: str) -> AnyReply:
-        """Call the child, and a new one once more if the first did not answer."""
+    def _ask(self, method: str, arguments: Sequence[Any], reply: type[_Reply], version: str) -> _Reply:
+        """Call a method of the child, and of a new one if it did not answer. `version`: of the model that it needs."""
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 process = self._running()
                 if version and version not in self._loaded:
-                    self._call(process, "load", [version], ChildReply, self._start_seconds)
+                    self._call(process, "load", [version], _ChildReply, self._start_seconds)
                     self._loaded.add(version)
                 answer = self._call(process, method, arguments, reply, self._call_seconds)
             except PredictorUnavailable as error:
@@ -178,8 +174,8 @@ class InstalledPredictor:
         return self._process
 
     def _call(
-        self, process: ChildProcess, method: str, arguments: Sequence[Any], reply: type[AnyReply], seconds: float
-    ) -> AnyReply:
+        self, process: ChildProcess, method: str, arguments: Sequence[Any], reply: type[_Reply], seconds: float
+    ) -> _Reply:
         self._last_id += 1
         message = msgspec.json.encode({"id": self._last_id, "method": method, "arguments": arguments}) + b"\n"
         with as_predictor_errors():

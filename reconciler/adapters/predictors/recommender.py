@@ -1,4 +1,4 @@
-"""ado-autoconf's recommenders: the arguments they take, the layouts they try, and how their numbers are read."""
+"""ado-autoconf's recommenders: the arguments they take, and how their numbers are read."""
 
 import math
 from collections.abc import Iterator
@@ -32,32 +32,8 @@ def recommender_arguments(question: EngineQuestion) -> dict[str, str | int]:
         return arguments | {"batch_size": question.batch_size}
     return arguments | {
         "per_device_train_batch_size": question.per_device_batch_size,
-        "number_gpus": requested_gpus(question),
+        "number_gpus": question.number_gpus or 1,
     }
-
-
-def requested_gpus(question: EngineQuestion) -> int:
-    """Return the GPUs that the job requests today; 1 if that is not known."""
-    return question.number_gpus or 1
-
-
-def candidate_layouts(question: EngineQuestion) -> tuple[tuple[int, int], ...]:
-    """List (total GPUs, samples per step) in the order in which the recommender of release 1.9.7 tries them.
-
-    The GPUs are powers of two: for `SAME_BATCH` those that divide the batch, otherwise the requested number and those
-    above it.
-    """
-    powers = [1 << exponent for exponent in range(question.max_gpus.bit_length())]
-    if recommender_name(question) == SAME_BATCH:
-        return tuple((gpus, question.batch_size) for gpus in powers if question.batch_size % gpus == 0)
-    requested, per_gpu = requested_gpus(question), question.per_device_batch_size
-    return tuple((gpus, per_gpu * gpus) for gpus in (requested, *(gpus for gpus in powers if gpus > requested)))
-
-
-def split_into_workers(gpus: int, gpus_per_worker: int) -> tuple[int, int]:
-    """Return (GPUs per worker, workers), as ado-autoconf divides a number of GPUs."""
-    workers = -(-gpus // gpus_per_worker)
-    return -(-gpus // workers), workers
 
 
 def parse_count(value: Any) -> int | None:

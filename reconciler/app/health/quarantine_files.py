@@ -26,7 +26,6 @@ ORIGIN, FAST_LANE = "gpureconciler.io/origin", "fast-lane"
 _ACTIONS: Mapping[HealthProposal, tuple[RepairAction, Stage]] = {
     HealthProposal.INSPECT: (RepairAction.RUN_DIAG, Stage.QUARANTINE),
     HealthProposal.SUPPORT: (RepairAction.CONTACT_SUPPORT, Stage.QUARANTINE),
-    HealthProposal.RETIRE: (RepairAction.CONTACT_SUPPORT, Stage.RETIRE),
 }
 _DELETES = frozenset({HealthProposal.RELEASE, HealthProposal.REMOVE_STALE})
 

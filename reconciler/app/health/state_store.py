@@ -177,7 +177,7 @@ def compact(state: LaneState) -> LaneState:
 
 
 def _is_plain(node: NodeState) -> bool:
-    past = (node.failures, node.returns, node.override_until, node.validated_at, node.marks)
+    past = (node.failures, node.returns, node.override_until, node.validated_at)
     return node.phase is HealthPhase.HEALTHY and not (any(past) or node.ours or node.merged)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.app.health.fleet_reading import pods_on
-from reconciler.core.health.inflight.detect import JobProblem
+from reconciler.core.health.inflight.detect import JobProblem, ProblemKind
 from reconciler.core.health.nodes.edits import timestamp
 from reconciler.core.health.nodes.mark import MANAGER, NodeMark
 from reconciler.core.observe.fleet import busy_nodes
@@ -81,13 +81,11 @@ def tell_users(cluster: LiveCluster, mark: NodeMark, clock: Clock) -> int:
 def tell_job(
     cluster: LiveCluster, job: Told, pods: list[Body], problem: JobProblem, *, text: str, clock: Clock
 ) -> None:
-    """Tell the owner of a job that it hangs or is slow: on the job, and on the pods whose GPUs are suspected."""
-    reason = "JobHung" if problem.kind == "hung" else "JobStraggler"
+    """Tell the owner of a job that it hangs or is slow, on the job and on its pods."""
+    reason = "JobHung" if problem.kind is ProblemKind.HUNG else "JobSlow"
     tell(cluster, job, reason=reason, message=text, is_warning=True, clock=clock)
-    nodes = {one.node for one in problem.suspects}
     for pod in pods:
-        if (pod.get("spec") or {}).get("nodeName") in nodes or not nodes:
-            tell(cluster, about_pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
+        tell(cluster, about_pod(pod), reason=reason, message=text, is_warning=True, clock=clock)
 
 
 def about_pod(pod: Mapping[str, Any]) -> Told:

@@ -164,6 +164,16 @@ def require_jobs(kinds: Kinds, files: Sequence[SizedFile]) -> None:
         )
 
 
+def edited_files(files: Iterable[SizedFile]) -> dict[str, bytes]:
+    """Return the new contents of the files that change, by path. Raises `InvalidInput` if any file has errors."""
+    edits = [(file, *file.edit()) for file in files]
+    problems = [problem for file, _, found in edits for problem in (*file.problems, *found)]
+    errors = [problem for problem in problems if problem.severity is Severity.ERROR]
+    if errors:
+        raise InvalidInput(errors)
+    return {file.path: content for file, content, _ in edits if content != file.raw}
+
+
 def answers_of(scope: SizingScope, file: SizedFile, gpus: int | None = None) -> list[SizeAnswer]:
     """Return the answer for each job of a file; `gpus` is a number of GPUs to check as well."""
     return [_answer(scope, file_job, gpus) for file_job in file.jobs if file_job.job.decision is not None]

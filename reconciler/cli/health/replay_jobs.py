@@ -47,7 +47,7 @@ def _read(path: str) -> "tuple[JobSeries, ...]":
 
 def _lines(series: "JobSeries") -> "Iterator[str]":
     from reconciler.core.health.inflight.detect import JobLimits  # noqa: PLC0415 - --help stays fast
-    from reconciler.core.health.inflight.replay import replay_series  # noqa: PLC0415
+    from reconciler.core.health.inflight.watch import replay_series  # noqa: PLC0415
     from reconciler.core.values import plural  # noqa: PLC0415
 
     found, samples = replay_series(series, JobLimits()), series.samples

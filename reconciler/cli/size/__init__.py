@@ -1,31 +1,25 @@
-"""`reconciler size`: one command per task, and the short forms `size FILE`, `size --model`, `--write`, `--record`."""
+"""`reconciler size`: one command per task. A first word that is no command is a file to size."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from reconciler.cli.size.ask import ask, table
-from reconciler.cli.size.files import assign, file_, prune, record, write
-from reconciler.cli.size.line import line
-from reconciler.cli.size.serve import serve
+from reconciler.cli.size.files import file_, prune, record, write
+from reconciler.cli.size.questions import ask, line, serve
 from reconciler.core.values import enumerated
-
-_SHORT_FORMS = {"--record": "record", "--write": "write", "--model": "ask"}
-_TABLE_FLAG = "--from-csv"
 
 
 class SizeCommands(click.Group):
-    """The commands of `size`. Without a command, the flags choose one."""
+    """The commands of `size`, in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the commands in the order of their definition."""
         return list(self.commands)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Expand a short form: `size FILE` is `size file FILE`, and `size --write` is `size write`."""
+        """Size files if the first word is no command."""
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
-            args = _expand(args)
+            args = [str(file_.name), *args]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -44,25 +38,10 @@ class SizeCommands(click.Group):
             raise click.NoSuchOption(error.option_name, message, ctx=error.ctx) from None
 
 
-def _expand(args: Sequence[str]) -> list[str]:
-    """Put the command that the flags of a short form mean in front of the other arguments."""
-    end = args.index("--") if "--" in args else len(args)
-    flags, rest = list(args[:end]), list(args[end:])
-    for at, word in enumerate(flags):
-        if word == _TABLE_FLAG:
-            return ["table", *flags[:at], *flags[at + 1 :], *rest]
-        if word.startswith(f"{_TABLE_FLAG}="):
-            return ["table", *flags[:at], word.removeprefix(f"{_TABLE_FLAG}="), *flags[at + 1 :], *rest]
-    for flag, name in _SHORT_FORMS.items():
-        if any(word == flag or word.startswith(f"{flag}=") for word in flags):
-            kept = flags if name == "ask" else [word for word in flags if word != flag]
-            return [name, *kept, *rest]
-    return ["file", *args]
-
-
 @click.group(
     "size",
     cls=SizeCommands,
+    subcommand_metavar="FILE|COMMAND [ARGS]...",
     epilog="""\b
 Examples:
   reconciler size jobs/language/llama-lora.yaml       how many GPUs does this job need?
@@ -71,19 +50,16 @@ Examples:
   reconciler size line --gpu NVIDIA-L40S --gpus 4 - < train.sh
   reconciler size write jobs/language/llama-lora.yaml
   reconciler size record
-  reconciler size assign
   reconciler size prune
-  reconciler size table runs.csv
   reconciler size serve deployment.yaml --gpu NVIDIA-L40S
-
-\b
-Short forms: `size FILE` is `size file FILE`, `size --model NAME` is `size ask --model NAME`, `size --write` is
-`size write`, `size --record` is `size record`, and `size --from-csv FILE` is `size table FILE`.
 """,
 )
 def command() -> None:
-    """Choose the number of GPUs for a training job, and show which alternatives were considered."""
+    """Choose the number of GPUs for a training job, and show which alternatives were considered.
+
+    `reconciler size FILE --help` shows the options for files.
+    """
 
 
-for _command in (ask, file_, line, serve, write, record, assign, prune, table):
+for _command in (file_, ask, line, serve, write, record, prune):
     command.add_command(_command)

@@ -1,33 +1,39 @@
-"""`reconciler size file`, `write`, `record` and `prune`: the training jobs in files."""
+"""`reconciler size FILE`, `write`, `record` and `prune`: the training jobs in files."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from reconciler import wiring
+from reconciler.app.size import prune as pruning
+from reconciler.app.size import record as recording
+from reconciler.app.size.files import (
+    InputFile,
+    SizingScope,
+    answers_of,
+    edited_files,
+    require_jobs,
+    size_file,
+    size_selected,
+    standalone_settings,
+)
 from reconciler.cli import options
 from reconciler.cli.console import emit, emit_report
-from reconciler.cli.size.limits import allow_paged, gpus, max_gpus, safety
+from reconciler.cli.display import format_sizes
+from reconciler.cli.size.limits import allow_paged, goal, gpus, max_gpus, safety
 from reconciler.core.values import plural
 from reconciler.errors import OutsideError
-
-if TYPE_CHECKING:
-    from reconciler.app.size.files import InputFile, SizingScope
-    from reconciler.app.size.record import Recorded
-    from reconciler.wiring import Run
+from reconciler.outputs.live.drift import render_diff
+from reconciler.wiring import Run
+from reconciler.wiring.predictors import engine_asker
 
 _files = click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]...")
 _standalone_options = options.stack(
     click.option("--gpu", metavar="PRODUCT", help="GPU product for jobs that name none, such as NVIDIA-L40S."),
-    click.option(
-        "--goal",
-        type=click.Choice(("min-gpu", "avoid-oom", "throughput")),
-        default="min-gpu",
-        show_default=True,
-        help="Sizing goal. Only for files outside a config repository.",
-    ),
+    goal,
     max_gpus,
     safety,
     allow_paged,
@@ -37,16 +43,19 @@ _STANDALONE_SETTINGS = ("goal", "max_gpus", "safety", "allow_paged")
 
 
 @click.command(
-    "file",
+    "FILE",
+    hidden=True,  # a name for help; any word that is no command is a file
     short_help="Size the training jobs in files.",
     epilog="""\b
 Examples:
-  reconciler size file jobs/language/llama-lora.yaml
-  reconciler size file jobs/language/llama-lora.yaml --gpus 2    do 2 GPUs fit?
-  kubectl get pytorchjob llama -o yaml | reconciler size file -
+  reconciler size jobs/language/llama-lora.yaml
+  reconciler size jobs/language/llama-lora.yaml --gpus 2    do 2 GPUs fit?
+  kubectl get pytorchjob llama -o yaml | reconciler size -
 """,
 )
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE|-...")
+@click.argument(
+    "files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE|-]..."
+)
 @gpus
 @_standalone_options
 @options.repo
@@ -60,10 +69,6 @@ def file_(files: tuple[Path, ...], **flags: Any) -> int:
     Supported kinds: PyTorchJob, AppWrapper, Job, JobSet, TrainJob, RayJob, TorchrunJob. A file in a config repository
     is sized with the settings and the evidence of that repository.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.files import answers_of, require_jobs, size_file  # noqa: PLC0415
-    from reconciler.cli.display import format_sizes  # noqa: PLC0415
-
     scope, run, inputs = _open(files, flags)
     sized = [size_file(scope, file) for file in inputs]
     answers = [answer for file in sized for answer in answers_of(scope, file, flags["gpus"])]
@@ -95,10 +100,6 @@ def write(files: tuple[Path, ...], **flags: Any) -> int:
 
     Without FILE, updates all jobs that spec.sizing of the config repository selects. Comments and formatting are kept.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.files import require_jobs, size_file, size_selected  # noqa: PLC0415
-    from reconciler.app.size.write import edited_files  # noqa: PLC0415
-
     if Path("-") in files:
         raise click.UsageError("cannot write to standard input; name a file")
     scope, run, inputs = _open(files, flags)
@@ -124,14 +125,12 @@ def write(files: tuple[Path, ...], **flags: Any) -> int:
 Examples:
   reconciler size record
   reconciler size record --python ~/ado/bin/python    spec.sizing.engine is autoconf
-  reconciler size record --table autoconf.table       spec.sizing.engine is autoconf-table
 """,
 )
 @_files
 @click.option(
     "--python", metavar="PATH", default="", help="Python interpreter that has ado-autoconf. [default: this one]"
 )
-@click.option("--table", metavar="FILE", type=click.Path(path_type=Path), help="Compiled table of ado-autoconf.")
 @click.option("--again", is_flag=True, help="Also ask questions that already have an answer.")
 @options.repo
 @options.cluster
@@ -141,11 +140,6 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
 
     Only questions without a recorded answer are asked. Without FILE, covers all jobs that spec.sizing selects.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size import record as use_case  # noqa: PLC0415
-    from reconciler.app.size.files import require_jobs, size_file, size_selected  # noqa: PLC0415
-    from reconciler.wiring.predictors import engine_asker  # noqa: PLC0415
-
     scope, run, inputs = _open(files, flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
     if run is None or scope.index is None:
         raise click.UsageError("size record requires a config repository; name one with --repo DIR")
@@ -153,10 +147,10 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     named = [size_file(scope, file) for file in inputs]
     if named:
         require_jobs(scope.kinds, named)
-    results = use_case.record(
+    results = recording.record(
         scope.index,
         named or size_selected(scope, again=flags["again"]),
-        ask=engine_asker(root, options.environment(), python=flags["python"], table=flags["table"]),
+        ask=engine_asker(root, options.environment(), python=flags["python"]),
         write=lambda path, content: wiring.write_edits({path: content}, run),
         again=flags["again"],
     )
@@ -167,56 +161,13 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     return OutsideError.exit_code if any(result.failures for result in results) else 0
 
 
-def _recorded_line(result: "Recorded") -> str:
+def _recorded_line(result: recording.Recorded) -> str:
     parts = [f"asked {result.asked} question{'' if result.asked == 1 else 's'}" if result.asked else "no new questions"]
     if result.pending:
         parts.append(f"{result.pending} pending (run the command again later)")
     if result.failures:
         parts.append(f"{len(result.failures)} failed: {result.failures[0]}")
     return f"{result.path}: {', '.join(parts)}"
-
-
-@click.command(
-    "assign",
-    short_help="Choose the GPU products of all jobs together.",
-    epilog="""\b
-Examples:
-  reconciler size assign             give products to jobs that have none recorded
-  reconciler size assign --again     choose for all jobs again
-""",
-)
-@click.option("--again", is_flag=True, help="Also choose for jobs that have a recorded product.")
-@options.repo
-@options.cluster
-@options.run_options
-def assign(*, again: bool, **flags: Any) -> int:
-    """Choose GPU products for the jobs that accept several, and record them in evidence/<cluster>/sizing.yaml.
-
-    The jobs fit the free GPUs of the evidence and the limits of their queues together, at the lowest cost. A job whose
-    product is recorded keeps it.
-    """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.assign import assign_cards  # noqa: PLC0415
-    from reconciler.app.size.files import size_selected  # noqa: PLC0415
-
-    scope, run, _ = _open((), flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
-    if run is None or scope.index is None:
-        raise click.UsageError("size assign requires a config repository; name one with --repo DIR")
-    results = assign_cards(
-        scope.index,
-        size_selected(scope, again=True),
-        write=lambda path, content: wiring.write_edits({path: content}, run),
-        again=again,
-    )
-    for result in results:
-        for name, one in result.jobs.items():
-            given = f"{one.option.gpus} x {one.option.product}" if one.fits or name in result.kept else "not recorded"
-            why = "recorded before" if name in result.kept else one.because
-            emit(f"{name}: {given}{f'; {why}' if why else ''}")
-        emit(f"{result.path}: {plural(len(result.jobs), 'job')}, {len(result.kept)} recorded before")
-    if not results:
-        emit("no job accepts several GPU products")
-    return 0
 
 
 @click.command(
@@ -239,15 +190,10 @@ def prune(*, write: bool, exit_code: bool, **flags: Any) -> int:
     An answer stays if spec.sizing selects a job that asks its question, even one that is already sized. Errors in the
     sources are reported first, because they may hide a question.
     """
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size import prune as use_case  # noqa: PLC0415
-    from reconciler.app.size.files import size_selected  # noqa: PLC0415
-    from reconciler.outputs.live.drift import render_diff  # noqa: PLC0415
-
     scope, run, _ = _open((), flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
     if run is None or scope.index is None:
         raise click.UsageError("size prune requires a config repository; name one with --repo DIR")
-    found = use_case.prune(scope.index, size_selected(scope, again=True))
+    found = pruning.prune(scope.index, size_selected(scope, again=True))
     root = run.workspace.runtime.repository.root
     for pruned in found:
         if write:
@@ -261,11 +207,8 @@ def prune(*, write: bool, exit_code: bool, **flags: Any) -> int:
     return 1 if exit_code and found else 0
 
 
-def _open(files: Sequence[Path], flags: dict[str, Any]) -> "tuple[SizingScope, Run | None, list[InputFile]]":
+def _open(files: Sequence[Path], flags: dict[str, Any]) -> tuple[SizingScope, Run | None, list[InputFile]]:
     """Open the config repository of the named files, if there is one, and read the files."""
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.size.files import SizingScope, standalone_settings  # noqa: PLC0415
-
     chosen = {name: flags[name] for name in ("gpu", *_STANDALONE_SETTINGS) if flags[name] is not None}
     if flags.get("gpus"):
         chosen["max_gpus"] = max(chosen["max_gpus"], flags["gpus"])

@@ -80,37 +80,27 @@ class Checked(Struct, frozen=True, kw_only=True, eq=False):
     """Selections and calls that are one qualified name, such as `lists.range`, by the id of their nodes."""
 
 
-Types = Mapping[int, CelType]
-"""The types of the nodes of an expression, by their ids."""
-
-
 def check(expression: str, declared: Declarations) -> Checked | tuple[CompileError, ...]:
     """Return an expression with its type, or its errors."""
-    found, _ = check_types(expression, declared)
-    return found
-
-
-def check_types(expression: str, declared: Declarations) -> tuple[Checked | tuple[CompileError, ...], Types]:
-    """Do the same, and return the types of all nodes, too."""
     try:
         tree = parse(expression)
     except CelSyntaxError as error:
-        return (_located(expression, error.at, str(error)),), {}
+        return (_located(expression, error.at, str(error)),)
     try:
         return _checked(expression, tree, declared)
     except RecursionError:  # chains of operators within each other: few levels for the parser, many for the tree
-        return (_located(expression, 0, TOO_DEEP),), {}
+        return (_located(expression, 0, TOO_DEEP),)
 
 
-def _checked(expression: str, tree: Node, declared: Declarations) -> tuple[Checked | tuple[CompileError, ...], Types]:
+def _checked(expression: str, tree: Node, declared: Declarations) -> Checked | tuple[CompileError, ...]:
     checker = _Checker(declared)
     kind = checker.check(tree)
     types = {key: checker.unifier.resolve(found, to_dyn=True) for key, found in checker.types.items()}
     errors = checker.errors or list(literal_errors(tree, types))
     if errors:
-        return tuple(_located(expression, at, message) for at, message in sorted(set(errors))), types
+        return tuple(_located(expression, at, message) for at, message in sorted(set(errors)))
     kind = checker.unifier.resolve(kind, to_dyn=True)
-    return Checked(tree=tree, kind=kind, overloads=checker.overloads, names=checker.names), types
+    return Checked(tree=tree, kind=kind, overloads=checker.overloads, names=checker.names)
 
 
 def _located(expression: str, at: int, message: str) -> CompileError:

@@ -11,7 +11,7 @@ _PARAMS = "params"
 class Activation:
     """The variables of one or several programs. Variables of policies are evaluated once, on first use.
 
-    `unknown` says why a variable without a value has none. `spent` is the cost of what was evaluated.
+    `unknown` says why a variable without a value has none. `spent` are the steps of what was evaluated.
     """
 
     __slots__ = ("memo", "number", "params", "spent", "unknown", "values")
@@ -35,11 +35,11 @@ class Activation:
 
 
 Run = Callable[[list[Any]], Any]
-"""Evaluates an expression: the first item is the activation, the second is the cost."""
+"""Evaluates an expression: the first item is the activation, the second are the steps of its macros."""
 
 
 class CostExceededError(Exception):
-    """An expression costs too much. Unlike other errors, this one ends the expression wherever it occurs."""
+    """An expression takes too many steps. Unlike other errors, this one ends the expression wherever it occurs."""
 
 
 class Program:

@@ -158,7 +158,6 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     gpus: int | None = None
     drivers: tuple[str, ...] = ()
     denied_drivers: tuple[str, ...] = ()
-    mig: bool | None = None
     nvlinks: int | None = None
     pcie_width: int | None = None
     origin: str = ""
@@ -172,7 +171,7 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
-    models: expected values by the name of a GPU model. remediation: who repairs, `us`, `provider` or `none`.
+    remediation: who repairs, `us`, `provider` or `none`.
     """
 
     name: str = ""
@@ -185,7 +184,6 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
     iperf: IperfRule = IperfRule()
-    models: Mapping[str, Mapping[str, Any]] = {}
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
     digest: str = ""
@@ -289,7 +287,6 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
-        models=spec.get("models", {}),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),
         remediation=spec.get("remediation", "none"),
     )

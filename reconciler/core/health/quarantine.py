@@ -29,7 +29,6 @@ class Stage(StrEnum):
     DRAIN = "drain"
     REPAIR = "repair"
     VALIDATE = "validate"
-    LEMON = "lemon"
     RETIRE = "retire"
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.statistics.series import Measured
+from reconciler.core.health.series import Measured
 
 KIND = "NodeHealthReport"
 API_VERSION = "gpureconciler.io/v1alpha1"
@@ -40,18 +40,14 @@ class ProfileRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class GpuUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one GPU was used up to the sweep of the report. None: nobody tells.
 
-    watts, traffic (bytes a second by PCIe and NVLink): the mean since the sweep before. utilization is in percent,
-    clock in MHz. throttled: for heat or power, by the hardware. occupied: a program holds memory of the GPU. errors:
-    counters of this boot, by name.
+    watts, traffic (bytes a second by PCIe and NVLink): the mean since the sweep before. utilization is in percent.
+    occupied: a program holds memory of the GPU. errors: counters of this boot, by name.
     """
 
     slot: str
     watts: float | None = None
     utilization: float | None = None
-    clock: float | None = None
-    celsius: float | None = None
     traffic: float | None = None
-    throttled: bool = False
     occupied: bool | None = None
     errors: Mapping[str, float] = {}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.health.readings import GpuIdentity, NodeReading, Sweep
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadingId, Sweep
 
 
 class SourceReadings(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -16,7 +16,7 @@ class SourceReadings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     gpus: tuple[GpuIdentity, ...] = ()
     readings: tuple[NodeReading, ...] = ()
 
-    def find(self, name: str) -> NodeReading | None:
+    def find(self, name: ReadingId) -> NodeReading | None:
         """Return the reading of the node with this name."""
         return next((reading for reading in self.readings if reading.name == name and not reading.slot), None)
 
@@ -38,7 +38,7 @@ def placeholder(index: int) -> str:
 def make_sweep(node: str, taken_at: float, found: SourceReadings) -> Sweep:
     """Return the sweep that these readings make. A lost GPU gets the slot that is left over on the PCI bus."""
     places = _places(found)
-    boot = found.find("procfs.boot_id")
+    boot = found.find(ReadingId.PROCFS_BOOT_ID)
     return Sweep(
         node=node,
         taken_at=taken_at,
@@ -55,7 +55,7 @@ def make_sweep(node: str, taken_at: float, found: SourceReadings) -> Sweep:
 
 def _vendor(found: SourceReadings) -> str:
     """Return the vendor of the cards on the PCI bus, where no library answered."""
-    cards = found.find("sysfs.pci_gpus")
+    cards = found.find(ReadingId.SYSFS_PCI_GPUS)
     rows = cards.value if cards is not None and isinstance(cards.value, list) else []
     vendors = {row.get("vendor") for row in rows if isinstance(row, dict)}
     return "amd" if vendors == {"amd"} else "nvidia"
@@ -63,7 +63,7 @@ def _vendor(found: SourceReadings) -> str:
 
 def _places(found: SourceReadings) -> dict[str, str]:
     """Return the slots of placeholders: NVML counts GPUs in the order of the bus, also those that do not answer."""
-    cards = found.find("sysfs.pci_gpus")
+    cards = found.find(ReadingId.SYSFS_PCI_GPUS)
     rows = cards.value if cards is not None and isinstance(cards.value, list) else []
     known = {gpu.slot for gpu in found.gpus}
     free = sorted(

@@ -145,7 +145,6 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     read_rollout: Read | None = None  # of reinforcement learning
     objectives: Mapping[str, str] = {}  # its words for objectives (a verb, script, recipe or setting), by ours
     adapters_from_flags: bool = False  # a LoRA rank or the like implies LoRA
-    qlora_method: str = "qlora"  # what `--q_lora` means
     read_method: Read | None = None
     # Precision, attention, sharding.
     fp32_master_weights: bool = False  # mixed precision always keeps copies of the weights in fp32

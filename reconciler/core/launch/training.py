@@ -346,7 +346,7 @@ def _named_method(extraction: Extraction) -> tuple[str, Fact | None]:
             hint = "exclude the job from sizing, or change the method"
             extraction.reject("method", message, named.fact.span, hint)
         return method or "", named.fact
-    for names, method in ((_QLORA_SWITCHES, extraction.framework.qlora_method), (_LORA_SWITCHES, "lora")):
+    for names, method in ((_QLORA_SWITCHES, "qlora"), (_LORA_SWITCHES, "lora")):
         switch = extraction.resolve("method", script.find(names))
         if switch is not None and is_true(switch):
             if method in _QUANTISED_BASE:

@@ -13,13 +13,13 @@ _Found = TypeVar("_Found")
 RULES = "x-kubernetes-validations"
 """The keyword of rules in CEL."""
 _MOST_OF_A_REPOSITORY = 300_000_000
-"""About five minutes of processor time."""
+"""Steps: minutes of processor time at most."""
 
 
 class RuleAllowance:
-    """What is left of what the rules of a repository's definitions may cost on all its objects together.
+    """The steps that are left to the rules of a repository's definitions on all its objects together.
 
-    A server judges one object at a time, and gives each up to ten million.
+    A server judges one object at a time.
     """
 
     def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:

@@ -28,7 +28,7 @@ from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.core.sized.cards import Offered, cards
 from reconciler.core.sized.files import JobFiles
-from reconciler.core.sizing.answers import Answers, JobCard
+from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import Evaluator, decide_cheapest, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
@@ -59,9 +59,8 @@ class SizingContext(Struct, frozen=True, kw_only=True):
     """What a job is sized against.
 
     `answers` are those of external engines, which are looked up one by one; `offered` is what the job's queue or the
-    cluster has; `evidence` are the origins of both. `card` is the product that the job was given together with others.
-    `paths` are the configurations that launch lines may name, `file` returns their content, or None; `config_map` finds
-    ConfigMaps in the job's namespace.
+    cluster has; `evidence` are the origins of both. `paths` are the configurations that launch lines may name, `file`
+    returns their content, or None; `config_map` finds ConfigMaps in the job's namespace.
     """
 
     settings: SizingSettings
@@ -70,7 +69,6 @@ class SizingContext(Struct, frozen=True, kw_only=True):
     answers: Answers
     offered: Offered = Offered()
     evidence: tuple[Origin, ...] = ()
-    card: JobCard | None = None
     paths: tuple[str, ...] = ()
     file: FileReader
     config_map: FindConfigMap
@@ -205,7 +203,7 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
     gpus: tuple[Gpu, ...],
 ) -> SizedJob:
     settings, document = context.settings, job.document
-    decision = _decide(job_questions.questions, context.answers, context.card)
+    decision = _decide(job_questions.questions, context.answers)
     question = next((one for one in job_questions.questions if _decides(decision, one)), job_questions.questions[0])
     result = SizedJob(
         document=document,
@@ -218,8 +216,7 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
         pin_gpu = _may_differ(job, job_questions, decision.chosen.gpu, gpus)
         sized = apply_decision(job, launch, question, decision, settings, context.evidence, pin_gpu=pin_gpu)
         is_valid = not any(problem.severity is Severity.ERROR for problem in sized.problems)
-        moved = _moved(job, decision.chosen, context.card)
-        return replace(result, sized=sized if is_valid else None, problems=(*moved, *sized.problems))
+        return replace(result, sized=sized if is_valid else None, problems=sized.problems)
     unanswered = settings.when_pending if decision.is_pending else settings.when_refused
     has_gpus = bool(job.format.total_gpus) or requested_gpus(job) is not None
     is_stranded = decision.reason == DecisionReason.ONE_NODE
@@ -228,15 +225,6 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
     marked = None if blocks else mark_refused(document, decision, settings, context.evidence)
     problem = _unanswered(job, decision, question, situation, severity, has_gpus=has_gpus)
     return replace(result, sized=marked, problems=(problem,))
-
-
-def _moved(job: TrainingJob, chosen: Candidate, card: JobCard | None) -> Iterator[Problem]:
-    """Warn of a job that no longer takes the GPUs that it was given together with other jobs."""
-    product, gpus = chosen.gpu.product, chosen.layout.gpus
-    if card is not None and (product != card.product or gpus > card.gpus):
-        message = f"was given {card.gpus} x {card.product} together with other jobs, and now takes {gpus} x {product}"
-        hint = "choose the products again: reconciler size assign"
-        yield _problem(job, "sizing.assigned", job.lead.container.path, message, hint, Severity.WARNING)
 
 
 def _not_a_number(job: TrainingJob, key: str) -> Problem:
@@ -262,15 +250,14 @@ def _summarize(job: TrainingJob, question: Question, decision: Decision, job_que
     return summarize(decision, read=describe_question(question, defaults), places=places)
 
 
-def _decide(questions: tuple[Question, ...], answers: Answers, card: JobCard | None) -> Decision:
+def _decide(questions: tuple[Question, ...], answers: Answers) -> Decision:
     """Decide. Without an external engine, jobs with equal questions share the decision."""
-    is_external = answers.engine.is_external
-    return decide_cheapest(questions, answers, card=card) if is_external else _decide_analytic(questions, card)
+    return decide_cheapest(questions, answers) if answers.engine.is_external else _decide_analytic(questions)
 
 
 @lru_cache(maxsize=4096)
-def _decide_analytic(questions: tuple[Question, ...], card: JobCard | None) -> Decision:
-    return decide_cheapest(questions, card=card)
+def _decide_analytic(questions: tuple[Question, ...]) -> Decision:
+    return decide_cheapest(questions)
 
 
 def _decides(decision: Decision, question: Question) -> bool:

@@ -1,6 +1,6 @@
-"""Recorded answers of external sizing engines, and GPU products that jobs were given: `SizingAnswers`.
+"""Recorded answers of external sizing engines: the kind `SizingAnswers`.
 
-`reconciler size record` and `size assign` write `evidence/<cluster>/sizing.yaml`, people review it, plans read it.
+`reconciler size record` writes `evidence/<cluster>/sizing.yaml`, people review it, plans read it.
 Answers are found by the digest of their question, so an answer to a different question is never used.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct, field
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from reconciler.core.config import Goal
 from reconciler.core.documents import Document
@@ -21,7 +21,7 @@ from reconciler.core.values import plural
 
 KIND = "SizingAnswers"
 _HEADER = (
-    b"# Written by `reconciler size record` and `reconciler size assign`. Review changes like any other.\n"
+    b"# Written by `reconciler size record`. Review changes like any other.\n"
     b"# Do not edit questions or digests by hand; record the answers again instead.\n"
 )
 
@@ -76,21 +76,11 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self.engine.name, self.digest
 
 
-class JobCard(Struct, frozen=True, kw_only=True):
-    """The GPU product that a job was given when jobs were sized together, and why it is not a cheaper one."""
-
-    job: str  # its kind, namespace and name, as `namespace/Kind/name`
-    product: str
-    gpus: int
-    because: str = ""
-
-
 class Answers(Struct, frozen=True, kw_only=True):
-    """All recorded answers for a cluster, by `Answer.key`, and the engine whose answers count; `cards` by job."""
+    """All recorded answers for a cluster, by `Answer.key`, and the engine whose answers count."""
 
     engine: Engine = ANALYTIC
     recorded: Mapping[tuple[str, str], Answer] = field(default_factory=dict)
-    cards: Mapping[str, JobCard] = field(default_factory=dict)
 
     def answer(self, question: EngineQuestion) -> Answer | None:
         """Return the engine's answer to a question; None if none is recorded."""
@@ -159,20 +149,10 @@ def parse_answers(document: Document, cluster: str) -> tuple[Answers | None, tup
     """Parse a document that its JSON Schema has accepted. `cluster` is the name of its folder."""
     spec = document.data["spec"]
     answers = [_parse_answer(entry) for entry in spec.get("answers", ())]
-    cards = [JobCard(**entry) for entry in spec.get("cards", ())]
-    problems = document.problems((*_violations(spec, answers, cluster), *_repeated_cards(cards)))
+    problems = document.problems(_violations(spec, answers, cluster))
     if problems:
         return None, problems
-    return Answers(recorded={answer.key: answer for answer in answers}, cards={card.job: card for card in cards}), ()
-
-
-def _repeated_cards(cards: Iterable[JobCard]) -> Iterator[Violation]:
-    seen: set[str] = set()
-    for index, card in enumerate(cards):
-        if card.job in seen:
-            message, at = f"a second GPU product for {card.job}", ("spec", "cards", index)
-            yield Violation(rule="evidence.sizing-duplicate", path=at, message=message, hint="remove one of them")
-        seen.add(card.job)
+    return Answers(recorded={answer.key: answer for answer in answers}), ()
 
 
 def _parse_answer(entry: Mapping[str, Any]) -> Answer:
@@ -219,17 +199,8 @@ def _violations(spec: Mapping[str, Any], answers: Iterable[Answer], cluster: str
 
 def write_answers(answers: Answers, cluster: str) -> bytes:
     """Write the evidence file. Equal answers give equal bytes."""
-    spec: dict[str, Any] = {
-        "cluster": cluster,
-        "answers": [_entry(answers.recorded[key]) for key in sorted(answers.recorded)],
-    }
-    cards = [_card(answers.cards[job]) for job in sorted(answers.cards)]
-    spec |= {"cards": cards} if cards else {}
+    spec = {"cluster": cluster, "answers": [_entry(answers.recorded[key]) for key in sorted(answers.recorded)]}
     return _HEADER + write({"apiVersion": "gpureconciler.io/v1alpha1", "kind": KIND, "spec": spec})
-
-
-def _card(card: JobCard) -> dict[str, Any]:
-    return {name: value for name, value in asdict(card).items() if value}
 
 
 def _entry(answer: Answer) -> dict[str, Any]:

@@ -154,18 +154,6 @@ def size_report(answer: SizeAnswer) -> SizeReport:
     )
 
 
-def row_json(identity: str, estimate: Estimate, *, fits: bool) -> dict[str, Any]:
-    """Return the prediction for one row of a table of runs as plain values."""
-    return {
-        "id": identity,
-        "peak_gib": _gib(estimate, "peak_gib"),
-        "low_gib": _gib(estimate, "low_gib"),
-        "high_gib": _gib(estimate, "high_gib"),
-        "fits": fits,
-        "confidence": estimate.confidence,
-    }
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of a report. All keys are always written."""
     ((root,), shapes) = msgspec.json.schema_components([SizeReport], ref_template="#/$defs/{name}")

@@ -17,7 +17,6 @@ from reconciler.core.documents import read
 from reconciler.core.engines import (
     ANALYTIC,
     AUTOCONF,
-    AUTOCONF_TABLE,
     REST,
     WRAPPER,
     Engine,
@@ -123,7 +122,6 @@ def test_which_jobs_are_sized(sizing: str, kind: str, namespace: str, labels: di
         ("{rest: {url: 'https://ado'}}", REST),
         ("{engine: wrapper, wrapper: {script: /opt/size.py, timeoutSeconds: 9}}", WRAPPER),
         ("{engine: autoconf}", AUTOCONF),
-        ("{engine: autoconf-table}", AUTOCONF_TABLE),
         ("{}", ANALYTIC),
     ],
 )

@@ -52,7 +52,7 @@ def test_normal_reasons_are_no_throttling() -> None:
 
 def test_a_dead_gpu_does_not_hide_behind_one_call() -> None:
     """Whichever call is the first to say that the GPU is lost, the GPU is lost."""
-    for name in ("nvml.utilization", "nvml.numa", "nvml.processes"):
+    for name in ("nvml.utilization", "nvml.memory", "nvml.processes"):
         assert statuses({name: ReadError.GPU_LOST}, "gpu.reachable") == [CheckStatus.FAIL]
 
 

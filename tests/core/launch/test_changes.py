@@ -20,13 +20,10 @@ LINES = {
     "fms-hf-tuning": f"accelerate launch --num_processes 4 -m tuning.sft_trainer {MODEL} --max_seq_length 2048",
     "trl": f"trl sft {MODEL} --num_processes 4 --gradient_checkpointing false",
     "ms-swift": "NPROC_PER_NODE=4 swift sft --model Qwen/Qwen2.5-7B --max_length 2048 --train_type full",
-    "fastchat": f"torchrun --nproc_per_node 4 fastchat/train/train.py {MODEL}",
     "transformers": f"torchrun --nproc_per_node 4 run_clm.py {MODEL} --block_size 2048",
-    "qwen": f"torchrun --nproc_per_node 4 finetune.py {MODEL} --model_max_length 2048",
     "torchtune": "tune run --nproc_per_node 4 full_finetune_distributed --config a.yaml",
     "litgpt": "litgpt finetune_lora checkpoints/meta-llama/Llama-3.1-8B --devices 4 --train.max_seq_length 2048",
     "llama-recipes": "torchrun --nproc_per_node 4 -m llama_recipes.finetuning --model_name meta-llama/Llama-3.1-8B",
-    "deepspeed-chat": f"deepspeed --num_gpus 4 main.py {MODEL} --data_split 10,0,0",
     "axolotl": "axolotl train a.yaml --num-processes 4",
     "megatron-lm": "torchrun --nproc_per_node 4 pretrain_gpt.py --num-layers 8 --hidden-size 1024 --vocab-size 32000 "
     "--num-attention-heads 16 --micro-batch-size 1 --seq-length 2048 --bf16",
@@ -175,9 +172,9 @@ def _merged(content: dict[str, Any], edits: list[SettingEdit]) -> dict[str, Any]
     return merged
 
 
-@pytest.mark.parametrize(("name", "change"), [pair for pair in NAMED if pair[0] != "qwen"])
+@pytest.mark.parametrize(("name", "change"), NAMED)
 def test_the_names_are_those_of_the_framework(name: str, change: str) -> None:
-    """Every name is in the framework's own definitions, or accelerate's. Qwen's script has those of transformers."""
+    """Every name is in the framework's own definitions, or accelerate's."""
     edits = edits_for(change, BY_NAME[name], None, VALUES) or ()
     for edit in edits:
         owner = "accelerate" if edit.owner is SettingOwner.LAUNCHER else name
@@ -190,9 +187,9 @@ def test_the_launchers_names_are_known() -> None:
 
 
 def test_every_framework_for_fine_tuning_names_changes() -> None:
-    """Left out: alpaca-lora (8-bit bases), verl and OpenRLHF (rewards), and Unsloth, whose memory is its own."""
+    """Left out: verl and OpenRLHF (rewards), and Unsloth, whose memory is its own."""
     silent = {row.name for row in FRAMEWORKS if row.name and not row.unsupported and not row.changes}
-    assert silent == {"alpaca-lora", "verl", "openrlhf", "unsloth"}
+    assert silent == {"verl", "openrlhf", "unsloth"}
 
 
 def test_accelerate_comes_before_a_framework_without_a_file() -> None:

@@ -28,21 +28,6 @@ TRAINER = "python -m tuning.sft_trainer --max_seq_length 256"
 
 READ = {
     "OpenRLHF: Liger's kernels compute no loss": (f"{OPENRLHF} --use_liger_kernel", {}, "fused_loss=false"),
-    "DeepSpeed-Chat: the stage": (
-        f"{CHAT} --zero_stage 3",
-        {},
-        "strategy=zero-3 precision=fp16-mixed method=full sequence=1024",
-    ),
-    "DeepSpeed-Chat: offload": (
-        f"{CHAT} --zero_stage 2 --offload --dtype bf16",
-        {},
-        "offload=optimizer precision=bf16-mixed",
-    ),
-    "DeepSpeed-Chat: adapters": (
-        f"{CHAT} --lora_dim 128 --only_optimize_lora",
-        {},
-        "method=lora lora_rank=128 lora_targets=all-linear",
-    ),
     "fms: the loss of its kernels": (
         f"{TRAINER} {QWEN} --fast_kernels True True True",
         {},
@@ -140,11 +125,6 @@ READ = {
         f"""trl sft {QWEN} --use_peft --model_init_kwargs '{{"load_in_4bit": true, "attn_implementation": "eager"}}'""",
         {},
         "method=qlora attention=eager",
-    ),
-    "FastChat: its script for adapters": (
-        "deepspeed fastchat/train/train_lora.py --model_name_or_path lmsys/vicuna-7b-v1.5 --lora_r 16",
-        {},
-        "method=lora lora_rank=16",
     ),
     "JSON in a file of another name": (
         f"accelerate launch --use_deepspeed --deepspeed_config_file z.conf examples/scripts/sft.py {QWEN}",
@@ -267,8 +247,8 @@ REFUSED = {
         {},
         "moe-latent-size",
     ),
-    "DeepSpeed-Chat: adapters and embeddings": (f"{CHAT} --lora_dim 128", {}, "trains the embeddings"),
-    "DeepSpeed-Chat: the reward model": (f"{CHAT} --num_padding_at_beginning 1", {}, "not supervised"),
+    "a script with a stage of its own": (f"{CHAT} --zero_stage 3", {}, "zero_stage"),
+    "a script with adapters of its own": (f"{CHAT} --lora_dim 128", {}, "lora_dim"),
     "full fine-tuning of 4-bit weights": ("trl sft --model_name_or_path TheBloke/Llama-2-7B-GPTQ", {}, "only adapters"),
     "axolotl: a plugin": (
         "axolotl train a.yaml",

@@ -358,18 +358,18 @@ def test_what_cannot_be_evaluated_is_an_error_and_never_a_pass() -> None:
 COSTLY = "lists.range(340).all(a, lists.range(340).all(b, a + b >= 0))"
 
 
-def test_the_cost_of_all_expressions_is_limited_as_on_a_server() -> None:
-    """Each may cost a million, and all together ten; match conditions a quarter of that."""
+def test_the_steps_of_all_expressions_are_limited() -> None:
+    """Each may take a million steps, and all together ten; match conditions a quarter of that."""
     assert said(policy(COSTLY), binding()) == []
     validations = [{"expression": COSTLY}] * 9
     assert said(policy(validations=[*validations, {"expression": "false", "message": "no"}]), binding()) == [
         ("deny", "no")
     ]
     ((result, message),) = said(policy(validations=[{"expression": "false"}, *validations * 2]), binding())
-    assert (result, "cost more together" in message) == ("error", True)
+    assert (result, "too many steps together" in message) == ("error", True)
     conditions = [{"name": f"c{index}", "expression": f"{COSTLY} && {index} >= 0"} for index in range(4)]
     ((result, message),) = said(policy("true", matchConditions=conditions), binding())
-    assert (result, "cost more together" in message) == ("error", True)
+    assert (result, "too many steps together" in message) == ("error", True)
     assert said(policy("true", matchConditions=conditions[:2]), binding()) == []
 
 

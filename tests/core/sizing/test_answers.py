@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.adapters import bundle
 from reconciler.core.config import Goal
 from reconciler.core.documents import Document, read
-from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Outcome
+from reconciler.core.engines import ANALYTIC, AUTOCONF, REST, WRAPPER, Outcome
 from reconciler.core.schemas import Catalogue
 from reconciler.core.sizing.answers import (
     NO_ANSWERS,
@@ -94,7 +94,7 @@ def test_an_answer_is_found_by_engine_and_question() -> None:
     assert found is not None
     assert found.recommendation == Recommendation(gpus=2, workers=1)
     assert of_rest.answer(replace(ASKED, tokens_per_sample=4096)) is None
-    assert RECORDED.for_engine(AUTOCONF_TABLE).answer(ASKED) is None
+    assert RECORDED.for_engine(ANALYTIC).answer(ASKED) is None
 
 
 def test_a_newer_answer_replaces_the_older() -> None:

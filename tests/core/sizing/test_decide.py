@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.core.config import Goal
-from reconciler.core.engines import AUTOCONF, AUTOCONF_TABLE, REST, WRAPPER, Engine, Outcome
+from reconciler.core.engines import AUTOCONF, REST, WRAPPER, Engine, Outcome
 from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation
 from reconciler.core.sizing.decide import decide, decide_cheapest
 from reconciler.core.sizing.decide.layouts import all_layout_options, gpu_counts
@@ -417,7 +417,7 @@ def test_a_recommendation_beyond_the_limit_or_the_batch() -> None:
     assert (odd.chosen, odd.reason) == (None, "indivisible")
 
 
-@pytest.mark.parametrize("engine", [AUTOCONF, AUTOCONF_TABLE, WRAPPER, REST])
+@pytest.mark.parametrize("engine", [AUTOCONF, WRAPPER, REST])
 def test_an_engine_that_was_not_asked_holds_the_job_back(engine: Engine) -> None:
     decision = decide(question(), Answers(engine=engine), estimator=fits_from(1), speed=steady)
     assert (decision.chosen, decision.reason, decision.is_pending) == (None, "pending", True)

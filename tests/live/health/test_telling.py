@@ -5,7 +5,7 @@ from typing import Any
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import write_mark
 from reconciler.app.health.telling import Told, tell_job
-from reconciler.core.health.inflight.detect import JobProblem, SuspectGpu
+from reconciler.core.health.inflight.detect import JobProblem, ProblemKind
 from tests.live.health.conftest import MakeNode, SetClock, read
 from tests.live.health.test_marking import bad
 
@@ -53,15 +53,18 @@ def test_owners_of_pods_with_gpus_are_told_when_their_node_is_fenced(
     assert told(live, namespace) == expected
 
 
-def test_the_owner_of_a_slow_job_is_told_on_the_job_and_on_the_suspect_pod(
+def test_the_owner_of_a_slow_job_is_told_on_the_job_and_its_pods(
     live: KubernetesCluster, namespace: str, make_node: MakeNode, clock: SetClock
 ) -> None:
-    """F-097: the pod whose GPU is suspected, and not the others."""
+    """F-097: on the job and on each of its pods, once."""
     nodes = [make_node()["metadata"]["name"] for _ in range(2)]
     job = make_job(live, namespace)
     pods = [pod(live, namespace, f"rank-{rank}", node=node, job=job, gpus=8) for rank, node in enumerate(nodes)]
-    suspect = SuspectGpu(node=nodes[1], slot="0000:9b:00.0", why="hotter")
-    problem = JobProblem(kind="straggling", message="slow", slowdown=1.3, suspects=(suspect,))
+    problem = JobProblem(kind=ProblemKind.SLOW, message="slow", slowdown=1.3)
     about = Told(api_version="batch/v1", kind="Job", name=job["name"], uid=job["uid"], namespace=namespace)
     tell_job(live, about, pods, problem, text="slow; a restart costs 8.0 GPU hours", clock=clock)
-    assert told(live, namespace) == [("Job", "train", "JobStraggler"), ("Pod", "rank-1", "JobStraggler")]
+    assert told(live, namespace) == [
+        ("Job", "train", "JobSlow"),
+        ("Pod", "rank-0", "JobSlow"),
+        ("Pod", "rank-1", "JobSlow"),
+    ]

@@ -78,13 +78,8 @@ class Flux(Engine):
         request = str(time.time_ns())
         for path in map(self._path, self._repository.clusters):
             self._annotate(path, "reconcile.fluxcd.io/requestedAt", request)
-        for path in map(self._path, self._repository.clusters):
-            self._bed.wait(partial(self._has_handled, path, request), "Flux reconciled")
-        return [
-            path
-            for path in map(self._path, self._repository.clusters)
-            if _ready(self._bed.get(path)).get("status") != "True"
-        ]
+        found = [self._reconciled(path, request) for path in map(self._path, self._repository.clusters)]
+        return [ready["message"] for ready in found if ready["status"] != "True"]
 
     def leave(self) -> None:
         for cluster in self._repository.clusters:
@@ -103,8 +98,18 @@ class Flux(Engine):
         assert not (handled and ready.get("status") == "False"), ready
         return handled and ready.get("status") == "True" and status.get("lastAppliedRevision") == revision
 
-    def _has_handled(self, path: str, request: str) -> bool:
-        return bool(self._bed.get(path).get("status", {}).get("lastHandledReconcileAt") == request)
+    def _reconciled(self, path: str, request: str) -> dict[str, Any]:
+        """Return the condition Ready after a request; it is Unknown while Flux reconciles once more."""
+        found: dict[str, Any] = {}
+
+        def is_settled() -> bool:
+            body = self._bed.get(path)
+            found.update(_ready(body))
+            is_handled = body.get("status", {}).get("lastHandledReconcileAt") == request
+            return is_handled and found.get("status") in {"True", "False"}
+
+        self._bed.wait(is_settled, "Flux reconciled")
+        return found
 
     def _name(self, cluster: str) -> str:
         return f"{self._repository.name}-{cluster}"

@@ -97,7 +97,7 @@ def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
     said = {(one.uid, one.kind): one for one in made.notes}
     for job in made.seen.begun:
         problem = job.problem
-        note = said.get((job.job.uid, JobNoteKind(problem.kind))) if problem is not None else None
+        note = said.get((job.job.uid, JobNoteKind(problem.kind.value))) if problem is not None else None
         if problem is not None and note is not None:
             pods = [pod for pod in made.pods if controller_of(pod).get("uid") == job.job.uid]
             tell_job(cluster, _about(note), pods, problem, text=note.text, clock=clock)

@@ -17,7 +17,6 @@ from reconciler.core.cel.access import (
     select,
     unnested,
 )
-from reconciler.core.cel.cost import LIMIT
 from reconciler.core.cel.library.lists import sort_by
 from reconciler.core.cel.program import CostExceededError, Run
 from reconciler.core.cel.syntax import Node
@@ -41,7 +40,7 @@ _RUNTIME: dict[str, Any] = {
         CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, flattened, has, index,
         kind_of, merge, more_telling, no_overload, pairs, present, select, sort_by, unnested, unwrap,
     )
-} | {"LIMIT": LIMIT, "MISSING": MISSING, "NONE": NONE}  # fmt: skip
+} | {"MISSING": MISSING, "NONE": NONE}  # fmt: skip
 """What generated functions use."""
 TYPES = {"string": "str", "bool": "bool", "int": "int", "list": "list", "map": "dict"}
 """The Python types of most values, by the names of their CEL types."""

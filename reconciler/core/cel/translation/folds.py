@@ -1,11 +1,12 @@
 """Macros: loops that evaluate a body for each item of a list, or each key of a map."""
 
-from reconciler.core.cel.cost import step_cost
 from reconciler.core.cel.library.regexes import first_within
-from reconciler.core.cel.syntax import Call, Fold, Identifier, ListLiteral, Node
+from reconciler.core.cel.syntax import Call, Fold, Identifier, ListLiteral, Node, walk
 from reconciler.core.cel.translation.code import TranslatedValue, Translator
 from reconciler.core.cel.translation.operators import decide, unwrapped
 
+_MOST_STEPS = 1_000_000
+"""The most steps of one expression: of an item of a macro one, and one for each node of its bodies."""
 _SMALL = 40
 """Nodes of the body of a loop that is no function of its own."""
 
@@ -46,10 +47,10 @@ class _MacroTranslation:
         return self._sorted(target) if self._node.macro == "sortBy" else self._collected(target)
 
     def _charge(self, times: str) -> None:
-        cost = step_cost(self._node)
-        if cost:
-            self._code.line(f"env[1] += {cost}{times}", can_fail=False)
-            self._code.line("if env[1] > LIMIT: raise CostExceededError", can_fail=False)
+        """Count the steps of the macro: for each item one, and one for each node of the bodies."""
+        steps = 1 + sum(1 for body in self._node.bodies for _ in walk(body))
+        self._code.line(f"env[1] += {steps}{times}", can_fail=False)
+        self._code.line(f"if env[1] > {_MOST_STEPS}: raise CostExceededError", can_fail=False)
 
     def _body(self, node: Node, *, is_branch: bool = True) -> TranslatedValue:
         """Translate a body, which can read the variables of the macro."""

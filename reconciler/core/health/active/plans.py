@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
 
 _ALL = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
 
@@ -26,7 +26,6 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
     budget: float = 5.0
     deadline: float = 30.0
     diag_level: int = 0
-    has_nvbandwidth: bool = False
 
 
 _ROWS = (
@@ -55,7 +54,6 @@ _ROWS = (
         budget=20.0,
         deadline=90.0,
         diag_level=3,
-        has_nvbandwidth=True,
     ),
     ProfilePlan(
         profile=ProbeProfile.RMA,
@@ -67,7 +65,6 @@ _ROWS = (
         budget=20.0,
         deadline=90.0,
         diag_level=4,
-        has_nvbandwidth=True,
     ),
 )
 PLANS = {plan.profile: plan for plan in _ROWS}
@@ -86,10 +83,10 @@ def obstacles(sweep: Sweep | None) -> Iterator[tuple[ReadError, str]]:
 def obstacle(readings: Sequence[NodeReading], slot: str) -> tuple[ReadError, str] | None:
     """Return why a GPU must not be tested now: in use, MIG on, or not known to be idle. None: it may be tested."""
     found = {reading.name: reading for reading in readings if reading.slot == slot}
-    mig = found.get("nvml.mig_mode")
+    mig = found.get(ReadingId.NVML_MIG_MODE)
     if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
         return ReadError.NOT_SUPPORTED, "MIG is on"
-    processes = found.get("nvml.processes")
+    processes = found.get(ReadingId.NVML_PROCESSES)
     if processes is None or processes.error is not None or not isinstance(processes.value, list):
         detail = "nvml.processes was not read" if processes is None else processes.detail or str(processes.error)
         return ReadError.FAILED, f"not tested: the GPU may be in use ({detail})"

@@ -12,7 +12,6 @@ from reconciler.core.health.fleet.history import confirmed
 from reconciler.core.health.fleet.signals import NodeSight
 from reconciler.core.health.fleet.state import BreakerState, CheckFailure, HealthPhase, NodeState
 from reconciler.core.health.quarantine import Stage, TaintEffect
-from reconciler.core.health.statistics.checks import LEMON
 from reconciler.core.values import plural
 
 
@@ -46,7 +45,7 @@ def conclude(
         refused=refused,
         escalate=state.renewals > sight.before.renewals,
         observes_only=not sight.acts,
-        evidence=_digest(state) if state.failures or state.phase.is_out or sight.lemon else "",
+        evidence=_digest(state) if state.failures or state.phase.is_out else "",
     )
 
 
@@ -80,8 +79,6 @@ def _taint(sight: NodeSight, state: NodeState) -> TaintEffect | None:
 def _proposal(sight: NodeSight, state: NodeState, breaker: BreakerState, now: float) -> HealthProposal | None:
     if sight.stale_quarantine is not None:
         return HealthProposal.REMOVE_STALE
-    if sight.acts and sight.lemon and not state.override_until and not _is_given_up(sight):
-        return HealthProposal.RETIRE
     if sight.acts and sight.quarantine is not None:
         return _next_step(sight.quarantine.stage, state)
     agreed = next(confirmed(state, sight.confirmations), None)
@@ -108,17 +105,12 @@ def _is_drained(stage: Stage, state: NodeState) -> bool:
     return state.phase is HealthPhase.REMEDIATING and stage is Stage.DRAIN
 
 
-def _is_given_up(sight: NodeSight) -> bool:
-    """Say whether Git says already that the node is a lemon."""
-    return sight.quarantine is not None and sight.quarantine.stage in (Stage.LEMON, Stage.RETIRE)
-
-
 def _check(sight: NodeSight, worst: CheckFailure | None) -> str:
     if worst is not None:
         return worst.check
     if sight.quarantine is not None:
         return sight.quarantine.check
-    return LEMON if sight.lemon else ""
+    return ""
 
 
 def _reason(sight: NodeSight, state: NodeState, worst: CheckFailure | None, refused: str) -> str:
@@ -128,8 +120,6 @@ def _reason(sight: NodeSight, state: NodeState, worst: CheckFailure | None, refu
     elif sight.quarantine is not None:
         parts.append(sight.quarantine.reason)
     parts += _drain(sight, state)
-    if sight.lemon:
-        parts.append(f"{LEMON}: {sight.lemon}")
     if refused:
         parts.append(f"not quarantined: {refused}")
     if state.override_until:

@@ -15,18 +15,9 @@ from reconciler.core.health.fleet.history import SKEW, Rules, absorb, confirmed,
 from reconciler.core.health.fleet.lifecycle import Signal, follow
 from reconciler.core.health.fleet.signals import NodeSight, signals
 from reconciler.core.health.fleet.state import CheckFailure, FleetNode, FleetState, HealthPhase, NodeState, Onset
-from reconciler.core.health.fleet.suspects import (
-    lemons_of,
-    may_retire,
-    remembered,
-    statistics_notes,
-    with_suspicions,
-)
 from reconciler.core.health.policy import Lane, PolicyBook
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.core.health.report import NodeReport
-from reconciler.core.health.statistics.compare import FleetStatistics, Suspicion, compare
-from reconciler.core.health.statistics.lemons import LemonNode
 
 
 class FleetInput(Struct, frozen=True, kw_only=True):
@@ -48,37 +39,25 @@ class Round(Struct, frozen=True, kw_only=True):
 
 def evaluate(given: FleetInput, state: FleetState, now: float, previous: Round | None = None) -> FleetEvaluation:
     """Evaluate a fleet at a time. Equal inputs give equal results; `previous` only saves time."""
-    merged, since = _by_node(given.quarantines), state.since or now
-    known = None if previous is None else previous.evaluation.statistics
-    statistics = compare(given.reports, given.facts, known)
-    lemons = lemons_of(given.facts, state, since, now)
-    quiet = frozenset() if previous is None else _quiet(given, state, previous, statistics, now)
-    seen = {
-        name: _look(
-            given,
-            facts,
-            state.nodes.get(name, NodeState()),
-            merged.get(name),
-            now,
-            suspicions=statistics.suspicions.get(name, ()),
-            lemon=lemons.get(name),
-        )
+    merged = _by_node(given.quarantines)
+    unchanged = frozenset() if previous is None else _unchanged(given, state, previous, now)
+    views = {
+        name: _view(given, facts, state.nodes.get(name, NodeState()), merged.get(name), now)
         for name, facts in given.facts.items()
-        if name not in quiet
+        if name not in unchanged
     }
-    admitted, alerts = _through_the_breaker(given, state, seen, now)
+    admitted, alerts = _admitted(given, state, views, now)
     nodes, decisions = dict(state.nodes), {} if previous is None else dict(previous.evaluation.decisions)
     for name in nodes.keys() - given.facts.keys():
         del nodes[name]
         decisions.pop(name, None)
-    for name, sight in seen.items():
+    for name, sight in views.items():
         nodes[name], decisions[name] = _decide(sight, admitted, now)
     return FleetEvaluation(
-        state=FleetState(nodes=nodes, breaker=admitted.state, since=since),
+        state=FleetState(nodes=nodes, breaker=admitted.state),
         decisions=decisions,
         alerts=(*alerts, *admitted.alerts),
-        notes=(*_notes(given, now), *statistics_notes(statistics, lemons, given.policies, given.defaults)),
-        statistics=statistics,
+        notes=tuple(_notes(given, now)),
     )
 
 
@@ -93,43 +72,34 @@ def _by_node(quarantines: Iterable[NodeQuarantine]) -> dict[str, NodeQuarantine]
     return {one.node: one for one in sorted(quarantines, key=lambda one: (one.takes_node, one.name))}
 
 
-def _quiet(
-    given: FleetInput, state: FleetState, previous: Round, statistics: FleetStatistics, now: float
-) -> frozenset[str]:
+def _unchanged(given: FleetInput, state: FleetState, previous: Round, now: float) -> frozenset[str]:
     """Return the nodes for which nothing can have changed: healthy, with the same report, facts and policy."""
     if previous.given.policies is not given.policies or previous.given.defaults != given.defaults:
         return frozenset()
     in_git = {one.node for one in (*given.quarantines, *previous.given.quarantines)}
     old, known, decided = previous.given, state.nodes, previous.evaluation.decisions
     reports, facts, old_reports, old_facts = given.reports, given.facts, old.reports, old.facts
-    quiet = []
+    unchanged = []
     for name, node in facts.items():
         if reports.get(name) is not old_reports.get(name) or node is not old_facts.get(name):
             continue
-        if name in in_git or name not in decided or name in statistics.suspicions:
+        if name in in_git or name not in decided:
             continue
         one, report = known.get(name), reports.get(name)
         if one is None or (report is not None and is_new(one, report, now)):  # a clock that was ahead
             continue
-        if one.phase is not HealthPhase.HEALTHY or one.failures or one.override_until or one.marks:
+        if one.phase is not HealthPhase.HEALTHY or one.failures or one.override_until:
             continue
         limit = given.policies.of_labels(node.labels).lifecycle.stale_after
         if is_stale(one, limit, now) is (decided[name].condition is ProblemStatus.UNKNOWN):
-            quiet.append(name)
-    return frozenset(quiet)
+            unchanged.append(name)
+    return frozenset(unchanged)
 
 
-def _look(
-    given: FleetInput,
-    facts: FleetNode,
-    state: NodeState,
-    merged: NodeQuarantine | None,
-    now: float,
-    *,
-    suspicions: Sequence[Suspicion] = (),
-    lemon: LemonNode | None = None,
+def _view(
+    given: FleetInput, facts: FleetNode, state: NodeState, merged: NodeQuarantine | None, now: float
 ) -> NodeSight:
-    """Take in the report of a node and what statistics say of it, and note what happened to it."""
+    """Add the report of a node to its state, and note events of the node."""
     policy = given.policies.of_labels(facts.labels)
     report = given.reports.get(facts.name)
     before = state
@@ -140,8 +110,6 @@ def _look(
     is_current = report is not None and not (report.node_uid and facts.uid and report.node_uid != facts.uid)
     if report is not None and is_current and is_new(state, report, now):
         state = absorb(state, report, policy, given.defaults, now)
-    if is_current:
-        state = with_suspicions(state, suspicions, policy, given.defaults)
     if not state.uid and uid:
         state = replace(state, uid=uid)
     quarantine = merged if merged is not None and not merged.is_stale(uid) else None
@@ -154,23 +122,22 @@ def _look(
         stale_quarantine=merged if quarantine is None else None,
         is_replaced=is_replaced,
         is_stale=is_stale(state, policy.lifecycle.stale_after, now),
-        lemon=lemon.message if lemon is not None and may_retire(policy, given.defaults) else "",
     )
 
 
-def _through_the_breaker(
-    given: FleetInput, state: FleetState, seen: Mapping[str, NodeSight], now: float
+def _admitted(
+    given: FleetInput, state: FleetState, views: Mapping[str, NodeSight], now: float
 ) -> tuple[Admitted, tuple[BreakerAlert, ...]]:
     limits = given.policies.base.breaker
     breaker = reset(state.breaker, limits)
-    onsets = [one for sight in seen.values() for one in _onsets(sight, now)]
+    onsets = [one for sight in views.values() for one in _onsets(sight, now)]
     breaker, alerts = freeze(breaker, onsets, limits, given.facts, now)
-    candidates = [one for sight in seen.values() if (one := _candidate(sight, now)) is not None]
+    candidates = [one for sight in views.values() if (one := _candidate(sight, now)) is not None]
     if not candidates:
         return Admitted(state=breaker), alerts
-    kept = ((name, seen[name].state if name in seen else state.nodes.get(name)) for name in given.facts)
+    kept = ((name, views[name].state if name in views else state.nodes.get(name)) for name in given.facts)
     out = {name for name, one in kept if one is not None and one.phase.is_out}
-    out |= {name for name, one in seen.items() if one.quarantine is not None and one.quarantine.takes_node}
+    out |= {name for name, one in views.items() if one.quarantine is not None and one.quarantine.takes_node}
     return admit(breaker, candidates, Fleet.of(given.facts, frozenset(out)), limits, now), alerts
 
 
@@ -204,11 +171,8 @@ def fast_failure(sight: NodeSight) -> CheckFailure | None:
 def _decide(sight: NodeSight, admitted: Admitted, now: float) -> tuple[NodeState, HealthDecision]:
     name = sight.facts.name
     state = sight.state
-    happened = [*signals(sight, now, is_admitted=name in admitted.nodes)]
-    for signal in happened:
+    for signal in signals(sight, now, is_admitted=name in admitted.nodes):
         state = _enter(sight, state, signal, now)
-    if not sight.is_replaced:
-        state = remembered(sight.before, state, happened, sight.quarantine, now)
     return conclude(sight, state, admitted.refused.get(name, ""), admitted.state, now)
 
 

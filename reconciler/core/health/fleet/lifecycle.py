@@ -12,10 +12,9 @@ class Signal(StrEnum):
     SUSPECTED = "suspected"  # a check failed
     FENCED = "fenced"  # a fast rule confirmed it, and the breaker let it through
     MERGED = "merged"  # its quarantine is in Git
-    DRAIN = "drain"  # its quarantine in Git says so, as of the next five
+    DRAIN = "drain"  # its quarantine in Git says so, as of the next three
     REPAIR = "repair"
     VALIDATE = "validate"
-    LEMON = "lemon"
     RETIRE = "retire"
     DRAINED = "drained"  # no pods with GPUs run there any more
     REBOOTED = "rebooted"
@@ -61,8 +60,6 @@ TRANSITIONS: Mapping[tuple[HealthPhase, Signal], HealthPhase] = {
     (P.PROBATION, S.FENCED): P.QUARANTINED,
     (P.PROBATION, S.MERGED): P.QUARANTINED,
     (P.PROBATION, S.SURVIVED): P.HEALTHY,
-    (P.LEMON, S.RELEASED): P.PROBATION,
-    **{(phase, S.LEMON): P.LEMON for phase in P if phase not in (P.LEMON, P.RETIRED)},
     **{(phase, S.RETIRE): P.RETIRED for phase in P if phase is not P.RETIRED},
     **{(phase, S.REPLACED): P.HEALTHY for phase in P},
 }

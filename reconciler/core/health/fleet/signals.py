@@ -14,7 +14,6 @@ _STAGES = {
     Stage.DRAIN: Signal.DRAIN,
     Stage.REPAIR: Signal.REPAIR,
     Stage.VALIDATE: Signal.VALIDATE,
-    Stage.LEMON: Signal.LEMON,
     Stage.RETIRE: Signal.RETIRE,
 }
 
@@ -22,8 +21,7 @@ _STAGES = {
 class NodeSight(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one for this node. is_stale: the report is too old to say anything. lemon: why the node
-    should be retired.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything.
     """
 
     facts: FleetNode
@@ -34,7 +32,6 @@ class NodeSight(Struct, frozen=True, kw_only=True):
     stale_quarantine: NodeQuarantine | None = None
     is_replaced: bool = False
     is_stale: bool = False
-    lemon: str = ""
 
     @property
     def acts(self) -> bool:

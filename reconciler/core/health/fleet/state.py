@@ -7,7 +7,6 @@ from msgspec import Struct, field
 
 from reconciler.core.health.findings import FindingSeverity, ProbeProfile, RepairAction
 from reconciler.core.health.policy import Lane
-from reconciler.core.health.statistics.lemons import LemonMark
 
 
 class HealthPhase(StrEnum):
@@ -20,7 +19,6 @@ class HealthPhase(StrEnum):
     REMEDIATING = "remediating"
     VALIDATING = "validating"
     PROBATION = "probation"
-    LEMON = "lemon"
     RETIRED = "retired"
 
     @property
@@ -35,7 +33,6 @@ _OUT = frozenset(
         HealthPhase.DRAINING,
         HealthPhase.REMEDIATING,
         HealthPhase.VALIDATING,
-        HealthPhase.LEMON,
         HealthPhase.RETIRED,
     }
 )
@@ -46,7 +43,7 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     owner: another system that repairs this node, such as `nvsentinel` or `karpenter`; we only observe then.
     unfenced: a person took our taint off. drained: no pod with GPUs is left, asked only while the node is drained.
-    jobs: jobs that ended well since its probation began. created: when the node joined; 0: not known.
+    jobs: jobs that ended well since its probation began.
     """
 
     name: str
@@ -62,7 +59,6 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unfenced: bool = False
     drained: bool = False
     jobs: int = 0
-    created: float = 0.0
 
     @property
     def is_available(self) -> bool:
@@ -115,8 +111,7 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is kept of one node. Times are in seconds since the epoch.
 
     ours: the fast lane put our taint on it. until: when that ends, if the check passes by then. renewals: how often it
-    was prolonged because the check still failed. returns: when the node went back into use after a quarantine. marks:
-    what counts against the node.
+    was prolonged because the check still failed. returns: when the node went back into use after a quarantine.
     """
 
     phase: HealthPhase = HealthPhase.HEALTHY
@@ -134,7 +129,6 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     renewals: int = 0
     returns: tuple[float, ...] = ()
     override_until: float = 0.0
-    marks: tuple[LemonMark, ...] = ()
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -166,8 +160,7 @@ class BreakerState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetState(Struct, frozen=True, kw_only=True):
-    """Everything that is kept between two rounds. It can be written as JSON and read again. since: the first round."""
+    """Everything that is kept between two rounds. It can be written as JSON and read again."""
 
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     breaker: BreakerState = BreakerState()
-    since: float = 0.0

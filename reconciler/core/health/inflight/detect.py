@@ -1,14 +1,20 @@
-"""Detectors: a job that hangs, and a job that one GPU slows down. Missing data is reported, and is never a finding."""
+"""Detectors: a job that hangs, and a job whose throughput falls. Missing data is reported, and is never a finding."""
 
 from collections.abc import Sequence
 from enum import StrEnum
 from statistics import median
-from typing import Literal
 
 from msgspec import Struct
 
-from reconciler.core.health.inflight.series import JobSample, JobSeries, known, percentile, robust_scores
+from reconciler.core.health.inflight.series import JobSample, JobSeries, known, percentile
 from reconciler.core.values import plural
+
+
+class ProblemKind(StrEnum):
+    """The check that found a problem of a running job."""
+
+    HUNG = "hung"
+    SLOW = "slow"
 
 
 class JobSignal(StrEnum):
@@ -33,36 +39,19 @@ class JobLimits(Struct, frozen=True, kw_only=True):
     traffic_share: float = 0.001
     slow: float = 0.10
     slow_for: float = 600.0
-    score: float = 4.0
-
-
-class SuspectGpu(Struct, frozen=True, kw_only=True, order=True):
-    """A GPU that differs from all others of its job, and in what."""
-
-    node: str
-    slot: str
-    why: str
 
 
 class JobProblem(Struct, frozen=True, kw_only=True):
-    """What a detector says. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
+    """The result of a detector. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
 
-    since: when it began, in seconds since the epoch.
-
-    `may_act`: at least two independent signs; without them the owner is notified, and nothing else may follow.
+    since: its start, in seconds since the epoch.
     """
 
-    kind: Literal["hung", "straggling"]
+    kind: ProblemKind
     message: str
     signals: tuple[JobSignal, ...] = ()
     slowdown: float = 1.0
-    suspects: tuple[SuspectGpu, ...] = ()
     since: float = 0.0
-
-    @property
-    def may_act(self) -> bool:
-        """Whether anything but a message may follow."""
-        return len(self.signals) >= 2 or bool(self.suspects)  # noqa: PLR2004 - two independent signs
 
 
 def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
@@ -87,7 +76,7 @@ def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
     }
     signals = (*progress, state)
     text = f"no progress for {minutes} min: {', '.join(said[one] for one in signals)}"
-    return JobProblem(kind="hung", message=text, signals=signals, since=recent[0].at)
+    return JobProblem(kind=ProblemKind.HUNG, message=text, signals=signals, since=recent[0].at)
 
 
 def _stalled(
@@ -118,47 +107,80 @@ def _is_busy(sample: JobSample, limits: JobLimits) -> bool:
     return bool(sample.gpus) and busy >= limits.busy_share * len(sample.gpus)
 
 
-def find_straggler(series: JobSeries, limits: JobLimits) -> JobProblem | None:
-    """Return the slowdown of a job, and the GPUs behind it. None found means that it is not the hardware."""
+def find_slowdown(series: JobSeries, limits: JobLimits) -> JobProblem | None:
+    """Return the fall of a job's throughput: steps that take longer than normal, all the time."""
     recent = series.last(limits.slow_for)
     before = [one for one in series.warm() if recent and one.at < recent[0].at]
     usual, now = known(one.step_seconds for one in before), known(one.step_seconds for one in recent)
     if not usual or not now or min(now) <= (1 + limits.slow) * median(usual):
         return None
     slowdown = median(now) / median(usual)
-    suspects = _suspects(recent, limits)
-    if suspects:
-        first = suspects[0]
-        named = f"{first.node} {first.slot} ({first.why})" + (f" and {len(suspects) - 1} more" if suspects[1:] else "")
-        text = f"steps take {slowdown:.2f} times as long; {plural(len(suspects), 'GPU')} differ: {named}"
-    else:
-        text = f"steps take {slowdown:.2f} times as long; no GPU differs from the others, so it is not the hardware"
-    return JobProblem(kind="straggling", message=text, slowdown=slowdown, suspects=suspects, since=recent[0].at)
+    text = f"throughput fell to {1 / slowdown:.0%}: steps take {slowdown:.2f} times as long"
+    return JobProblem(kind=ProblemKind.SLOW, message=text, slowdown=slowdown, since=recent[0].at)
 
 
-def _suspects(recent: Sequence[JobSample], limits: JobLimits) -> tuple[SuspectGpu, ...]:
-    """Return the GPUs that are outliers in the same way in most samples."""
-    votes: dict[SuspectGpu, int] = {}
-    for sample in recent:
-        for suspect in {*_outliers(sample, limits)}:
-            votes[suspect] = votes.get(suspect, 0) + 1
-    return tuple(sorted(one for one, count in votes.items() if 2 * count > len(recent)))
+class JobMove(StrEnum):
+    """A decision about a job."""
+
+    NOTIFY = "notify"
+    CONTINUE = "continue"  # a restart would cost more than the loss so far
+    RESTART = "restart"
+    STOP = "stop"
 
 
-def _outliers(sample: JobSample, limits: JobLimits) -> list[SuspectGpu]:
-    gpus = sample.gpus
-    found = []
-    throttled = [gpu for gpu in gpus if gpu.throttled]
-    if 2 * len(throttled) < len(gpus):
-        found += [SuspectGpu(node=gpu.node, slot=gpu.slot, why="throttled") for gpu in throttled]
-    rows = (
-        ("lower clock", [-gpu.clock for gpu in gpus]),
-        ("hotter", [gpu.celsius for gpu in gpus]),
-        ("link errors", [float(gpu.errors) for gpu in gpus]),
-        ("less power", [-gpu.watts for gpu in gpus]),
-    )
-    for why, values in rows:
-        for gpu, score in zip(gpus, robust_scores(values), strict=True):
-            if score >= limits.score and len(gpus) > 2:  # noqa: PLR2004 - of two, nobody knows which is wrong
-                found.append(SuspectGpu(node=gpu.node, slot=gpu.slot, why=why))
-    return found
+class RunningJob(Struct, frozen=True, kw_only=True):
+    """A job that has a problem. checkpoint_age: seconds of work that a restart repeats; None: not known.
+
+    affected_for: seconds since the problem began. on_problem: the strongest move that its policy allows.
+    """
+
+    gpus: int
+    checkpoint_age: float | None = None
+    restart_seconds: float = 300.0
+    affected_for: float = 0.0
+    on_problem: JobMove = JobMove.NOTIFY
+
+    @property
+    def restart_cost(self) -> float | None:
+        """The GPU seconds of a restart; None: not known."""
+        if self.checkpoint_age is None:
+            return None
+        return self.gpus * (self.checkpoint_age + self.restart_seconds)
+
+
+class JobDecision(Struct, frozen=True, kw_only=True):
+    """A decision and its reason, with the figures behind it."""
+
+    move: JobMove
+    reason: str
+
+
+def decide(problem: JobProblem, job: RunningJob) -> JobDecision:
+    """Return the decision: at least two signs of a hang, or a loss as high as the cost of a restart, allow a move."""
+    rate = (1 - 1 / problem.slowdown if problem.kind is ProblemKind.SLOW else 1.0) * job.gpus
+    lost, cost = rate * job.affected_for, job.restart_cost
+    state = "waiting" if problem.kind is ProblemKind.HUNG else "slow"
+    text = f"{problem.message}; {plural(job.gpus, 'GPU')} {state}, {_hours(lost)} GPU hours so far; {_cost(job)}"
+    if job.on_problem is JobMove.NOTIFY:
+        return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; the policy is to notify")
+    if cost is None:
+        return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; the age of its checkpoint is not known")
+    if problem.kind is ProblemKind.HUNG:
+        if len(problem.signals) < _SIGNS:
+            return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; one sign alone is not enough to act")
+        return JobDecision(move=job.on_problem, reason=text)
+    return JobDecision(move=job.on_problem if lost >= cost else JobMove.CONTINUE, reason=text)
+
+
+_SIGNS = 2
+
+
+def _cost(job: RunningJob) -> str:
+    cost = job.restart_cost
+    if cost is None:
+        return f"a restart costs {_hours(job.gpus * job.restart_seconds)} and what was done since the last checkpoint"
+    return f"a restart costs {_hours(cost)}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f}"

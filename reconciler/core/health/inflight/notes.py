@@ -6,7 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus
-from reconciler.core.health.inflight.decide import RunningJob, decide
+from reconciler.core.health.inflight.detect import RunningJob, decide
 from reconciler.core.health.inflight.postflight import JobErrors, job_errors, xids_of
 from reconciler.core.health.inflight.watch import JobsSeen, WatchedJob
 from reconciler.core.health.report import NodeReport
@@ -20,7 +20,7 @@ class JobNoteKind(StrEnum):
     """What a note is about. Those of ended jobs are kept for a day, the others as long as they are true."""
 
     HUNG = "hung"
-    STRAGGLING = "straggling"
+    SLOW = "slow"
     ERRORS = "errors"
     PREFLIGHT = "preflight"
 
@@ -59,8 +59,8 @@ def problem_note(job: WatchedJob, now: float) -> JobNote:
     """Return what is decided about the problem of a running job, with what it costs."""
     problem = job.problem
     assert problem is not None  # noqa: S101 - the caller chose jobs with one
-    running = RunningJob(gpus=sum(job.job.gpus.values()), slow_for=max(now - problem.since, 0.0))
-    return _note(job, JobNoteKind(problem.kind), problem.since, decide(problem, running, now).reason)
+    running = RunningJob(gpus=sum(job.job.gpus.values()), affected_for=max(now - problem.since, 0.0))
+    return _note(job, JobNoteKind(problem.kind.value), problem.since, decide(problem, running).reason)
 
 
 def errors_note(job: WatchedJob, reports: Mapping[str, NodeReport]) -> JobNote | None:

@@ -2,28 +2,21 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from statistics import median
 
 from msgspec import Struct
 from msgspec.structs import replace
-
-from reconciler.core.health.statistics.drift import MAD_TO_SIGMA
 
 WARM_UP_SECONDS, WARM_UP_STEPS = 600.0, 10
 _FINE, _COARSE, _LONGEST = 3600.0, 600.0, 4 * 3600.0
 
 
 class GpuActivity(Struct, frozen=True, kw_only=True):
-    """One GPU at one time. throttled: the hardware slows it down for heat or power. errors: of links and PCIe."""
+    """One GPU at one time."""
 
     node: str
     slot: str
     watts: float
     utilization: float  # percent
-    clock: float = 0.0  # MHz of the SMs
-    celsius: float = 0.0
-    throttled: bool = False
-    errors: int = 0
 
 
 class JobSample(Struct, frozen=True, kw_only=True):
@@ -113,12 +106,3 @@ def percentile(values: Sequence[float], share: float) -> float:
     """Return the value that a share of all values does not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
-
-
-def robust_scores(values: Sequence[float]) -> list[float]:
-    """Return how far each value lies from the median, in robust standard deviations, at least 1 % of the median."""
-    if not values:
-        return []
-    middle = median(values)
-    spread = max(MAD_TO_SIGMA * median(abs(value - middle) for value in values), 0.01 * abs(middle), 1e-9)
-    return [(value - middle) / spread for value in values]

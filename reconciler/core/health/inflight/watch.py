@@ -6,7 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.health.fleet.history import SKEW
-from reconciler.core.health.inflight.detect import JobLimits, JobProblem, find_hang, find_straggler
+from reconciler.core.health.inflight.detect import JobLimits, JobProblem, find_hang, find_slowdown
 from reconciler.core.health.inflight.series import GpuActivity, JobSample, JobSeries, extended
 from reconciler.core.health.report import GpuUse, NodeReport
 
@@ -106,7 +106,7 @@ def _seen(job: WatchedJob, reports: Mapping[str, NodeReport], now: float, limits
     errors = _errors(job.job, reports)
     first = {node: job.first.get(node) or slots for node, slots in errors.items()}
     job = replace(job, first={**job.first, **first}, last={**job.last, **errors})
-    sample = sample_of(job.job, reports, now, job.first)
+    sample = sample_of(job.job, reports, now)
     if sample is None:
         return job  # what is not measured ends no problem, and begins none
     series, problem = judged(extended(job.series, sample), job.problem, limits)
@@ -115,15 +115,13 @@ def _seen(job: WatchedJob, reports: Mapping[str, NodeReport], now: float, limits
 
 def judged(series: JobSeries, before: JobProblem | None, limits: JobLimits) -> tuple[JobSeries, JobProblem | None]:
     """Return what the detectors say, and the series with what is normal in it. A problem keeps its start."""
-    problem = find_hang(series, limits) or find_straggler(series, limits)
+    problem = find_hang(series, limits) or find_slowdown(series, limits)
     if problem is not None and before is not None and problem.kind == before.kind:
         problem = replace(problem, since=before.since)
     return series.marked(problem.since if problem is not None else 0.0), problem
 
 
-def sample_of(
-    job: PlacedJob, reports: Mapping[str, NodeReport], now: float, first: Errors | None = None
-) -> JobSample | None:
+def sample_of(job: PlacedJob, reports: Mapping[str, NodeReport], now: float) -> JobSample | None:
     """Return the sample of a job; None while a report is missing or old, or nobody knows which GPUs are its own."""
     rows: list[GpuActivity] = []
     traffic: list[float | None] = []
@@ -132,7 +130,7 @@ def sample_of(
         if report is None or report.is_overdue(now) or report.measured_at > now + SKEW:
             return None
         uses = own_gpus(job, node, count, report)
-        known = [row for one in uses if (row := _row(node, one, first or {})) is not None]
+        known = [row for one in uses if (row := _row(node, one)) is not None]
         if len(known) != count:
             return None
         rows += known
@@ -152,25 +150,13 @@ def own_gpus(job: PlacedJob, node: str, count: int, report: NodeReport) -> tuple
     return occupied if len(occupied) == count else ()
 
 
-def _row(node: str, use: GpuUse, first: Errors) -> GpuActivity | None:
+def _row(node: str, use: GpuUse) -> GpuActivity | None:
     if use.watts is None or use.utilization is None:
         return None
-    before = first.get(node, {}).get(use.slot, {})
-    links = sum(max(use.errors.get(name, 0.0) - before.get(name, 0.0), 0.0) for name in _LINKS)
-    return GpuActivity(
-        node=node,
-        slot=use.slot,
-        watts=use.watts,
-        utilization=use.utilization,
-        clock=use.clock or 0.0,
-        celsius=use.celsius or 0.0,
-        throttled=use.throttled,
-        errors=int(links),
-    )
+    return GpuActivity(node=node, slot=use.slot, watts=use.watts, utilization=use.utilization)
 
 
 _PATIENCE = 600.0
-_LINKS = ("nvlink.errors", "pcie.replays", "pcie.fatal")
 
 
 def _errors(job: PlacedJob, reports: Mapping[str, NodeReport]) -> dict[str, dict[str, Mapping[str, float]]]:
@@ -182,3 +168,33 @@ def _counters(
     job: PlacedJob, node: str, count: int, reports: Mapping[str, NodeReport]
 ) -> Iterator[tuple[str, Mapping[str, float]]]:
     yield from ((one.slot, one.errors) for one in own_gpus(job, node, count, reports[node]))
+
+
+# Replay.
+
+
+class JobFinding(Struct, frozen=True, kw_only=True):
+    """A problem of a job: when it was found, and when the job worked again; None: not before the record ends."""
+
+    at: float
+    problem: JobProblem
+    ended_at: float | None = None
+
+
+def replay_series(recorded: JobSeries, limits: JobLimits) -> tuple[JobFinding, ...]:
+    """Return the problems in a series. Equal series give equal results."""
+    return tuple(_findings(recorded, limits))
+
+
+def _findings(recorded: JobSeries, limits: JobLimits) -> Iterator[JobFinding]:
+    series, current = replace(recorded, samples=(), disturbed_since=0.0), None
+    problem: JobProblem | None = None
+    for sample in sorted(recorded.samples, key=lambda one: one.at):
+        series, problem = judged(extended(series, sample), problem, limits)
+        if current is not None and (problem is None or problem.kind != current.problem.kind):
+            yield replace(current, ended_at=sample.at)
+            current = None
+        if problem is not None and current is None:
+            current = JobFinding(at=sample.at, problem=problem)
+    if current is not None:
+        yield current

@@ -5,11 +5,7 @@ from functools import cache
 from typing import Any
 
 from reconciler.core.launch.framework import Framework, Invocation
-from reconciler.core.launch.frameworks.adapters.alpaca_lora import ALPACA_LORA
-from reconciler.core.launch.frameworks.adapters.unsloth import UNSLOTH
 from reconciler.core.launch.frameworks.axolotl import AXOLOTL
-from reconciler.core.launch.frameworks.deepspeed_chat import DEEPSPEED_CHAT
-from reconciler.core.launch.frameworks.fastchat import FASTCHAT
 from reconciler.core.launch.frameworks.fms import FMS
 from reconciler.core.launch.frameworks.litgpt import LITGPT
 from reconciler.core.launch.frameworks.llama_factory import LLAMA_FACTORY
@@ -17,7 +13,6 @@ from reconciler.core.launch.frameworks.llama_recipes import LLAMA_RECIPES
 from reconciler.core.launch.frameworks.ms_swift import MS_SWIFT
 from reconciler.core.launch.frameworks.pretraining.megatron import MEGATRON, MEGATRON_SWIFT
 from reconciler.core.launch.frameworks.pretraining.torchtitan import TORCHTITAN
-from reconciler.core.launch.frameworks.qwen import QWEN
 from reconciler.core.launch.frameworks.reinforcement.openrlhf import OPENRLHF
 from reconciler.core.launch.frameworks.reinforcement.openrlhf_ppo import OPENRLHF_PPO
 from reconciler.core.launch.frameworks.reinforcement.verl import VERL, VERL_SFT
@@ -25,6 +20,7 @@ from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
 from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
 from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
 from reconciler.core.launch.frameworks.trl import TRL
+from reconciler.core.launch.frameworks.unsloth import UNSLOTH
 from reconciler.core.launch.frameworks.unsupported import MEGATRON_OTHERS, NEMO, UNSLOTH_SCRIPT
 from reconciler.core.launch.settings import script_arguments
 
@@ -47,12 +43,8 @@ FRAMEWORKS: tuple[Framework, ...] = (
     OPENRLHF,
     VERL,
     VERL_SFT,
-    DEEPSPEED_CHAT,
-    FASTCHAT,
     TRANSFORMERS,
     LLAMA_RECIPES,
-    ALPACA_LORA,
-    QWEN,
     TRAINER_SCRIPT,
     SCRIPT,
 )

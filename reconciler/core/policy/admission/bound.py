@@ -17,9 +17,8 @@ _MAX_AUDIT_BYTES = 10 * 1024
 
 
 _BUDGET, _CONDITIONS_BUDGET = 10_000_000, 2_500_000
-"""What the validations of a policy, its annotations, and its match conditions may cost together
-(k8s.io/apiserver/pkg/apis/cel). The cost is counted from below."""
-_OUT_OF_BUDGET = CelError("the expressions of the policy cost more together than an API server allows")
+"""The most steps of the validations of a policy, of its annotations, and of its match conditions."""
+_OUT_OF_BUDGET = CelError("the expressions of the policy take too many steps together")
 
 
 class PolicyOutcome(NamedTuple):
@@ -61,7 +60,7 @@ class BoundPolicy:
         return [*found, *self._audits(values)] if self.policy.annotations else found
 
     def _validations(self, activation: Activation) -> list[PolicyOutcome]:
-        """Evaluate validations. Where they cost too much together, that is all that a server says."""
+        """Evaluate validations. Where they take too many steps together, that is all that is said."""
         activation.spent = 0
         found = []
         parts = zip(self.policy.validations, self._programs.validations, self._programs.messages, strict=True)

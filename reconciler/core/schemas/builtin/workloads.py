@@ -9,9 +9,9 @@ from typing import Any
 from reconciler.core.objects import FieldPath, matches_selector
 from reconciler.core.patterns import LABEL_LENGTH, later
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.builtin.cluster import volume_claim_violations
 from reconciler.core.schemas.builtin.pods import template_violations
 from reconciler.core.schemas.builtin.schedules import schedule_problem
+from reconciler.core.schemas.builtin.storage import volume_claim_violations
 from reconciler.core.schemas.messages import bad_value, format_choices, missing
 from reconciler.core.schemas.metadata import volume_name_violations
 

@@ -27,7 +27,7 @@ class _RulePlace(Struct, kw_only=True):
 
 
 class _RuleEvaluation(Struct, frozen=True, kw_only=True):
-    """One evaluation: which rules are meant, by the value before, and what they may cost."""
+    """One evaluation: which rules are meant, by the value before, and the steps that they may take."""
 
     is_meant: Callable[[DefinitionRule, Any], bool]
     budget: RuleBudget
@@ -66,14 +66,14 @@ class KindRules:
         if self._place is None:
             return
         if self._allowance is not None and self._allowance.left < 0:
-            message = "the rules of definitions have cost too much before this object, so they are not evaluated on it"
+            message = "the rules of definitions have taken too many steps before this object, so it is not evaluated"
             yield Violation(rule="schema.rule", path=(), message=message, hint="make the rules or the objects simpler")
             return
         run = _RuleEvaluation(is_meant=is_meant, budget=RuleBudget(self._allowance))
         try:
             yield from _walk(self._place, self._shape.value(data), old, (), run)
         except CostExceededError:
-            message = "the rules of the definition cost more than an API server allows, so not all are evaluated"
+            message = "the rules of the definition take too many steps, so not all are evaluated"
             yield Violation(rule="schema.rule", path=(), message=message, hint="make the rules or the object simpler")
 
 

@@ -23,21 +23,21 @@ _REASONS = {
     "FieldValueDuplicate": "is a duplicate: ",
 }
 _MOST = 10_000_000
-"""What the rules of an object may cost together (k8s.io/apiserver/pkg/apis/cel, RuntimeCELCostBudget)."""
+"""The most steps of all rules of an object."""
 _LONGEST = 120  # characters of a rule that a hint shows
 
 
 class RuleBudget:
-    """What all rules of one object may cost."""
+    """The steps that are left to all rules of one object."""
 
     def __init__(self, allowance: RuleAllowance | None = None) -> None:
         self._left, self._allowance = _MOST, allowance
 
-    def spend(self, cost: int) -> None:
-        """Take a cost away. Raises CostExceededError if nothing is left."""
-        self._left -= cost
+    def spend(self, steps: int) -> None:
+        """Take steps away. Raises CostExceededError if nothing is left."""
+        self._left -= steps
         if self._allowance is not None:
-            self._allowance.left -= cost
+            self._allowance.left -= steps
         if self._left < 0:
             raise CostExceededError
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.core.sizing.answers import NO_ANSWERS, Answers, JobCard, Recommendation
+from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
 from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
 from reconciler.core.sizing.decide.explain import (
     closest_candidate,
@@ -72,7 +72,6 @@ def decide_cheapest(
     questions: Sequence[Question],
     answers: Answers = NO_ANSWERS,
     *,
-    card: JobCard | None = None,
     estimator: Estimator = estimate,
     speed: Speed | None = throughput,
     every: bool = False,
@@ -80,8 +79,7 @@ def decide_cheapest(
     """Choose among GPU products, one question each: the cheapest by the token, or for throughput the fastest.
 
     If the speed of a product is unknown, the cost of an hour decides. A product of which the cluster has fewer GPUs
-    than the layout takes comes last. The decision is pending while an engine has not answered for any of them. The
-    product of a `card`, which the job was given together with others, comes first if it fits there.
+    than the layout takes comes last. The decision is pending while an engine has not answered for any of them.
     """
     if not questions:
         raise ValueError("no GPU product to choose from")
@@ -95,15 +93,11 @@ def decide_cheapest(
         (decision for decision in decisions if decision.chosen is not None),
         key=lambda decision: rank(decision.chosen) if decision.chosen is not None else (),
     )
-    if card is not None:
-        fitting.sort(key=lambda decision: decision.chosen is None or decision.chosen.gpu.product != card.product)
     best = pending or (fitting[0] if fitting else decisions[0])
     others = _best_of_others((decision for decision in decisions if decision is not best), rank)
     if pending is not None or not fitting:
         return replace(best, others=others)
     text = best.text + explain_alternatives(best, fitting[1:]) + explain_stranded(best, others)
-    if card is not None and card.because and best.chosen is not None and best.chosen.gpu.product == card.product:
-        text += f"; {card.because}"
     return replace(best, text=text, others=others)
 
 

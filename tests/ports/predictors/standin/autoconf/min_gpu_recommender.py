@@ -56,44 +56,9 @@ MaxGPUs = _property("max_gpus", limits=[1, 10_000_001])
 NumberGPUs = _property("number_gpus", limits=[1, 1025])
 
 
-class Trees:
-    feature_names_ = ("number_gpus", "tokens_per_sample", "batch_size", "model_name", "method", "gpu_model")
-
-    def get_borders(self) -> dict[int, list[float]]:
-        return {0: [1.5, 3.0, 6.0], 1: [1024.0], 2: [7.5]}
-
-
-class CatBoostModel:
-    model = Trees()
-
-
-class WeightedEnsembleModel:
-    model = None
-
-
-class NetworkModel:
-    model = None
-
-
-class Trainer:
-    def get_minimum_model_set(self, best: str) -> list[str]:
-        return ["trees", best, *(["network"] if os.environ.get("STANDIN_NETWORK") else [])]
-
-    def load_model(self, name: str) -> Any:
-        return {"trees": CatBoostModel, "sum": WeightedEnsembleModel, "network": NetworkModel}[name]()
-
-
 class Predictor:
-    model_best = "sum"
-    decision_threshold = 0.5
-    path = str(Path(__file__).with_name("AutoGluonModels") / "v3-1-0")
-    _trainer = Trainer()
-
     def predict_proba(self, frame: Any) -> dict[int, Any]:
         return {1: pandas.Column(self._probability(row) for row in frame.rows)}
-
-    def predict(self, frame: Any) -> Any:
-        return pandas.Column(int(self._probability(row) >= self.decision_threshold) for row in frame.rows)
 
     def _probability(self, row: dict[str, Any]) -> float:
         gpus: int = row["number_gpus"]
@@ -101,8 +66,6 @@ class Predictor:
         batch: int = row["batch_size"]
         if row["model_name"] == "nan":
             return float("nan")
-        if os.environ.get("STANDIN_SMOOTH"):
-            return 1 / (1 + gpus)
         need = 4 if row["model_name"] == "big" else 1
         need *= 2 if row["method"] == "full" and tokens > 1024 else 1
         chance = 0.1 + 0.2 * (gpus > 1.5) + 0.3 * (gpus > 3) + 0.3 * (gpus > 6) + 0.05 * (batch <= 7.5)

@@ -1,1 +1,0 @@
-"""As in the library: names that are other names."""
