@@ -60,7 +60,6 @@ def test_every_rule_says_why_and_what_to_do(rule: str) -> None:
     assert notes["severity"] in ACTIONS
     for key in ("reason", "hint"):
         assert re.fullmatch(r"[A-Z].*\.\n?", notes[key], re.DOTALL), f"{key} is a sentence"
-    assert 60 < len(notes["reason"]) < 400
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -97,10 +96,11 @@ def test_what_passes_one_rule_is_denied_by_no_other(example: Example) -> None:
 
 
 def test_messages(request: pytest.FixtureRequest) -> None:
-    """What a reviewer reads, word for word, for every failing example."""
+    """What a reviewer reads, word for word, of the first failing example of each rule; a server says the same of all."""
+    first = {example.rule: example for example in reversed(EXAMPLES) if example.verdict == "fail"}
     lines = [
         f"{example}: {one.result} {one.message} ({one.field or '-'})"
-        for example in EXAMPLES
+        for example in reversed(first.values())
         for one in verdicts(CATALOGUE, example.document)
         if one.rule == example.rule
     ]
