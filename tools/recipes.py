@@ -1,7 +1,6 @@
 """Print the values of torchtune's shipped configurations: `python -m tools.recipes WHEEL`.
 
-The rows are those of `reconciler/core/launch/frameworks/torchtune_recipes.py`, of which only the keys that are read are
-kept.
+The rows are those of `reconciler/core/launch/frameworks/torchtune.toml`, of which only the keys that are read are kept.
 """
 
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.launch.frameworks.torchtune_recipes import DEFAULTS, KEYS
+from reconciler.core.launch import FRAMEWORKS
 from reconciler.core.launch.settings import flatten
 
 _OTHER = (
@@ -25,7 +24,8 @@ _OTHER = (
     "vision",
     "eleuther",
 )
-_TARGETS = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "output_proj": "o"}
+_WORDS = next(row.words for row in FRAMEWORKS if row.named_recipes is not None)
+_TARGETS = {name: letter for letter, name in _WORDS["targets"].items()}
 
 
 def main(wheel: str) -> None:
@@ -47,11 +47,11 @@ def _row(name: str, data: dict[str, Any]) -> str:
     else:
         values.pop("model._component_", None)
     words = [name]
-    for short, key in KEYS.items():
+    for short, key in _WORDS["keys"].items():
         text = values.get(key, "").removeprefix("/tmp/").rstrip("/").removesuffix("/original").replace(" ", "")  # noqa: S108
         if short == "t" and text:
             text = "".join(_TARGETS[target] for target in text.split(","))
-        if text not in {"", "null", "None", "False", "false", DEFAULTS.get(key, "")}:
+        if text not in {"", "null", "None", "False", "false", _WORDS["recipe"].get(key, "")}:
             words.append(f"{short}={text}")
     return " ".join(words)
 

@@ -51,6 +51,9 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
         assert there <= inside
     for name in ("models.json", "models.schema.json", "gpus.json", "gpus.schema.json", "xids.json", "xids.schema.json"):
         assert f"reconciler/data/{name}" in names
+    frameworks = {str(path.relative_to(ROOT)) for path in (ROOT / "reconciler/core/launch/frameworks").glob("*.toml")}
+    assert len(frameworks) >= 20
+    assert frameworks <= set(names)
     for name in (".gitattributes", ".gitignore", ".gitlab-ci.yml", ".github/workflows/plan.yaml"):
         assert f"gitops-repo-template/{name}" in inside
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]

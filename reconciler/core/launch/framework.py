@@ -46,7 +46,7 @@ Read = Callable[["Extraction"], None]
 """Adds facts to an extraction."""
 
 
-class ProcessFlags(Struct, frozen=True, kw_only=True):
+class ProcessFlags(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The flags that set how many processes and machines there are; empty if there are none.
 
     `counts_all`: `processes` counts the processes of all machines, not those of one. `of_script`: the flags belong to
@@ -83,7 +83,7 @@ class Launcher(Struct, frozen=True, kw_only=True, eq=False):
     read_processes: Read
 
 
-class Command(Struct, frozen=True, kw_only=True, eq=False):
+class Command(Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True):
     """A framework's own command, such as `axolotl train`. `verbs` matches the second word.
 
     `switches` are the flags without a value between the verb and the recipe, None where no flags may stand there.
@@ -109,33 +109,75 @@ class Overrides(StrEnum):
     ALWAYS = "always"
 
 
-class Framework(Struct, frozen=True, kw_only=True, eq=False):
+class ScriptMatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule that recognises a script: its name matches `script`, and of its flags, `all` are given, one matches `any`.
+
+    No flag matches `none`. What a rule leaves out is not asked.
+    """
+
+    script: re.Pattern[str] | None = None
+    all: Names = ()
+    any: re.Pattern[str] | None = None
+    none: re.Pattern[str] | None = None
+
+    def fits(self, script: str, flags: AbstractSet[str]) -> bool:
+        """Whether a script or module with these flags is recognised."""
+        return (
+            (self.script is None or self.script.fullmatch(script) is not None)
+            and set(self.all) <= flags
+            and (self.any is None or any(map(self.any.fullmatch, flags)))
+            and (self.none is None or not any(map(self.none.fullmatch, flags)))
+        )
+
+
+class RolloutFlags(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The flags of a framework for rollouts. Each default is the documented one; `fraction` is of the GPU's memory.
+
+    `has_reference`: it holds a reference model unless `beta` is 0, or (false) only if it is set to another value.
+    """
+
+    prompt: Names
+    answer: Names
+    prompt_tokens: str
+    answer_tokens: str
+    engine: Names
+    mode: Names = ()
+    fraction: Names
+    default_fraction: str
+    sleep: Names = ()
+    alone: Names = ()  # all of them move the training's states to the host while answers are generated
+    beta: Names = ()
+    has_reference: bool = False
+
+
+class Framework(Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields=True):
     """One training framework.
 
-    Recognition: `commands`, or `programs` that matches the script or module, or `matches` by script and flags.
+    Recognition: `commands`, or `programs` that matches the script or module, or one of `matches`.
     Facts: `settings` lists for each fact the flags or keys that set it, the first one given counts; `defaults` are the
     documented ones, and `source` names where. `read_*` replace the general readers; `complete` runs after them.
+    `words` are its own words for what we name otherwise.
     `name` is empty for a script of an unknown framework.
     """
 
     name: str
-    source: str
-    settings: Mapping[str, Names]
-    defaults: Mapping[str, str]
+    source: str = ""
+    settings: Mapping[str, Names] = {}
+    defaults: Mapping[str, str] = {}
     is_known: bool = True  # false for scripts of our users, whose flags are taken by their names
     unsupported: str = ""  # why none of its lines can be sized
-    newer: "tuple[str, Framework] | None" = None  # a variable that selects another version's arguments, and its row
+    newer: "Mapping[str, Framework]" = {}  # variables that select another version's arguments, and its row
     # Recognition.
     commands: tuple[Command, ...] = ()
     programs: re.Pattern[str] | None = None
-    matches: Callable[[str, AbstractSet[str]], bool] | None = None  # script or module, names of its flags
+    matches: tuple[ScriptMatch, ...] = ()
     # The line and its configuration.
     single_values: bool = False  # no flag takes more than one word
     config_flags: Names = ()  # flags that name a configuration file
     config_keys: frozenset[str] = frozenset()  # top-level keys by which such a file is recognized
     config_may_be_unknown: bool = False  # an unknown first word is taken for the configuration file
     # The values of a configuration of the framework's own package, which is named without a file extension.
-    named_recipes: Callable[[str], Mapping[str, str]] | None = None
+    named_recipes: "Callable[[Extraction, str], Mapping[str, str]] | None" = None
     overrides: Overrides = Overrides.NEVER
     read_words: Read | None = None
     read_environment: Read | None = None
@@ -143,6 +185,7 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     other_objectives: re.Pattern[str] | None = None  # programs and recipes other than supervised fine-tuning
     objective_settings: Names = ()
     read_rollout: Read | None = None  # of reinforcement learning
+    rollout: RolloutFlags | None = None  # what that reads
     objectives: Mapping[str, str] = {}  # its words for objectives (a verb, script, recipe or setting), by ours
     adapters_from_flags: bool = False  # a LoRA rank or the like implies LoRA
     read_method: Read | None = None
@@ -157,6 +200,7 @@ class Framework(Struct, frozen=True, kw_only=True, eq=False):
     checkpoints_shards: bool = False  # only its FSDP strategy checkpoints: it does not on one GPU
     divides_evenly: bool = False  # it asserts that stages have as many layers, and GPUs as many experts
     complete: Read | None = None
+    words: Mapping[str, Mapping[str, str]] = {}
     # What a change of the training is called.
     changes: Changes = {}
 

@@ -56,6 +56,10 @@ def count_per_node(per_node: Names, nodes: Names, variables: Names = ()) -> Read
     return read
 
 
+read_variables = count_per_node((), (), ("NPROC_PER_NODE", "NNODES"))
+"""Reads the variables of commands that start torchrun themselves."""
+
+
 def read_script_processes(extraction: Extraction) -> None:
     """Read the count among the script's own flags, of a command that passes it to accelerate or torchrun."""
     extraction.add_number("processes", extraction.script.find(("num_processes", "nproc_per_node")))

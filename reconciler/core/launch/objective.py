@@ -12,21 +12,6 @@ from reconciler.core.launch.facts import Fact
 from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 
-OTHER_OBJECTIVES = (
-    "(?P<word>dpo|kto|grpo|rloo|reward|rm|orpo|cpo|simpo|ppo|online_dpo|nash_md|xpo|gkd|prm|bco|rlhf|distillation)"
-)
-"""Verbs and script names of trainings other than supervised fine-tuning."""
-
-PREFERENCES = {
-    "dpo": "dpo",
-    "ipo": "dpo",
-    "kto": "kto",
-    "orpo": "orpo",
-    "cpo": "orpo",
-    "simpo": "orpo",
-}
-"""Objectives with pairs of answers, by their usual names. SimPO and CPO have no reference model, as ORPO."""
-
 _OTHER_SCRIPTS = re.compile(
     r"(?:.*[/._-])?(?:dpo|kto|grpo|rloo|reward|orpo|cpo|simpo|ppo|xpo|gkd|rlhf|reinforce|distill\w*|online_dpo|nash_md"
     r"|bco|prm|train_rm|run_rm|rm|reward_model\w*)\d*(?:[._-].*)?"

@@ -50,8 +50,8 @@ def parse_launch(
     if isinstance(line, Diagnostic):
         return ParsedLaunch(launch=None, diagnostics=(line,))
     framework = find_framework(line.invocation, frameworks)
-    if framework.newer is not None and is_true(setting_from_env(line.env, framework.newer[0])):
-        framework = framework.newer[1]
+    for variable, newer in framework.newer.items():
+        framework = newer if is_true(setting_from_env(line.env, variable)) else framework
     extraction = Extraction(line, framework, line.files)
     apply_edits(edits, extraction.launcher, extraction.script)
     _extract(extraction)
@@ -126,7 +126,7 @@ def _read_configuration(extraction: Extraction) -> None:
         framework.read_words(extraction)
     config = script.find(framework.config_flags) or _positional_configuration(extraction)
     if config is not None and framework.named_recipes is not None and _is_name(config.text):
-        values = dict(framework.named_recipes(config.text))
+        values = dict(framework.named_recipes(extraction, config.text))
         script.add_file(values, f"configuration {config.text} of {framework.source}")
     elif config is not None:
         extraction.load(script, config, f"{framework.name or 'training'} configuration")

@@ -180,7 +180,7 @@ def test_bash_passes_the_same_words_but_for_the_flags(
 
 
 def _set(words: list[str], flags: dict[str, str]) -> list[str]:
-    r"""Set flags as the program reads them: another flag behind a flag is not its value (`--a \\` and a line's end)."""
+    """Set flags as the program reads them: another flag behind a flag is not its value."""
     for flag, value in flags.items():
         places = [at for at, word in enumerate(words) if word == flag or word.startswith(f"{flag}=")]
         if not places:

@@ -1,54 +1,30 @@
-"""The registry of training frameworks: one module and one row each."""
+"""The registry of training frameworks: each is a TOML file in this folder, with code for what a table cannot say.
 
-from collections.abc import Mapping
+A file has the fields of `Framework`, and:
+
+- `order`: when it is asked whether a line is its own (a row without one is another's `newer` version);
+- `extends`: tables that begin as those of another file (`{settings = "transformers"}`);
+- `newer`: the variable that selects another version's arguments, and the file of that version.
+
+A function is named by its module and name, as an entry point is, relative to this folder (`.trl:read_words`). It is
+imported when a line of the framework is read.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from importlib import import_module
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from operator import attrgetter
+from typing import Any, get_origin
+
+import msgspec
+from msgspec.structs import replace
 
 from reconciler.core.launch.framework import Framework, Invocation
-from reconciler.core.launch.frameworks.axolotl import AXOLOTL
-from reconciler.core.launch.frameworks.fms import FMS
-from reconciler.core.launch.frameworks.litgpt import LITGPT
-from reconciler.core.launch.frameworks.llama_factory import LLAMA_FACTORY
-from reconciler.core.launch.frameworks.llama_recipes import LLAMA_RECIPES
-from reconciler.core.launch.frameworks.ms_swift import MS_SWIFT
-from reconciler.core.launch.frameworks.pretraining.megatron import MEGATRON, MEGATRON_SWIFT
-from reconciler.core.launch.frameworks.pretraining.torchtitan import TORCHTITAN
-from reconciler.core.launch.frameworks.reinforcement.openrlhf import OPENRLHF
-from reconciler.core.launch.frameworks.reinforcement.openrlhf_ppo import OPENRLHF_PPO
-from reconciler.core.launch.frameworks.reinforcement.verl import VERL, VERL_SFT
-from reconciler.core.launch.frameworks.script import SCRIPT, TRAINER_SCRIPT
-from reconciler.core.launch.frameworks.torchtune import TORCHTUNE
-from reconciler.core.launch.frameworks.transformers import TRANSFORMERS
-from reconciler.core.launch.frameworks.trl import TRL
-from reconciler.core.launch.frameworks.unsloth import UNSLOTH
-from reconciler.core.launch.frameworks.unsupported import MEGATRON_OTHERS, NEMO, UNSLOTH_SCRIPT
 from reconciler.core.launch.settings import script_arguments
-
-FRAMEWORKS: tuple[Framework, ...] = (
-    FMS,
-    LLAMA_FACTORY,
-    AXOLOTL,
-    TORCHTUNE,
-    LITGPT,
-    TRL,
-    MS_SWIFT,
-    MEGATRON_SWIFT,
-    UNSLOTH,
-    UNSLOTH_SCRIPT,
-    MEGATRON,
-    MEGATRON_OTHERS,
-    TORCHTITAN,
-    NEMO,
-    OPENRLHF_PPO,
-    OPENRLHF,
-    VERL,
-    VERL_SFT,
-    TRANSFORMERS,
-    LLAMA_RECIPES,
-    TRAINER_SCRIPT,
-    SCRIPT,
-)
-"""In the order in which they are tried. The last one matches every script."""
 
 _OTHER_CONFIG_KEYS = frozenset(
     (
@@ -57,6 +33,95 @@ _OTHER_CONFIG_KEYS = frozenset(
         "zero_optimization",  # DeepSpeed
     )
 )
+
+
+def read_frameworks(folder: Traversable) -> tuple[Framework, ...]:
+    """Return the frameworks of a folder in their order. Raises ValueError with the file and the key that is wrong."""
+    contents: dict[str, dict[str, Any]] = {}
+    for entry in folder.iterdir():
+        stem, dot, extension = entry.name.rpartition(".")
+        if dot and extension == "toml":
+            try:
+                contents[stem] = tomllib.loads(entry.read_text(encoding="utf-8"))
+            except tomllib.TOMLDecodeError as error:
+                raise ValueError(f"{entry.name}: {error}") from error
+    ordered = sorted((data["order"], stem) for stem, data in contents.items() if "order" in data)
+    return tuple(_read(stem, contents) for _, stem in ordered)
+
+
+def _read(stem: str, contents: Mapping[str, Mapping[str, Any]]) -> Framework:
+    data = {key: value for key, value in contents[stem].items() if key not in {"order", "extends", "newer"}}
+    try:
+        for table, base in _names(stem, "extends", contents).items():
+            data[table] = _table(table, base, contents, (stem,)) | contents[stem].get(table, {})
+        framework = msgspec.convert(data, Framework, dec_hook=_decode)
+        newer = {name: _read(other, contents) for name, other in _names(stem, "newer", contents).items()}
+        return replace(framework, newer=newer)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{stem}.toml: {_wrong_entry(data)}{error}") from error
+
+
+def _wrong_entry(data: Mapping[str, Any]) -> str:
+    """Return the first entry of a table that is wrong, which the error itself shows as `[...]`."""
+    entries = [
+        (key, name, entry) for key, table in data.items() if type(table) is dict for name, entry in table.items()
+    ]
+    for key, name, entry in entries:
+        try:
+            msgspec.convert({"name": "", key: {name: entry}}, Framework, dec_hook=_decode)
+        except msgspec.ValidationError as error:
+            if "[...]" in str(error):
+                return f"{key}.{name}: "
+    return ""
+
+
+def _names(stem: str, key: str, contents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the files that a file names, by table or variable."""
+    names: Any = contents[stem].get(key, {})
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{stem}.toml: expected names of files - at `$.{key}`")
+    if missing := next((name for name in names.values() if name not in contents), None):
+        raise ValueError(f"{stem}.toml: there is no file {missing}.toml - at `$.{key}`")
+    return names
+
+
+def _table(table: str, stem: str, contents: Mapping[str, Mapping[str, Any]], above: Sequence[str]) -> dict[str, Any]:
+    """Return a table with the entries of the one that it extends."""
+    if stem in above:
+        raise ValueError(f"{stem}.toml: extends itself - at `$.extends.{table}`")
+    base = _names(stem, "extends", contents).get(table)
+    inherited = _table(table, base, contents, (*above, stem)) if base else {}
+    return {**inherited, **contents[stem].get(table, {})}
+
+
+def _decode(kind: Any, text: Any) -> Any:
+    """Return the expression, or the function, that a text stands for."""
+    if not isinstance(text, str):
+        raise TypeError(f"expected a text, not {text}")
+    if kind is re.Pattern or get_origin(kind) is re.Pattern:
+        return _expression(text)
+    module, colon, name = text.partition(":")
+    if not colon:
+        raise ValueError(f"`{text}` is not `module:function`")
+    return _function(module, name)
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"`{text}` is no regular expression: {error}") from error
+
+
+def _function(module: str, name: str) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        return attrgetter(name)(import_module(module, __name__))(*arguments)
+
+    return call
+
+
+FRAMEWORKS = read_frameworks(files(__name__))
+"""In the order in which they are tried. The last one matches every script."""
 
 
 def find_framework(invocation: Invocation, frameworks: tuple[Framework, ...] = FRAMEWORKS) -> Framework:
@@ -68,7 +133,8 @@ def find_framework(invocation: Invocation, frameworks: tuple[Framework, ...] = F
         if framework.programs is not None and framework.programs.fullmatch(name):
             return framework
     flags = {option.name for option in script_arguments(invocation.fields, invocation.program + 1).options}
-    return next(row for row in (*frameworks, SCRIPT) if row.matches is not None and row.matches(name, flags))
+    rows = (*frameworks, FRAMEWORKS[-1])
+    return next(row for row in rows if any(match.fits(name, flags) for match in row.matches))
 
 
 def is_configuration(data: Mapping[str, Any], frameworks: tuple[Framework, ...] = FRAMEWORKS) -> bool:

@@ -7,11 +7,9 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Diagnostic
-from reconciler.core.launch.framework import Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import flatten, parse_boolean, read_file, setting_from_env
 from reconciler.core.launch.shell.expansion import UNKNOWN
-from reconciler.core.patterns import later
 
 _NAME = "fms-hf-tuning"
 _LAUNCH_SCRIPT = "accelerate_launch.py"
@@ -21,7 +19,7 @@ _LAUNCHER_PREFIX = "accelerate_launch_args."
 _MAX_BASE64 = 1 << 17
 
 
-def _read_environment(extraction: Extraction) -> None:
+def read_environment(extraction: Extraction) -> None:
     """Read the base64 of a JSON object, or the JSON file, that a variable holds; it sets the launcher's flags too.
 
     The trainer then ignores the flags of the line (tuning.sft_trainer.parse_arguments).
@@ -77,14 +75,14 @@ def _decode(text: str) -> tuple[dict[str, str], Diagnostic | None]:
     return flatten(data), None
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Shard fully under its own launch script. Under other launchers, each GPU holds the whole model."""
     if extraction.invocation.name.rpartition("/")[2] == _LAUNCH_SCRIPT:
         origin = f"default of {_NAME}'s {_LAUNCH_SCRIPT} (accelerate_fsdp_defaults.yaml)"
         extraction.set_default("strategy", "fsdp-full", origin)
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Read `--fast_kernels LOSS NORM ROPE` (`FastKernelsConfig` of 3.2.2): whether the loss works in place."""
     kernels = extraction.resolve("fast_loss", extraction.script.find(("fast_kernels",)))
     if kernels is None:
@@ -96,19 +94,3 @@ def _complete(extraction: Extraction) -> None:
     else:
         extraction.add("fast_loss", kernels, "true" if loss else "false")
         extraction.doubt(kernels, "replaces kernels with ones that keep different tensors")
-
-
-FMS = Framework(
-    name=_NAME,
-    source=_NAME,
-    programs=later(r"(?:.*[./])?tuning[./]sft_trainer(?:\.py)?|(?:.*/)?accelerate_launch\.py"),
-    settings=TRAINER_SETTINGS | {"fused_loss": ("use_liger_kernel",), "lora_rank": ("r", "lora_r")},
-    defaults=TRAINER_DEFAULTS
-    | {"sequence": "4096", "precision": "bf16", "attention": "flash-attn-2"}
-    | {"lora_rank": "8", "lora_targets": "q_proj,v_proj"},
-    read_environment=_read_environment,
-    fp32_master_weights=True,
-    read_sharding=_read_sharding,
-    complete=_complete,
-    changes=TRAINER_CHANGES | {"lora": {"peft_method": "lora", "r|lora_r": "{rank}", "target_modules": "all-linear"}},
-)

@@ -5,38 +5,19 @@ import re
 from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Extraction, Framework, ProcessFlags
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import parse_boolean
-from reconciler.core.patterns import later
 
 _GLOBAL_BATCH, _PRETRAINING_GLOBAL_BATCH = "16", "512"
 """Defaults of `--train.global_batch_size` (`TrainArgs` in `litgpt/finetune/*.py` and `litgpt/pretrain.py`)."""
 
 _MAX_DIGITS = 9
 
-_PRECISIONS = {
-    "bf16-true": "bf16",
-    "bf16-mixed": "bf16-mixed",
-    "16-true": "fp16",
-    "16-mixed": "fp16-mixed",
-    "32-true": "fp32",
-    "32": "fp32",
-}
-_LORA_TARGETS = {
-    "lora_query": "q_proj",
-    "lora_key": "k_proj",
-    "lora_value": "v_proj",
-    "lora_projection": "o_proj",
-    "lora_mlp": "gate_proj,up_proj,down_proj",
-    "lora_head": "lm_head",
-}
 _LORA_TARGETS_BY_DEFAULT = frozenset({"lora_query", "lora_value"})
-_PRETRAINING = {"batch": "4", "checkpointing": "false", "optimizer": "adamw_torch_fused"}
-"""Defaults of `litgpt/pretrain.py` other than those of fine-tuning."""
 _METHODS = frozenset({"lora", "full", "adapter", "adapter_v2"})
 
 
-def _read_words(extraction: Extraction) -> None:
+def read_words(extraction: Extraction) -> None:
     """Take the first positional word that is not a method for the checkpoint folder."""
     folder = next((field for field in extraction.arguments.words if field.text not in _METHODS), None)
     if folder is not None and not extraction.script.has("checkpoint_dir"):
@@ -47,7 +28,7 @@ def _pretrains(extraction: Extraction) -> bool:
     return extraction.invocation.name.endswith("pretrain")
 
 
-def _read_processes(extraction: Extraction) -> None:
+def read_processes(extraction: Extraction) -> None:
     """Read devices per node and nodes, which are flags of the script. Pre-training takes all GPUs by default."""
     setting = extraction.script.find(("devices",))
     devices = extraction.add_number("processes", setting)
@@ -59,7 +40,7 @@ def _read_processes(extraction: Extraction) -> None:
         extraction.add("processes", setting, str(devices * machines))
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Read the method from the command's verb (`finetune_lora`), or from the word after `finetune`."""
     invocation = extraction.invocation
     words = re.split(r"[ ./]", invocation.name)
@@ -80,29 +61,31 @@ def _read_method(extraction: Extraction) -> None:
     extraction.facts["method"] = Fact(value=method, snippet=invocation.name)
     _read_lora_targets(extraction)
     if _pretrains(extraction):
-        for name, value in _PRETRAINING.items():
+        for name, value in extraction.framework.words["pretraining"].items():
             extraction.set_framework_default(name, value)
 
 
 def _read_lora_targets(extraction: Extraction) -> None:
     """Read the flags that switch each kind of matrix."""
-    given = {name: setting for name in _LORA_TARGETS if (setting := extraction.script.find((name,))) is not None}
+    matrices = extraction.framework.words["lora_targets"]
+    given = {name: setting for name in matrices if (setting := extraction.script.find((name,))) is not None}
     chosen = [
         targets
-        for name, targets in _LORA_TARGETS.items()
+        for name, targets in matrices.items()
         if (parse_boolean(given[name].text) if name in given else name in _LORA_TARGETS_BY_DEFAULT)
     ]
     if given:
         extraction.add("lora_targets", next(iter(given.values())), ",".join(chosen))
 
 
-def _read_precision(extraction: Extraction) -> None:
+def read_precision(extraction: Extraction) -> None:
+    """Read `--precision` by its words for types."""
     setting = extraction.resolve("precision", extraction.script.find(("precision",)))
-    if setting is not None and (value := _PRECISIONS.get(setting.text)):
+    if setting is not None and (value := extraction.framework.words["precision"].get(setting.text)):
         extraction.add("precision", setting, value)
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Shard and checkpoint as soon as there may be more than one device. Pre-training shards within nodes alone."""
     processes = extraction.facts.get("processes")
     if _pretrains(extraction):
@@ -129,7 +112,7 @@ def _read_quantization(extraction: Extraction) -> None:
     extraction.facts["shards"] = replace(quantized, value="1")
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Divide the batch of all devices into accumulation steps."""
     _read_quantization(extraction)
     setting = extraction.script.find(("train.global_batch_size",))
@@ -153,38 +136,3 @@ def _complete(extraction: Extraction) -> None:
         snippet = setting.fact.snippet if setting is not None else ""
         origin = f"global batch of {text} over {processes} x {batch}"
         extraction.facts["accumulation"] = Fact(value=str(steps), snippet=snippet, origin=origin)
-
-
-LITGPT = Framework(
-    name="litgpt",
-    source="litgpt",
-    commands=(
-        Command(
-            program="litgpt",
-            verbs=later("finetune|finetune_(?:full|lora|adapter|adapter_v2)|pretrain"),
-            process_flags=ProcessFlags(processes="--devices", machines="--num_nodes", of_script=True),
-            read_processes=_read_processes,
-        ),
-    ),
-    programs=later(r"litgpt(?:\.finetune.*)?|(?:.*/)?finetune/(?:lora|full|adapter)\.py"),
-    settings={
-        "model": ("checkpoint_dir", "model_name"),
-        "batch": ("train.micro_batch_size",),
-        "sequence": ("train.max_seq_length", "train.max_seq_len"),
-        "lora_rank": ("lora_r",),
-        "optimizer": ("optimizer.class_path", "optimizer"),
-    },
-    defaults={"batch": "1", "lora_rank": "8", "optimizer": "adamw_torch", "checkpointing": "false", "attention": "sdpa"}
-    | {"precision": "bf16-mixed", "lora_targets": "q_proj,v_proj", "fused_loss": "false"},
-    single_values=True,
-    config_flags=("config",),
-    config_keys=frozenset({"checkpoint_dir"}),
-    loads_fp32=True,
-    read_words=_read_words,
-    read_method=_read_method,
-    read_precision=_read_precision,
-    read_sharding=_read_sharding,
-    checkpoints_shards=True,
-    complete=_complete,
-    changes={"4-bit-base": {"quantize": "bnb.nf4", "precision": "bf16-true"}},
-)

@@ -1,26 +1,22 @@
-"""LLaMA-Factory: https://github.com/hiyouga/LLaMA-Factory."""
+"""LLaMA-Factory: https://github.com/hiyouga/LLaMA-Factory.
 
-from collections.abc import Set as AbstractSet
+PPO (`llamafactory/train/ppo`) is on the trainer of trl 0.9: the value is a head of the policy.
+"""
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
-from reconciler.core.launch.frameworks.llama_factory_v1 import LLAMA_FACTORY_V1
-from reconciler.core.launch.frameworks.reinforcement.llama_factory_ppo import read_llama_factory_ppo
-from reconciler.core.launch.frameworks.transformers import TRAINER_DEFAULTS, TRAINER_SETTINGS
-from reconciler.core.launch.launchers import count_per_node
-from reconciler.core.launch.objective import PREFERENCES
-from reconciler.core.launch.settings import setting_from_env
+from reconciler.core.launch.facts import Fact
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.launchers import read_variables
+from reconciler.core.launch.settings import Setting, setting_from_env
 from reconciler.core.launch.training import read_framework_method
-from reconciler.core.patterns import later
 
-_read_counts = count_per_node((), (), ("NPROC_PER_NODE", "NNODES"))
 _V1_KEYS = ("train_dataset", "dist_config.name", "peft_config.name", "model_class", "kernel_config.name")
 
 
-def _read_processes(extraction: Extraction) -> None:
+def read_processes(extraction: Extraction) -> None:
     """Read the counts. Without NPROC_PER_NODE, it starts one process for each visible GPU."""
-    _read_counts(extraction)
+    read_variables(extraction)
     visible = setting_from_env(extraction.line.env, "CUDA_VISIBLE_DEVICES")
     if visible is None or not visible.text or "processes" in {*extraction.facts, *extraction.unresolved}:
         return
@@ -28,7 +24,7 @@ def _read_processes(extraction: Extraction) -> None:
         extraction.add("processes", visible, str(len(visible.text.split(","))))
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Reject configurations of version 1, whose names version 0 does not know."""
     script = extraction.script
     if any(script.has(name) for name in _V1_KEYS):
@@ -38,7 +34,7 @@ def _read_method(extraction: Extraction) -> None:
         read_framework_method(extraction)
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Apply its default rank of projections; BAdam never keeps all weights in fp32 (model/adapter.py).
 
     Without a type on the line, the base of adapters is loaded in 16 bits (`infer_optim_dtype`), and trained weights are
@@ -61,47 +57,60 @@ def _complete(extraction: Extraction) -> None:
         extraction.facts["precision"] = replace(precision or optimizer, value="bf16")
 
 
-def _matches(script: str, flags: AbstractSet[str]) -> bool:
-    """Recognise its `src/train.py` by its flags, or by a configuration file alone."""
-    if "finetuning_type" in flags or {"stage", "cutoff_len"} <= flags:
-        return True
-    return script.endswith(("src/train.py", "src/train_bash.py")) and not flags
+_KINDS = {"lora": False, "full": True, "api": False}
+"""Values of `reward_model_type`, and whether the reward model has weights of its own. As `lora`, it is an adapter."""
+
+_HINT = "exclude the job from sizing, and set its number of GPUs"
 
 
-LLAMA_FACTORY = Framework(
-    name="llama-factory",
-    newer=("USE_V1", LLAMA_FACTORY_V1),
-    source="LLaMA-Factory",
-    commands=(
-        Command(program="llamafactory-cli", verbs=later("train|sft"), read_processes=_read_processes),
-        Command(program="lmf", verbs=later("train|sft"), read_processes=_read_processes),
-    ),
-    programs=later(r"(?:.*/)?llamafactory/launcher\.py|llamafactory(?:\.cli|\.launcher)?"),
-    matches=_matches,
-    settings=TRAINER_SETTINGS
-    | {"sequence": ("cutoff_len",), "lora_rank": ("lora_rank",), "lora_targets": ("lora_target",)}
-    | {"attention": ("flash_attn",), "fused_loss": ("enable_liger_kernel",), "dtype": (), "checkpointing": ()}
-    | {"saved_modules": ("additional_target",), "offloads_activations": ("use_unsloth_gc",)},
-    defaults=TRAINER_DEFAULTS
-    | {"sequence": "2048", "method": "lora", "lora_rank": "8", "lora_targets": "all-linear", "checkpointing": "true"},
-    config_keys=frozenset({"model_name_or_path"}),
-    config_may_be_unknown=True,
-    overrides=Overrides.WITH_FILE,
-    objective_settings=("stage",),
-    objectives=PREFERENCES | {"rm": "value-head", "ppo": "ppo"},
-    read_rollout=read_llama_factory_ppo,
-    read_method=_read_method,
-    complete=_complete,
-    changes={
-        "sdpa": {"flash_attn": "sdpa"},
-        "checkpointing": {"disable_gradient_checkpointing": "false"},
-        "fused-loss": {"enable_liger_kernel": "true"},
-        "8-bit-optimizer": {"optim": "adamw_bnb_8bit"},
-        "lora": {"finetuning_type": "lora", "lora_rank": "{rank}", "lora_target": "all"},
-        "4-bit-base": {"quantization_bit": "4"},
-        "zero-2": {"deepspeed": "examples/deepspeed/ds_z2_config.json"},
-        "zero-3": {"deepspeed": "examples/deepspeed/ds_z3_config.json"},
-        "zero-2 optimizer": {"deepspeed": "examples/deepspeed/ds_z2_offload_config.json"},
-        "zero-3 all": {"deepspeed": "examples/deepspeed/ds_z3_offload_config.json"},
-    },
-)
+def read_ppo(extraction: Extraction) -> None:
+    """Read the reward model, the reference model, and the tokens of prompt (`cutoff_len`) and answer together."""
+    script = extraction.script
+    kind = extraction.resolve("method", script.find(("reward_model_type",)))
+    reward = script.find(("reward_model",))
+    word = "lora" if kind is None else kind.text.lower()
+    if word not in _KINDS or reward is None:
+        named = kind if kind is not None and word not in _KINDS else None
+        message = "PPO needs `reward_model`" if named is None else f"`{named.fact.snippet}` is not modelled"
+        extraction.reject("method", message, None if named is None else named.fact.span, _HINT)
+        return
+    if _KINDS[word]:
+        extraction.add_text("reward_model", reward)
+    reference = script.find(("ref_model",))
+    extraction.add_text("reference_model", reference)
+    for role, model in (("reward", "reward_model"), ("reference", "ref_model")):
+        _read_bits(extraction, role, script.find((f"{model}_quantization_bit",)))
+        script.find((f"{model}_adapters",))  # merged, or as small as adapters are
+    _read_length(extraction)
+    origin = "the trainer of PPO"
+    extraction.set_default("reference_model", "base", origin)
+    extraction.set_default("vocabulary_heads", "true", origin)
+    extraction.set_default("generates", "true", origin)
+
+
+def _read_bits(extraction: Extraction, role: str, setting: Setting | None) -> None:
+    if setting is None:
+        return
+    if setting.text in {"4", "8"}:
+        extraction.add(f"{role}_bits", setting, setting.text)
+    else:
+        extraction.reject("method", f"`{setting.fact.snippet}`: expected 4 or 8", setting.fact.span)
+
+
+def _read_length(extraction: Extraction) -> None:
+    script = extraction.script
+    extraction.add_number("prompt_length", script.find(("cutoff_len",)))
+    extraction.add_number("answer_length", script.find(("max_new_tokens",)))
+    extraction.set_framework_default("prompt_length", "2048")
+    extraction.set_framework_default("answer_length", "1024")
+    prompt, answer = extraction.number("prompt_length"), extraction.number("answer_length")
+    stated = extraction.facts.get("answer_length") or extraction.facts.get("prompt_length")
+    for name in ("prompt_length", "answer_length"):
+        extraction.facts.pop(name, None)
+        extraction.defaults.pop(name, None)
+    if prompt is not None and answer is not None:
+        extraction.discard("sequence")
+        origin = f"{prompt} of a prompt and {answer} of its answer"
+        snippet = "" if stated is None else stated.snippet
+        span = None if stated is None else stated.span
+        extraction.facts["sequence"] = Fact(value=str(prompt + answer), snippet=snippet, span=span, origin=origin)

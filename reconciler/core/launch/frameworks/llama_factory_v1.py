@@ -1,7 +1,7 @@
 """LLaMA-Factory v1 (`USE_V1`): arguments of its own, of llamafactory 0.9.5 (`llamafactory/v1`)."""
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Extraction, Framework, Overrides
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.objective import read_objective
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 
@@ -10,7 +10,7 @@ _BASES = {"qlora": "4bit", "int8-lora": "8bit"}
 _LOADING = ("init_config.name", "dist_config.pin_memory", "dist_config.dcp_path", "dist_config.timeout")
 
 
-def _read_environment(extraction: Extraction) -> None:
+def read_environment(extraction: Extraction) -> None:
     """Pass the file of DeepSpeed on to the reader of such files (`DeepSpeedEngine` gives it to accelerate)."""
     script = extraction.script
     path = script.find(("dist_config.config_file",))
@@ -18,7 +18,7 @@ def _read_environment(extraction: Extraction) -> None:
         script.add_file({"deepspeed": path.text}, path.fact.origin or "dist_config")
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Read `dist_config`: FSDP 2 or DeepSpeed; without it, several processes are DDP (`BaseTrainer._shard_model`)."""
     script = extraction.script
     for name in _LOADING:
@@ -42,7 +42,7 @@ def _read_sharding(extraction: Extraction) -> None:
         extraction.add("offload", offload, "all")
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Read `peft_config` and `quant_config`; without adapters, all weights are trained."""
     if not read_objective(extraction):
         return
@@ -71,12 +71,12 @@ def _add_method(extraction: Extraction, named: Setting, bits: Setting | None) ->
         extraction.add("quantisation", bits, _BASES[method])
 
 
-def _read_precision(extraction: Extraction) -> None:
-    """Leave the precision to `_complete`, which knows the method; `bf16` is that of FSDP's computation."""
+def read_precision(extraction: Extraction) -> None:
+    """Leave the precision to `complete`, which knows the method; `bf16` is that of FSDP's computation."""
     extraction.script.find(("bf16",))
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Derive the precision, and divide the batch of all processes into accumulation steps.
 
     All weights are cast to fp32 before training; FSDP and DeepSpeed compute in bf16, and nothing else uses autocast
@@ -100,31 +100,3 @@ def _complete(extraction: Extraction) -> None:
         extraction.reject("accumulation", message, whole.fact.span, "set NPROC_PER_NODE, or remove it")
         return
     extraction.add("accumulation", whole, str(samples // (batch * processes)))
-
-
-LLAMA_FACTORY_V1 = Framework(
-    name="llama-factory",
-    source="LLaMA-Factory v1",
-    settings={
-        "model": ("model",),
-        "batch": ("micro_batch_size",),
-        "sequence": ("cutoff_len",),
-        "optimizer": ("optim_config.name",),
-        "checkpointing": ("enable_activation_checkpointing",),
-        "attention": ("flash_attn",),
-        "lora_rank": ("peft_config.r",),
-        "lora_targets": ("peft_config.target_modules",),
-        "saved_modules": ("peft_config.modules_to_save",),
-        "dora": ("peft_config.use_dora",),
-        "context": ("dist_config.cp_size",),
-    },
-    defaults={"batch": "1", "sequence": "2048", "accumulation": "1", "optimizer": "adamw_torch", "attention": "sdpa"}
-    | {"checkpointing": "true", "lora_rank": "8", "lora_targets": "all-linear", "fused_loss": "false"},
-    config_may_be_unknown=True,
-    overrides=Overrides.WITH_FILE,
-    read_environment=_read_environment,
-    read_sharding=_read_sharding,
-    read_method=_read_method,
-    read_precision=_read_precision,
-    complete=_complete,
-)

@@ -2,16 +2,8 @@
 
 import re
 
-from msgspec.structs import replace
-
 from reconciler.core.launch.facts import Diagnostic
-from reconciler.core.launch.framework import Extraction, Framework
-from reconciler.core.launch.frameworks.transformers import (
-    TRAINER_CHANGES,
-    TRAINER_DEFAULTS,
-    TRAINER_SETTINGS,
-    TRAINER_SOURCE,
-)
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.training import read_framework_method
 
 _TRAINER_FLAGS = frozenset({"per_device_train_batch_size", "num_train_epochs", "save_strategy", "lr_scheduler_type"})
@@ -32,7 +24,7 @@ def _reject_launcher(extraction: Extraction, script: str) -> None:
         extraction.reject("method", message, span, "start the script by torchrun, accelerate or deepspeed")
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Read the method; refuse a script that starts another, and one that makes adapters by itself, if no flag does."""
     read_framework_method(extraction)
     script = extraction.invocation.name.rpartition("/")[2]
@@ -44,35 +36,3 @@ def _read_method(extraction: Extraction) -> None:
         message=f"`{script}` names adapters, or weights in few bits, and no flag says which",
         hint="set AUTOCONF_METHOD in the container's env: full, lora, qlora, gptq-lora or int8-lora",
     )
-
-
-SCRIPT = Framework(
-    name="",
-    source="",
-    is_known=False,
-    matches=lambda _script, _flags: True,
-    settings=TRAINER_SETTINGS
-    | {
-        "model": (
-            *("model_name_or_path", "model_name", "model_id", "base_model", "pretrained_model_name_or_path"),
-            "model_path",
-        ),
-        "batch": ("per_device_train_batch_size", "per_gpu_train_batch_size", "micro_batch_size", "micro_batch"),
-        "sequence": (*TRAINER_SETTINGS["sequence"], "sequence_len", "sequence_length", "seq_length", "seq_len"),
-        "accumulation": ("gradient_accumulation_steps", "grad_accum", "accumulation_steps"),
-        "optimizer": ("optim", "optimizer"),
-    },
-    defaults={},
-    adapters_from_flags=True,
-    config_flags=("config", "config_file", "config_path", "cfg", "conf"),
-    read_method=_read_method,
-)
-
-TRAINER_SCRIPT = replace(
-    SCRIPT,
-    name="transformers",
-    source=TRAINER_SOURCE,
-    matches=lambda _script, flags: not flags.isdisjoint(_TRAINER_FLAGS),
-    defaults=TRAINER_DEFAULTS,
-    changes=TRAINER_CHANGES,
-)

@@ -3,17 +3,26 @@
 from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Extraction, Framework, Overrides
-from reconciler.core.launch.frameworks.torchtune_recipes import recipe_values
-from reconciler.core.launch.launchers import TORCHRUN
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import is_true, parse_boolean
 from reconciler.core.launch.training import read_dtype
-from reconciler.core.patterns import later
 
 _COMPONENTS = frozenset({"optimizer", "model", "tokenizer", "checkpointer"})
 
 
-def _read_words(extraction: Extraction) -> None:
+def recipe_values(extraction: Extraction, name: str) -> dict[str, str]:
+    """Return the values of a shipped configuration by their keys; empty if there is none of that name."""
+    words = extraction.framework.words
+    row = next((line for line in words["recipes"]["rows"].splitlines() if line.partition(" ")[0] == name), "")
+    if not row:
+        return {}
+    values = {short: text for short, _, text in (word.partition("=") for word in row.split(" ")[1:])}
+    if "t" in values:
+        values["t"] = ",".join(words["targets"][letter] for letter in values["t"])
+    return {**words["recipe"], **{words["keys"][short]: text for short, text in values.items()}}
+
+
+def read_words(extraction: Extraction) -> None:
     """Read `optimizer=CLASS`, which replaces the component of a configuration (torchtune.config._utils)."""
     for field in extraction.arguments.words:
         name, _, text = field.text.partition("=")
@@ -21,7 +30,7 @@ def _read_words(extraction: Extraction) -> None:
             extraction.script.add_word(f"{name}._component_", text, field)
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Read the method from the recipe's name; QLoRA also from the configuration's."""
     recipe = extraction.invocation.fields[extraction.invocation.program].text
     settings = (extraction.script.find((name,)) for name in ("model._component_", "config"))
@@ -39,14 +48,14 @@ def _with_value(fact: Fact, value: str) -> Fact:
     return Fact(value=value, snippet=fact.snippet)
 
 
-def _read_precision(extraction: Extraction) -> None:
+def read_precision(extraction: Extraction) -> None:
     """Read the data type of weights and computation, which are the same."""
     setting, dtype = read_dtype(extraction)
     if setting is not None and dtype:
         extraction.add("precision", setting, dtype)
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Shard fully in distributed recipes."""
     if "single_device" in extraction.invocation.name:
         extraction.set_default("processes", "1", "a recipe for a single device")
@@ -60,7 +69,7 @@ _MODULES = {"output_proj": "o_proj"}
 """Its names of matrices, by those of transformers."""
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Name the adapters' targets as transformers does, and read the optimizer in the backward pass."""
     script = extraction.script
     targets = [
@@ -82,53 +91,3 @@ def _complete(extraction: Extraction) -> None:
         return
     name = optimizer.value if optimizer is not None else "adamw_torch"
     extraction.add("optimizer", in_backward, f"{name}_in_backward")
-
-
-TORCHTUNE = Framework(
-    name="torchtune",
-    source="torchtune",
-    commands=(
-        Command(
-            program="tune",
-            verbs=later("run"),
-            switches=TORCHRUN.switches,
-            process_flags=TORCHRUN.process_flags,
-            read_processes=TORCHRUN.read_processes,
-        ),
-    ),
-    settings={
-        "model": ("checkpointer.checkpoint_dir", "checkpoint_dir"),
-        "batch": ("batch_size",),
-        "sequence": ("tokenizer.max_seq_len", "max_seq_len"),
-        "accumulation": ("gradient_accumulation_steps",),
-        "optimizer": ("optimizer._component_", "optimizer"),
-        "checkpointing": ("enable_activation_checkpointing",),
-        "dtype": ("dtype",),
-        "lora_rank": ("model.lora_rank",),
-        "lora_targets": ("model.lora_attn_modules",),
-        "fused_loss": (),
-        "tensor": ("tensor_parallel_dim",),
-        "context": ("context_parallel_dim",),
-        "dora": ("model.use_dora",),
-        "offloads_activations": ("enable_activation_offloading",),
-    },
-    defaults={"accumulation": "1", "checkpointing": "false", "attention": "sdpa"},
-    single_values=True,
-    config_flags=("config",),
-    config_keys=frozenset({"tokenizer"}),
-    named_recipes=recipe_values,
-    read_words=_read_words,
-    overrides=Overrides.ALWAYS,
-    other_objectives=later(r"tune run (?:.*[_/])?(?P<word>dpo|ppo|grpo)(?:[_.].*)?"),
-    objectives={"dpo": "dpo"},
-    read_method=_read_method,
-    read_precision=_read_precision,
-    read_sharding=_read_sharding,
-    complete=_complete,
-    changes={
-        "checkpointing": {"enable_activation_checkpointing": "True"},
-        "8-bit-optimizer": {"optimizer._component_": "bitsandbytes.optim.AdamW8bit"},
-        "fsdp-full": {"fsdp_reshard_after_forward": "True"},
-        "fsdp-full all": {"fsdp_cpu_offload": "True"},
-    },
-)

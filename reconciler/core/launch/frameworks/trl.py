@@ -1,134 +1,103 @@
-"""TRL: https://huggingface.co/docs/trl."""
+"""TRL: https://huggingface.co/docs/trl.
 
-from collections.abc import Set as AbstractSet
+PPO: `PPOConfig` and `PPOTrainer` of trl 0.12 to 1.9, with `examples/scripts/ppo/*.py`.
+"""
 
 from msgspec.structs import replace
 
-from reconciler.core.launch.framework import Command, Extraction, Framework
-from reconciler.core.launch.frameworks.reinforcement.trl_ppo import read_trl_ppo
-from reconciler.core.launch.frameworks.transformers import TRAINER_CHANGES, TRAINER_DEFAULTS, TRAINER_SETTINGS
-from reconciler.core.launch.launchers import read_script_processes
-from reconciler.core.launch.objective import OTHER_OBJECTIVES, PREFERENCES
-from reconciler.core.launch.rollout import RolloutFlags, read_rollout
-from reconciler.core.patterns import later
-
-# Its own configurations of accelerate (trl/accelerate_configs, trl 0.9 to 1.16), by the names of `--accelerate_config`.
-# All start eight processes unless `--num_processes` says otherwise, and compute in bf16.
-_ACCELERATE = {
-    "single_gpu": "ddp",
-    "multi_gpu": "ddp",
-    "fsdp1": "fsdp-full",
-    "fsdp2": "fsdp-full",
-    "fsdp_qlora": "fsdp-full",
-    "zero1": "zero-1",
-    "zero2": "zero-2",
-    "zero3": "zero-3",
-    "deepspeed_zero1": "zero-1",
-    "deepspeed_zero2": "zero-2",
-    "deepspeed_zero3": "zero-3",
-}
-
-_COPIES = frozenset({"sft.py", "run_sft.py", "dpo.py", "kto.py", "orpo.py", "cpo.py", "reward_modeling.py"})
-_OBJECTIVES = (
-    PREFERENCES
-    | {"reward": "reward", "reward_modeling": "reward", "dpo_vlm": "dpo", "dpo_visual": "dpo"}
-    | {"run_dpo": "dpo", "run_orpo": "orpo", "grpo": "grpo", "rloo": "grpo"}
-    | {"ppo": "ppo", "ppo_tldr": "ppo"}
-)
-
-# https://huggingface.co/docs/trl/distributing_training (context parallelism, which needs FSDP 2)
-_CONTEXT = {
-    "--use_fsdp": "",
-    "--fsdp_version": "2",
-    "--use_parallelism_config": "",
-    "--parallelism_config_cp_size": "{degree}",
-}
-_ROLLOUT = RolloutFlags(
-    prompt=("max_prompt_length",),
-    answer=("max_completion_length",),
-    prompt_tokens="512",
-    answer_tokens="512",
-    engine=("use_vllm",),
-    mode=("vllm_mode",),
-    fraction=("vllm_gpu_memory_utilization",),
-    default_fraction="0.3",
-    sleep=("vllm_enable_sleep_mode",),
-    beta=("beta",),
-)
-"""GRPOConfig of trl 1.16; the length of prompts is the default of 0.15 to 0.26."""
+from reconciler.core.launch.facts import Diagnostic
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.frameworks.rollout import read_rollout_flags
+from reconciler.core.launch.settings import is_true, parse_boolean
 
 
-def _read_rollout(extraction: Extraction) -> None:
+def read_rollout(extraction: Extraction) -> None:
     """Read the rollout. RLOO's `beta` is 0.05 by default (RLOOConfig), so that it has a reference model."""
     if extraction.facts["objective"].value == "ppo":
-        read_trl_ppo(extraction)
+        read_ppo(extraction)
         return
     is_rloo = "rloo" in extraction.invocation.name.rpartition("/")[2]
-    read_rollout(extraction, replace(_ROLLOUT, has_reference=is_rloo))
+    if (flags := extraction.framework.rollout) is not None:
+        read_rollout_flags(extraction, replace(flags, has_reference=is_rloo))
 
 
-_OWN_FLAGS = frozenset({"dataset_name", "use_peft", "dataset_train_split", "dataset_text_field", "assistant_only_loss"})
-
-
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Read `--accelerate_config`: one of its own configurations by name, or a file."""
     named = extraction.resolve("strategy", extraction.script.find(("accelerate_config",)))
-    if named is not None and (strategy := _ACCELERATE.get(named.text)):
+    if named is not None and (strategy := extraction.framework.words["accelerate"].get(named.text)):
         extraction.add("strategy", named, strategy)
         if not extraction.script.has("num_processes"):
             extraction.add("processes", named, "1" if named.text == "single_gpu" else "8")
 
 
-def _read_words(extraction: Extraction) -> None:
+def read_words(extraction: Extraction) -> None:
     """Read the file of `--accelerate_config` as accelerate does."""
     named = extraction.script.find(("accelerate_config",))
-    if named is not None and named.text not in _ACCELERATE:
+    if named is not None and named.text not in extraction.framework.words["accelerate"]:
         diagnostic = extraction.load(extraction.launcher, named, "accelerate configuration")
         if diagnostic is not None:
             extraction.unresolved |= dict.fromkeys(("strategy", "offload", "processes", "machines"), diagnostic)
 
 
-def _matches(script: str, flags: AbstractSet[str]) -> bool:
-    """Recognise copies of its scripts by flags of its own arguments, and the alignment handbook's by their recipes."""
-    name = script.rpartition("/")[2]
-    if name in {"run_sft.py", "run_dpo.py", "run_orpo.py"} and "model_name_or_path" not in flags:
-        return True
-    if name.startswith("ppo") and {"sft_model_path", "reward_model_path"} <= flags:
-        return True
-    return name in _COPIES and "model_name_or_path" in flags and not flags.isdisjoint(_OWN_FLAGS)
-
-
-TRL = Framework(
-    name="trl",
-    source="trl 0.20 and later",
-    commands=(
-        Command(
-            program="trl",
-            verbs=later("sft|dpo|kto|orpo|grpo|rloo|reward|distillation"),
-            read_processes=read_script_processes,
-        ),
-    ),
-    programs=later(
-        r"trl\.scripts\.\w+|(?:.*/)?open_r1/(?:sft|grpo)\.py|(?:.*/)?trl/(?:scripts|cli)/\w+\.py|(?:.*/)?examples/scripts/"
-        r"(?:sft\w*|dpo|dpo_vlm|kto|orpo|cpo|grpo|rloo|reward_modeling|(?:ppo/)?ppo(?:_tldr)?)\.py"
-    ),
-    matches=_matches,
-    settings=TRAINER_SETTINGS
-    | {"model": ("model_name_or_path", "model_name"), "sequence": ("max_length", "max_seq_length", "seq_length")}
-    # The last names are those of its `sft.py` before 0.8.
-    | {"batch": (*TRAINER_SETTINGS["batch"], "batch_size"), "lora_rank": ("lora_r", "peft_lora_r")},
-    defaults=TRAINER_DEFAULTS
-    | {"sequence": "1024", "checkpointing": "true", "precision": "bf16-mixed"}
-    | {"lora_rank": "16", "lora_targets": "all-linear"},
-    read_words=_read_words,
-    read_sharding=_read_sharding,
-    config_flags=("config",),
-    config_keys=frozenset({"model_name_or_path"}),
-    objectives=_OBJECTIVES,
-    read_rollout=_read_rollout,
-    loads_fp32=True,
-    other_objectives=later(rf"trl(?: |\.scripts\.){OTHER_OBJECTIVES}"),
-    changes=TRAINER_CHANGES
-    | {"lora": {"use_peft": "true", "lora_r": "{rank}", "lora_target_modules": "all-linear"}}
-    | {"4-bit-base": {"load_in_4bit": "true"}, "sdpa": {"attn_implementation": "sdpa"}, "context": _CONTEXT},
+_TRAINER = "TRL's PPOTrainer"
+_LENGTH = Diagnostic(
+    rule="launch.missing",
+    message="the line does not set the tokens of a prompt: the dataset does",
+    hint="set AUTOCONF_TOKENS_PER_SAMPLE to the tokens of a prompt and its answer in the container's env",
 )
+_FIXED = {
+    "generates": "true",
+    "keeps_scores": "true",
+    "joint_value_model": "true",
+    "reward_bits": "32",
+    "reference_bits": "32",
+    "reference_model": "base",
+    "checkpointing": "false",
+    "fused_loss": "false",
+}
+"""What its flags do not change: the script loads all models in fp32, and the trainer neither enables checkpointing nor
+applies Liger."""
+
+
+def read_ppo(extraction: Extraction) -> None:
+    """Read the policy, the reward model, which the value model is a copy of, and how answers are generated."""
+    script = extraction.script
+    for name in ("sft_model_path", "reward_model_path"):
+        if not script.has(name):
+            message = f"`{extraction.invocation.name}` without --{name} takes its default, pythia-160m"
+            extraction.reject("method", message, None, f"set --{name}")
+    extraction.discard("model")
+    extraction.add_text("model", script.find(("sft_model_path", "model_name_or_path")))
+    for fact in ("reward_model", "value_model"):
+        extraction.add_text(fact, script.find(("reward_model_path",)))
+    for name in ("sequence", "checkpointing", "fused_loss"):
+        extraction.discard(name)
+    extraction.unresolved["sequence"] = _LENGTH
+    extraction.add_number("answer", script.find(("response_length",)))
+    extraction.add_number("rollout_batch", script.find(("local_rollout_forward_batch_size",)))
+    script.find(("num_mini_batches",))  # of the same batches per device
+    extraction.set_framework_default("answer", "53")
+    extraction.set_framework_default("rollout_batch", "64")
+    for name, value in _FIXED.items():
+        extraction.set_default(name, value, _TRAINER)
+    _judge_loading(extraction)
+
+
+def _judge_loading(extraction: Extraction) -> None:
+    """Judge what the script does not pass to the models, or only in some versions, and what the trainer does not do."""
+    script = extraction.script
+    for name in ("context", "tensor"):
+        if (divided := extraction.facts.get(name)) is not None:
+            message = f"`{divided.snippet}`: TRL's PPOTrainer does not divide samples or layers"
+            extraction.reject("method", message, divided.span, "remove the flag")
+    quantized = script.find(("load_in_4bit", "load_in_8bit"))
+    if is_true(quantized) and quantized is not None:
+        message = f"`{quantized.fact.snippet}`: the script loads its models without it"
+        extraction.reject("method", message, quantized.fact.span, "remove the flag")
+    dtype = script.find(("dtype", "torch_dtype"))
+    if dtype is not None:
+        extraction.discard("precision")
+        extraction.doubt(dtype, "is not used by all versions of the script, and the models are taken to be in fp32")
+    gathers = script.find(("ds3_gather_for_generation",))
+    if gathers is not None and parse_boolean(gathers.text) is False:
+        extraction.doubt(gathers, "generates with sharded weights, which are counted as whole")

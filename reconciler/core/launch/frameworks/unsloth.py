@@ -1,10 +1,8 @@
 """Unsloth: https://github.com/unslothai/unsloth (`unsloth-cli.py`, and `unsloth train` of `unsloth_cli/config.py`)."""
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Extraction, Framework
-from reconciler.core.launch.launchers import read_script_processes
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import is_true, parse_boolean
-from reconciler.core.patterns import later
 
 _CHECKPOINTING = ("use_gradient_checkpointing", "gradient_checkpointing", "training.gradient_checkpointing")
 
@@ -13,7 +11,7 @@ def _is_command(extraction: Extraction) -> bool:
     return extraction.invocation.command is not None
 
 
-def _read_method(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
     """Read adapters on a base in 4 bits: the default of `unsloth train`, and by `--load_in_4bit` of the script.
 
     The script's `--quantization` is the format in which it saves.
@@ -34,7 +32,7 @@ def _read_method(extraction: Extraction) -> None:
     extraction.facts["method"] = Fact(value=method, snippet=packed.fact.snippet if packed is not None else "")
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Read checkpointing, by default Unsloth's own, which offloads the inputs of layers; and the script's rank."""
     setting = extraction.script.find(_CHECKPOINTING)
     word = "unsloth" if setting is None else setting.text.lower()
@@ -45,27 +43,3 @@ def _complete(extraction: Extraction) -> None:
     if word == "unsloth":
         extraction.set_framework_default("offloads_activations", "true")
     extraction.set_framework_default("lora_rank", "64" if _is_command(extraction) else "16")
-
-
-UNSLOTH = Framework(
-    name="unsloth",
-    source="Unsloth",
-    commands=(Command(program="unsloth", verbs=later("train"), read_processes=read_script_processes),),
-    programs=later(r"(?:.*/)?unsloth[-_]cli\.py|unsloth_cli(?:\..*)?"),
-    settings={
-        "model": ("model", "model_name"),
-        "batch": ("per_device_train_batch_size", "batch_size", "training.batch_size"),
-        "sequence": ("max_seq_length", "training.max_seq_length"),
-        "accumulation": ("gradient_accumulation_steps", "training.gradient_accumulation_steps"),
-        "optimizer": ("optim",),
-        "dtype": ("dtype",),
-        "lora_rank": ("r", "lora_r", "lora.lora_r"),
-        "lora_targets": ("target_modules", "lora.target_modules"),
-        "dora": ("use_dora", "lora.use_dora"),
-    },
-    defaults={"batch": "2", "sequence": "2048", "accumulation": "4", "optimizer": "adamw_8bit", "precision": "bf16"}
-    | {"attention": "sdpa", "fused_loss": "false", "lora_targets": "all-linear", "processes": "1", "strategy": "ddp"},
-    config_flags=("config", "c"),
-    read_method=_read_method,
-    complete=_complete,
-)

@@ -5,7 +5,7 @@ import pytest
 from reconciler.adapters import bundle
 from reconciler.core.config import SizingSettings
 from reconciler.core.launch import FlagTable, parse_launch, review_flags
-from reconciler.core.launch.frameworks.pretraining.sizes import list_of
+from reconciler.core.launch.frameworks.sizes import list_of
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.job_questions import JobQuestions, build_questions, no_files
 from reconciler.core.sizing.question import Question

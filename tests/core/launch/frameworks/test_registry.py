@@ -1,7 +1,7 @@
-"""The registry of frameworks: a new one is one module and one row, and only that module knows its name."""
+"""The registry of frameworks: a new one is one file, and only its folder knows its name."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from reconciler.core.launch import (
     parse_launch,
     script_flag,
 )
+from reconciler.core.launch.frameworks import read_frameworks
 from reconciler.core.launch.launchers import CLI, TORCHRUN
 from tests.core.launch.frameworks.acme import ACME
 
@@ -110,6 +111,55 @@ def test_the_message_lists_the_commands_of_the_registry() -> None:
     assert parsed.diagnostics[0].message == (
         "no launch line found; expected `accelerate launch`, `torchrun`, `deepspeed`, `acme fit` or a Python script"
     )
+
+
+FILE = 'order = 1\nname = "one"\nprograms = "one"\n[settings]\nmodel = ["m"]\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (
+            FILE + "lora_rank = 3",
+            r"one\.toml: settings\.lora_rank: Expected `array`, got `int` - at `\$\.settings\[\.\.\.\]`",
+        ),
+        ("kind = 1\n" + FILE, r"one\.toml: Object contains unknown field `kind`"),
+        (FILE + "[changes]\nlora = 3", r"one\.toml: changes\.lora: Expected `object`, got `int` - at `\$\.changes"),
+        (FILE.replace('"one"\n[', '"("\n['), r"one\.toml: `\(` is no regular expression.* - at `\$\.programs`"),
+        ('complete = "no colon"\n' + FILE, r"one\.toml: `no colon` is not `module:function` - at `\$\.complete`"),
+        ('extends = {settings = "two"}\n' + FILE, r"one\.toml: there is no file two\.toml"),
+        ("extends = 3\n" + FILE, r"one\.toml: expected names of files - at `\$\.extends`"),
+        ('extends = {settings = "one"}\n' + FILE, r"one\.toml: extends itself"),
+        ("name = ", r"one\.toml: Invalid value"),
+    ],
+)
+def test_a_wrong_file_is_named_with_its_key(tmp_path: Path, text: str, place: str) -> None:
+    (tmp_path / "one.toml").write_text(text)
+    with pytest.raises(ValueError, match=place):
+        read_frameworks(tmp_path)
+
+
+def test_a_file_extends_tables_of_another(tmp_path: Path) -> None:
+    (tmp_path / "one.toml").write_text(FILE)
+    (tmp_path / "two.toml").write_text(
+        'order = 0\nname = "two"\nextends = {settings = "one"}\n[settings]\nbatch = ["b"]\n'
+    )
+    two, one = read_frameworks(tmp_path)
+    assert (one.name, two.name) == ("one", "two")
+    assert two.settings == {"model": ("m",), "batch": ("b",)}
+
+
+def test_every_function_of_a_file_exists() -> None:
+    """Functions are imported when a line is read, so that a mistyped name would stay unnoticed until then."""
+    rows = [*FRAMEWORKS, *(newer for row in FRAMEWORKS for newer in row.newer.values())]
+    functions: list[Callable[..., object]] = []
+    for row in rows:
+        values = [*(getattr(row, field) for field in row.__struct_fields__), *(c.read_processes for c in row.commands)]
+        functions += [value for value in values if callable(value)]
+    assert len(functions) >= 60
+    for function in functions:
+        with pytest.raises(TypeError, match=r"missing \d required positional argument|takes \d positional argument"):
+            function()
 
 
 def _compared(tree: ast.AST) -> Iterator[str]:

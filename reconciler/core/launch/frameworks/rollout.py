@@ -4,34 +4,18 @@ A policy writes answers to prompts, and trains on them. An engine beside it (vLL
 GPU for its own weights and cache, unless it runs elsewhere; without one, the policy itself generates.
 """
 
-from msgspec import Struct
-
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Extraction, Names
+from reconciler.core.launch.framework import Extraction, RolloutFlags
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
 
 
-class RolloutFlags(Struct, frozen=True, kw_only=True):
-    """The flags of a framework. Each default is the documented one; `fraction` is of the GPU's memory.
-
-    `has_reference`: it holds a reference model unless `beta` is 0, or (false) only if it is set to another value.
-    """
-
-    prompt: Names
-    answer: Names
-    prompt_tokens: str
-    answer_tokens: str
-    engine: Names
-    mode: Names = ()
-    fraction: Names
-    default_fraction: str
-    sleep: Names = ()
-    alone: Names = ()  # all of them move the training's states to the host while answers are generated
-    beta: Names = ()
-    has_reference: bool = False
+def read_rollout(extraction: Extraction) -> None:
+    """Read the rollout by the flags of the framework's file."""
+    if (flags := extraction.framework.rollout) is not None:
+        read_rollout_flags(extraction, flags)
 
 
-def read_rollout(extraction: Extraction, flags: RolloutFlags) -> None:
+def read_rollout_flags(extraction: Extraction, flags: RolloutFlags) -> None:
     """Read `sequence` (prompt and answer), `prompt`, `rollout` and how it shares the GPU, `reference`."""
     _read_lengths(extraction, flags)
     script = extraction.script

@@ -4,11 +4,10 @@ Since 0.10, the names of flags have dots (`--actor.num_nodes` for `--actor_num_n
 """
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Extraction, Framework, Names
-from reconciler.core.launch.frameworks.reinforcement.openrlhf import doubt_kernels, read_method, read_sharding
-from reconciler.core.launch.rollout import add_fraction
+from reconciler.core.launch.framework import Extraction, Names
+from reconciler.core.launch.frameworks.openrlhf import doubt_kernels, read_sharding
+from reconciler.core.launch.frameworks.rollout import add_fraction
 from reconciler.core.launch.settings import is_true
-from reconciler.core.patterns import later
 
 _HINT = "exclude the job from sizing, and set its number of GPUs"
 _GROUPS = ("ref", "critic", "reward")
@@ -37,7 +36,7 @@ def _gpus(extraction: Extraction, group: str) -> int | None:
     return None if nodes is None or each is None else nodes * each
 
 
-def _read_groups(extraction: Extraction) -> None:
+def read_groups(extraction: Extraction) -> None:
     """Read the GPUs, and the stage of ZeRO. All groups share the same GPUs, or the line is rejected."""
     read_sharding(extraction)
     script, found = extraction.script, [_gpus(extraction, group) for group in ("actor", *_GROUPS)]
@@ -98,7 +97,7 @@ def _holds_reference(extraction: Extraction) -> bool:
         return True
 
 
-def _read_models(extraction: Extraction) -> None:
+def read_models(extraction: Extraction) -> None:
     """Read the models beside the policy, and the engine. Frozen models with `offload` are in host memory."""
     script = extraction.script
     both = is_true(script.find(("ref_reward_offload",)))
@@ -141,7 +140,7 @@ def _judge(extraction: Extraction) -> None:
             extraction.reject("optimizer", message, setting.fact.span, _HINT)
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Read the tokens of prompt and answer, and the steps of an update."""
     script = extraction.script
     prompt, answer = (_length(extraction, name) for name in ("prompt_max_len", "generate_max_len"))
@@ -178,28 +177,3 @@ def _read_tokens(extraction: Extraction) -> None:
     origin = "tokens of a step"
     extraction.facts["batch"] = extraction.facts["rollout_batch"] = Fact(value="1", snippet="", origin=origin)
     extraction.facts["sequence"] = Fact(value=str(tokens), snippet="", origin=origin)
-
-
-OPENRLHF_PPO = Framework(
-    name="openrlhf",
-    source="OpenRLHF",
-    programs=later(r"openrlhf\.cli\.train_ppo_ray|(?:.*/)?openrlhf/cli/train_ppo_ray\.py"),
-    settings={
-        "model": _POLICY,
-        "batch": ("micro_train_batch_size", "train.micro_batch_size"),
-        "sequence": (),  # of prompt and answer: `_complete`
-        "checkpointing": ("gradient_checkpointing", "actor.gradient_checkpointing_enable"),
-        "attention": ("attn_implementation", "ds.attn_implementation", "flash_attn"),
-        "lora_rank": ("lora_rank", "ds.lora.rank"),
-        "lora_targets": ("target_modules", "ds.lora.target_modules"),
-        "context": ("ring_attn_size", "ds.ring_attn_size"),
-        "tensor": ("ds_tensor_parallel_size", "ds.tensor_parallel_size"),
-    },
-    defaults={"batch": "4", "checkpointing": "false", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
-    | {"attention": "flash-attn-2", "fused_loss": "false", "lora_targets": "all-linear"},
-    objectives={"train_ppo_ray": "ppo"},
-    read_method=read_method,
-    read_rollout=_read_models,
-    read_sharding=_read_groups,
-    complete=_complete,
-)

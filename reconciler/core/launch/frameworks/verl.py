@@ -1,27 +1,15 @@
 """verl: https://github.com/volcengine/verl (`verl/trainer/config/ppo_trainer.yaml`, `sft_trainer.yaml`)."""
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Extraction, Framework, Overrides
-from reconciler.core.launch.rollout import RolloutFlags, read_rollout
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.frameworks.rollout import read_rollout
 from reconciler.core.launch.settings import Setting, is_true, parse_boolean
-from reconciler.core.patterns import later
 
 _ACTOR, _MODEL, _ROLLOUT = "actor_rollout_ref.actor.", "actor_rollout_ref.model.", "actor_rollout_ref.rollout."
-_LENGTHS = RolloutFlags(
-    prompt=("data.max_prompt_length",),
-    answer=("data.max_response_length",),
-    prompt_tokens="512",
-    answer_tokens="512",
-    engine=(f"{_ROLLOUT}name",),
-    fraction=(f"{_ROLLOUT}gpu_memory_utilization",),
-    default_fraction="0.5",
-    sleep=(f"{_ROLLOUT}free_cache_engine",),
-    alone=(f"{_ACTOR}fsdp_config.param_offload", f"{_ACTOR}fsdp_config.optimizer_offload"),
-)
 _HINT = "exclude the job from sizing, and set its number of GPUs"
 
 
-def _read_words(extraction: Extraction) -> None:
+def read_words(extraction: Extraction) -> None:
     """Read `+name=value` words, which add a key that the configuration does not have."""
     for field in extraction.arguments.words:
         name, separator, text = field.text.partition("=")
@@ -29,7 +17,7 @@ def _read_words(extraction: Extraction) -> None:
             extraction.script.add_word(name.lstrip("+"), text, field)
 
 
-def _read_ppo(extraction: Extraction) -> None:
+def read_ppo(extraction: Extraction) -> None:
     """Read the policy. The reference model is always in host memory; the engine frees its memory while it trains."""
     script = extraction.script
     estimator = script.find(("algorithm.adv_estimator",))
@@ -37,17 +25,17 @@ def _read_ppo(extraction: Extraction) -> None:
         extraction.reject("method", "a reward model, or another configuration, is not in the memory model", None, _HINT)
         return
     extraction.facts["objective"] = Fact(value="grpo", snippet=extraction.invocation.name)
-    read_rollout(extraction, _LENGTHS)
+    read_rollout(extraction)
     extraction.discard("prompt")  # the logits of all tokens exist
     if script.text(f"{_ROLLOUT}name") == "hf":
         extraction.set_framework_default("generates", "true")
     elif not script.has(f"{_ROLLOUT}name"):
         extraction.discard("generates")
-        setting = extraction.resolve("rollout", script.find(_LENGTHS.fraction))
+        setting = extraction.resolve("rollout", script.find((f"{_ROLLOUT}gpu_memory_utilization",)))
         extraction.facts["rollout"] = Fact(value=setting.text, snippet="") if setting else Fact(value="0.5", snippet="")
-    if (free := script.find(_LENGTHS.sleep)) is None or parse_boolean(free.text) is not False:
+    if (free := script.find((f"{_ROLLOUT}free_cache_engine",))) is None or parse_boolean(free.text) is not False:
         extraction.set_framework_default("rollout_sleeps", "true")
-    if all(is_true(script.find((name,))) for name in _LENGTHS.alone):
+    if all(is_true(script.find((f"{_ACTOR}fsdp_config.{name}_offload",))) for name in ("param", "optimizer")):
         extraction.facts["rollout_alone"] = Fact(value="true", snippet="")
     _read_adapters(extraction, _MODEL)
     if estimator is None or estimator.text == "gae":
@@ -99,7 +87,7 @@ def _read_tokens(extraction: Extraction) -> None:
             extraction.facts["sequence"] = Fact(value="16384", snippet="")
 
 
-def _read_processes(extraction: Extraction) -> None:
+def read_processes(extraction: Extraction) -> None:
     """Read the GPUs of the trainer, and shard fully."""
     script = extraction.script
     for name in ("processes", "machines"):
@@ -117,7 +105,7 @@ def _read_processes(extraction: Extraction) -> None:
     extraction.set_framework_default("strategy", "fsdp-full")
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Divide the answers of an update (`ppo_mini_batch_size` prompts, each `n` times) into accumulation steps."""
     script = extraction.script
     of_all = script.find((f"{_ACTOR}ppo_micro_batch_size",))  # before 0.3
@@ -133,51 +121,9 @@ def _complete(extraction: Extraction) -> None:
         extraction.facts["accumulation"] = Fact(value=str(answers // (batch * processes)), snippet="", origin=origin)
 
 
-def _read_sft(extraction: Extraction) -> None:
+def read_sft(extraction: Extraction) -> None:
+    """Read the adapters and the offload of the SFT trainer, which shards fully."""
     _read_adapters(extraction, "model.")
     if is_true(offload := extraction.script.find(("model.fsdp_config.cpu_offload",))) and offload is not None:
         extraction.add("offload", offload, "all")
     extraction.set_framework_default("strategy", "fsdp-full")
-
-
-_DEFAULTS = {"optimizer": "adamw_torch", "precision": "bf16-mixed", "attention": "flash-attn-2", "accumulation": "1"}
-
-VERL = Framework(
-    name="verl",
-    source="verl",
-    programs=later(r"verl\.trainer\.main_ppo|(?:.*/)?verl/trainer/main_ppo\.py"),
-    settings={
-        "model": (f"{_MODEL}path",),
-        "batch": (f"{_ACTOR}ppo_micro_batch_size_per_gpu",),
-        "sequence": ("data.max_prompt_length",),  # with the answer's: `read_rollout`
-        "checkpointing": (f"{_MODEL}enable_gradient_checkpointing",),
-        "fused_loss": (f"{_MODEL}use_liger", f"{_MODEL}use_fused_kernels"),
-        "context": (f"{_ACTOR}ulysses_sequence_parallel_size",),
-    },
-    defaults=_DEFAULTS | {"checkpointing": "true", "fused_loss": "false"},
-    single_values=True,
-    overrides=Overrides.ALWAYS,
-    objectives={"main_ppo": "grpo"},
-    read_words=_read_words,
-    read_rollout=_read_ppo,
-    read_sharding=_read_processes,
-    complete=_complete,
-)
-VERL_SFT = Framework(
-    name="verl",
-    source="verl",
-    programs=later(r"verl\.trainer\.fsdp_sft_trainer|(?:.*/)?verl/trainer/fsdp_sft_trainer\.py"),
-    settings={
-        "model": ("model.partial_pretrain",),
-        "batch": ("data.micro_batch_size_per_gpu",),
-        "sequence": ("data.max_length",),
-        "checkpointing": ("model.enable_gradient_checkpointing",),
-        "fused_loss": ("model.use_liger",),
-        "context": ("ulysses_sequence_parallel_size",),
-    },
-    defaults=_DEFAULTS | {"batch": "4", "sequence": "1024", "checkpointing": "false", "fused_loss": "false"},
-    single_values=True,
-    overrides=Overrides.ALWAYS,
-    read_words=_read_words,
-    read_sharding=_read_sft,
-)

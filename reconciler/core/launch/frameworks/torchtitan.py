@@ -1,20 +1,12 @@
 """torchtitan: https://github.com/pytorch/torchtitan (`torchtitan/config/job_config.py`)."""
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import MAX_NUMBER, Extraction, Framework
+from reconciler.core.launch.framework import MAX_NUMBER, Extraction
 from reconciler.core.launch.settings import Setting, is_true
-from reconciler.core.patterns import later
 
 _HINT = "exclude the job from sizing, and set its number of GPUs"
-_MODELS = {
-    "llama3": {"8b": "llama3.1-8b", "70b": "llama3.1-70b", "405b": "llama3.1-405b"},
-    "deepseek_v3": {"16b": "deepseek-v2-lite", "236b": "deepseek-v2", "671b": "deepseek-v3"},
-    "qwen3": {size: f"qwen3-{size}" for size in ("0.6b", "1.7b", "4b", "8b", "14b", "32b", "30b-a3b", "235b-a22b")},
-}
-"""Its flavors (`torchtitan/models/*/__init__.py`) by the names of the same models; debug models have none."""
 _KERNELS = ("_flex_attn", "_flex", "_varlen_attn", "_varlen", "_irope")
 """Ends of flavors with another kernel of attention, but the same matrices."""
-_PRECISIONS = {"bfloat16": "bf16", "float32": "fp32"}
 _ONE_BY_ONE = frozenset({"1f1b", "interleaved1f1b"})
 _LEFTOVER = "-1"
 _PARALLELISM = ("parallelism", "training", "experimental")
@@ -38,7 +30,7 @@ def _read_model(extraction: Extraction) -> None:
     size = flavor.text.lower()
     for end in _KERNELS:
         size = size.removesuffix(end)
-    known = _MODELS.get(name, {}).get(size)
+    known = extraction.framework.words.get(name, {}).get(size)
     if known is None:
         message = f"`{flavor.fact.snippet}` of {name} is not a model whose sizes are known"
         extraction.reject("model", message, flavor.fact.span, _HINT)
@@ -46,7 +38,7 @@ def _read_model(extraction: Extraction) -> None:
         extraction.add("model", flavor, known)
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Read the replicas and the shards of the weights. -1 stands for what is left of the GPUs."""
     script = extraction.script
     shards, replicas = script.find(_degree("data_parallel_shard_degree")), extraction.find("replicas")
@@ -68,7 +60,7 @@ def _read_sharding(extraction: Extraction) -> None:
         extraction.add("offload", offload, "all")
 
 
-def _read_precision(extraction: Extraction) -> None:
+def read_precision(extraction: Extraction) -> None:
     """Read the type of the weights; in fp32, FSDP gathers and computes in 2 bytes unless told otherwise."""
     script = extraction.script
     weights, computed = script.find(("training.dtype",)), script.find(("training.mixed_precision_param",))
@@ -148,7 +140,8 @@ def _read_compiled(extraction: Extraction) -> None:
             extraction.add(fact, parts, "false")
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
+    """Read the model, and what its sections say."""
     for read in (_read_model, _read_checkpointing, _read_compiled, _read_pipeline, _read_optimizer):
         read(extraction)
     script = extraction.script
@@ -166,36 +159,3 @@ def _complete(extraction: Extraction) -> None:
     extraction.add_boolean("sequence_parallel", script.find(("parallelism.enable_sequence_parallel",)))
     off = script.find(("parallelism.no_enable_sequence_parallel",))
     extraction.add_boolean("sequence_parallel", off, invert=True)
-
-
-TORCHTITAN = Framework(
-    name="torchtitan",
-    source="torchtitan",
-    programs=later(r"torchtitan\.train|(?:.*/)?torchtitan/train\.py"),
-    settings={
-        "model": ("model.flavor",),
-        "batch": ("training.local_batch_size", "training.batch_size"),
-        "sequence": ("training.seq_len",),
-        "tensor": _degree("tensor_parallel_degree"),
-        "pipeline": _degree("pipeline_parallel_degree"),
-        "context": _degree("context_parallel_degree"),
-        "expert": _degree("expert_parallel_degree"),
-        "expert_tensor": _degree("expert_tensor_parallel_degree"),
-        "replicas": _degree("data_parallel_replicate_degree"),
-    },
-    defaults={"batch": "8", "sequence": "2048", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
-    | {"attention": "sdpa", "fused_loss": "false", "sequence_parallel": "true"},
-    single_values=True,
-    config_flags=("job.config_file",),
-    read_precision=_read_precision,
-    read_method=lambda extraction: extraction.set_framework_default("method", "full"),
-    read_sharding=_read_sharding,
-    complete=_complete,
-    changes={
-        "checkpointing": {"activation_checkpoint.mode": "full"},
-        "context": {"parallelism.context_parallel_degree": "{degree}"},
-        "tensor": {"parallelism.tensor_parallel_degree": "{degree}"},
-        "fsdp-full": {"parallelism.data_parallel_shard_degree": _LEFTOVER},
-        "fsdp-full all": {"training.enable_cpu_offload": "true"},
-    },
-)

@@ -1,10 +1,9 @@
 """OpenRLHF: https://github.com/OpenRLHF/OpenRLHF (`openrlhf/cli/train_*.py`)."""
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Extraction, Framework
+from reconciler.core.launch.framework import Extraction
 from reconciler.core.launch.settings import is_true
 from reconciler.core.launch.sharding import add_stage
-from reconciler.core.patterns import later
 
 
 def read_method(extraction: Extraction) -> None:
@@ -52,7 +51,7 @@ def _read_update(extraction: Extraction) -> None:
             known.pop("update_batch", None)
 
 
-def _complete(extraction: Extraction) -> None:
+def complete(extraction: Extraction) -> None:
     """Read the length, `--train_batch_size`, and `--ref_offload`: the reference model is on the host."""
     is_supervised = "train_sft" in extraction.invocation.name
     extraction.set_framework_default("sequence", "2048" if is_supervised else "512")
@@ -65,27 +64,3 @@ def _complete(extraction: Extraction) -> None:
     if offload is not None and is_true(offload):
         extraction.add("reference", offload, "false")
     doubt_kernels(extraction)
-
-
-OPENRLHF = Framework(
-    name="openrlhf",
-    source="OpenRLHF",
-    programs=later(r"openrlhf\.cli\.train_(?:sft|dpo|kto|rm)|(?:.*/)?openrlhf/cli/train_(?:sft|dpo|kto|rm)\.py"),
-    settings={
-        "model": ("pretrain",),
-        "batch": ("micro_train_batch_size",),
-        "sequence": ("max_len",),
-        "checkpointing": ("gradient_checkpointing",),
-        "attention": ("attn_implementation", "flash_attn"),
-        "lora_rank": ("lora_rank",),
-        "lora_targets": ("target_modules",),
-        "context": ("ring_attn_size",),
-        "tensor": ("ds_tensor_parallel_size",),
-    },
-    defaults={"batch": "8", "checkpointing": "false", "precision": "bf16-mixed", "optimizer": "adamw_torch_fused"}
-    | {"attention": "sdpa", "fused_loss": "false", "lora_targets": "all-linear"},
-    objectives={"train_dpo": "dpo", "train_kto": "kto", "train_rm": "reward"},
-    read_method=read_method,
-    read_sharding=read_sharding,
-    complete=_complete,
-)

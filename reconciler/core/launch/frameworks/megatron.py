@@ -3,38 +3,15 @@
 from msgspec.structs import replace
 
 from reconciler.core.launch.facts import Fact
-from reconciler.core.launch.framework import Command, Extraction, Framework, Names
-from reconciler.core.launch.frameworks.pretraining.sizes import read_sizes
-from reconciler.core.launch.launchers import count_per_node
+from reconciler.core.launch.framework import Extraction
+from reconciler.core.launch.frameworks.sizes import read_sizes
 from reconciler.core.launch.settings import is_true, parse_boolean
-from reconciler.core.patterns import later
 
 _HINT = "exclude the job from sizing, and set its number of GPUs"
-_SETTINGS: dict[str, Names] = {
-    "batch": ("micro_batch_size",),
-    "update_batch": ("global_batch_size",),
-    "tensor": ("tensor_model_parallel_size",),
-    "pipeline": ("pipeline_model_parallel_size",),
-    "context": ("context_parallel_size",),
-    "expert": ("expert_model_parallel_size",),
-    "expert_tensor": ("expert_tensor_parallel_size",),
-    "sequence_parallel": ("sequence_parallel",),
-    "chunks": ("num_virtual_stages_per_pipeline_rank",),
-    "optimizer": ("optimizer",),
-}
-_DEFAULTS = {"optimizer": "adamw_apex_fused", "attention": "flash-attn-2", "offload": "none", "fused_loss": "false"}
-_OPTIMIZERS = {"adam": "adamw_apex_fused", "sgd": "sgd_momentum", "dist_muon": "muon"}
-_CHANGES = {
-    "checkpointing": {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": "1"},
-    "zero-1": {"use-distributed-optimizer": ""},
-    "context": {"context-parallel-size": "{degree}"},
-    "tensor": {"tensor-model-parallel-size": "{degree}"},
-    "sequence-parallel": {"sequence-parallel": ""},
-}
 _OWN_ATTENTION = frozenset({"unfused", "local"})
 
 
-def _read_precision(extraction: Extraction) -> None:
+def read_precision(extraction: Extraction) -> None:
     """Read the type of the computation: weights are in it, and the optimizer keeps copies in fp32."""
     for name in ("bf16", "fp16"):
         setting = extraction.resolve("precision", extraction.script.find((name,)))
@@ -42,7 +19,7 @@ def _read_precision(extraction: Extraction) -> None:
             extraction.add("precision", setting, f"{name}-mixed")
 
 
-def _read_sharding(extraction: Extraction) -> None:
+def read_sharding(extraction: Extraction) -> None:
     """Read whether the optimizer is sharded. DeepSpeed beside Megatron is another program."""
     script = extraction.script
     if (other := script.find(("deepspeed", "deepspeed_config", "zero_stage"))) is not None:
@@ -141,33 +118,24 @@ def _read_chunks(extraction: Extraction) -> None:
         extraction.reject("chunks", message, setting.fact.span)
 
 
-def _complete(extraction: Extraction) -> None:
+def read_method(extraction: Extraction) -> None:
+    """Train all weights: nothing on the line says otherwise."""
+    extraction.set_framework_default("method", "full")
+
+
+def complete(extraction: Extraction) -> None:
+    """Read the sizes of the model, and what depends on them."""
     read_sizes(extraction)
     _read_chunks(extraction)
     _read_recomputation(extraction)
     _read_attention(extraction)
 
 
-MEGATRON = Framework(
-    name="megatron-lm",
-    source="Megatron-LM",
-    programs=later(r"(?:.*/)?(?:pre|post|fine)train_(?:gpt|llama)\w*\.py"),
-    settings=_SETTINGS | {"sequence": ("seq_length", "encoder_seq_length"), "model": ("num_layers",)},
-    defaults=_DEFAULTS | {"precision": "fp32", "checkpointing": "false", "strategy": "ddp"},
-    optimizers=_OPTIMIZERS,
-    read_precision=_read_precision,
-    read_method=lambda extraction: extraction.set_framework_default("method", "full"),
-    read_sharding=_read_sharding,
-    divides_evenly=True,
-    complete=_complete,
-    changes=_CHANGES,
-)
-
 _CONVERTED = "-mcore"
 """End of the names of folders with converted weights, in the examples of ms-swift."""
 
 
-def _complete_swift(extraction: Extraction) -> None:
+def complete_swift(extraction: Extraction) -> None:
     """Name the model as its repository does. Only the sizes of a known model tell what `block` recomputes."""
     model = extraction.facts.get("model")
     if model is not None and model.value.rstrip("/").endswith(_CONVERTED):
@@ -176,33 +144,3 @@ def _complete_swift(extraction: Extraction) -> None:
         extraction.set_framework_default("expert_tensor", "1")
     _read_recomputation(extraction)
     _read_attention(extraction)
-
-
-MEGATRON_SWIFT = Framework(
-    name="megatron-swift",
-    source="ms-swift",
-    commands=(
-        Command(
-            program="megatron",
-            verbs=later("sft|pt|rlhf"),
-            read_processes=count_per_node((), (), ("NPROC_PER_NODE", "NNODES")),
-        ),
-    ),
-    programs=later(r"swift\.cli\._megatron\.(?:sft|pt)|(?:.*/)?swift/cli/_megatron/(?:sft|pt)\.py"),
-    settings=_SETTINGS
-    | {"sequence": ("seq_length", "max_length"), "model": ("model", "load", "mcore_model")}
-    | {"lora_rank": ("lora_rank",), "lora_targets": ("target_modules",), "saved_modules": ("modules_to_save",)},
-    defaults=_DEFAULTS
-    | {"batch": "1", "update_batch": "16", "strategy": "zero-1", "precision": "bf16-mixed", "checkpointing": "false"}
-    | {"lora_rank": "8", "lora_targets": "all-linear"},
-    optimizers=_OPTIMIZERS,
-    other_objectives=later(r"megatron (?P<word>rlhf)"),
-    read_precision=_read_precision,
-    read_sharding=_read_sharding,
-    divides_evenly=True,
-    complete=_complete_swift,
-    changes={
-        change: {name.replace("-", "_"): value or "true" for name, value in settings.items()}
-        for change, settings in _CHANGES.items()
-    },
-)

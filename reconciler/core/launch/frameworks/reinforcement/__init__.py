@@ -1,1 +1,0 @@
-"""Frameworks for reinforcement learning, with their own supervised and preference training."""
