@@ -4,10 +4,11 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 PATHS := reconciler tests benchmarks tools
 READY := $(VENV)/.ready
+WORKERS ?= 3
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-workers test-apply test-health differential clean
+.PHONY: help demo test test-cluster lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart manifests lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-workers test-apply test-health differential clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -22,9 +23,12 @@ $(READY): pyproject.toml
 demo: $(READY) ## create a temporary config repository, change it, plan it, commit it
 	@$(BIN)/python -m tools.demo
 
-test: $(READY) ## run all tests; builds a real Kubernetes with its operators once (half an hour or more)
+test: $(READY) ## run all tests that need no server, no built program and no network
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not cluster" $(PYTEST)
+
+test-cluster: $(READY) ## run the others; builds a real Kubernetes with its operators once (half an hour or more)
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q -n 3 --dist worksteal $(PYTEST)
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m cluster $(PYTEST)
 
 lint: $(READY) ## run ruff and the import contracts
 	@$(BIN)/ruff check --quiet $(PATHS)
@@ -60,12 +64,16 @@ sizing-report: $(READY) ## compare predicted GPU memory with measured runs and o
 features: $(READY) ## print every feature id with the tests that cover it
 	@$(BIN)/python -m tools.features
 
-docs: $(READY) ## generate docs/reference, the kinds and accelerators in policies/, and the definitions in the chart
+docs: $(READY) ## generate docs/reference, the rules in policies/, and the definitions in the chart
 	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.rules
 	@$(BIN)/python -m tools.crds
 
-chart: $(READY) ## generate the files of the Helm chart, and manifests/ from the chart
+chart: $(READY) ## generate the files of the Helm chart, and manifests/ from the chart where Helm is built
+	@$(BIN)/python -m tools.chart.build
+
+manifests: $(READY) ## build Helm once (about two minutes), then the same
+	@$(BIN)/python -m tests.cluster.build helm
 	@$(BIN)/python -m tools.chart.build
 
 lock: $(READY) ## pin what the container image installs
@@ -119,7 +127,7 @@ differential: $(READY) ## compare with the real components on large corpora; pri
 	@RECONCILER_TEST_DIFFERENTIAL=1000000 $(BIN)/python -m pytest -q -s --timeout 0 tests/cluster/test_corpus.py tests/policies/test_catalogue_server.py -k "mutated or changed or grafted" $(PYTEST)
 	@RECONCILER_TEST_LARGE=1 $(BIN)/python -m pytest -q --timeout 0 tests/cluster/test_agreement.py $(PYTEST)
 
-verify: lint types test ## run lint, types and test, and check that the working tree is clean
+verify: lint types test test-cluster ## run lint, types and all tests, and check that the working tree is clean
 	@git diff --exit-code --stat
 	@test -z "$$(git status --porcelain)"
 

@@ -17,7 +17,7 @@ from reconciler.adapters.node.library import LibrarySource
 from reconciler.adapters.node.system import SystemSource
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import SourceReadings, make_sweep
 from tests.node.fakes.library import build
 from tests.node.fakes.root import write_root
 

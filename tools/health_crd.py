@@ -25,9 +25,7 @@ _DESCRIPTIONS = {
     "GpuUse": "How one GPU was used up to the sweep: power and traffic are means since the sweep before, errors are"
     " counters of this boot. What nobody tells is missing.",
     "GpuSeries": "The heavy runs of one check on one GPU since its device, driver or test changed: the newest three"
-    " values, what is needed to see a drift, and the limit that the agent warned below.",
-    "DriftBaseline": "The first twenty runs that passed.",
-    "DriftState": "The sums over the runs since.",
+    " values, and the limit that the agent warned below.",
     "Threshold": "The limit that the observed value was compared with, and where the limit comes from.",
     "ProfileRun": "The last run of a profile heavier than light. It has died if it did not finish by its deadline.",
 }

@@ -21,7 +21,7 @@ from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult, merged
 from reconciler.core.health.published import body_of
-from reconciler.core.health.readings import NodeReading, Sweep
+from reconciler.core.health.readings import NodeReading, ReadingId, Sweep
 from reconciler.wiring.node import peak_table, xid_table
 
 _MANAGER = "gpureconciler-agent"
@@ -31,12 +31,12 @@ _RECORDED = Path(__file__).parents[1] / "tests/node/replays/fake-h200.json"
 def sweep_of(node: str, recorded: Sweep, *, has_xid: bool) -> Sweep:
     """Return the recorded sweep as one of this node and moment."""
     now = time.time()
-    readings = tuple(one for one in recorded.readings if not has_xid or one.name != "kmsg.lines")
+    readings = tuple(one for one in recorded.readings if not has_xid or one.name is not ReadingId.KMSG_LINES)
     if has_xid:
         slot = recorded.gpus[0].slot.removesuffix(".0")
         text = f"NVRM: Xid (PCI:{slot}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
         row = {"seconds": now - 1, "boot": recorded.boot_id, "text": text}
-        readings += (NodeReading(name="kmsg.lines", value=[row]),)
+        readings += (NodeReading(name=ReadingId.KMSG_LINES, value=[row]),)
     return replace(recorded, node=node, taken_at=now, readings=readings)
 
 

@@ -23,10 +23,13 @@ Pins = dict[tuple[str, str], set[str]]
 
 
 def requirements() -> dict[str, list[str]]:
-    """Return what is pinned, by file: the dependencies of the package, and what builds it."""
+    """Return what is pinned, by file: the dependencies of the package with its extra `tracing`, and what builds it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return {
-        "requirements.txt": project["project"]["dependencies"],
+        "requirements.txt": [
+            *project["project"]["dependencies"],
+            *project["project"]["optional-dependencies"]["tracing"],
+        ],
         "build.txt": project["build-system"]["requires"],
     }
 

@@ -19,8 +19,7 @@ from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRIC
 from reconciler.core.documents import read
 from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.checks.check import CheckPrivilege, CheckScope
-from reconciler.core.health.statistics.checks import FLEET_CHECKS
-from reconciler.core.health.xids.table import read_xids
+from reconciler.core.health.xids import read_xids
 from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds
 from reconciler.core.kinds.pods import REPLICAS
 from reconciler.core.policy.references import RULES
@@ -190,13 +189,6 @@ def _health_checks() -> str:
                 parts.append(f"| `{name}` | {limit.value} | {_cell(source)} |")
             parts.append("")
     parts += [
-        "## Checks of the fleet\n",
-        "Statistics over the reports of all nodes ([health](../health.md#statistics)).\n",
-    ]
-    parts += ["| Check | A pass says | Mode | Action |", "|---|---|---|---|"]
-    parts += [f"| `{one.id}` | {one.title} | {one.rule.mode} | `{one.action}` |" for one in FLEET_CHECKS]
-    parts += [
-        "",
         "## Xids\n",
         "What `gpu.xid` makes of a code, after NVIDIA's catalog. The recovery action of the driver wins over it, and",
         "a `HealthPolicy` may replace rows.\n",

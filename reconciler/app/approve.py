@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reconciler.ports.cluster import LiveCluster
 
 
-def approve(
+def approve_plan(
     workspace: Workspace,
     *,
     reason: str,

@@ -67,7 +67,7 @@ def command(
     import datetime as dt  # noqa: PLC0415 - imported late so that --help stays fast
 
     from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.approve import approve, last_day  # noqa: PLC0415
+    from reconciler.app.approve import approve_plan, last_day  # noqa: PLC0415
     from reconciler.core.live.choices import NO_CHOICES  # noqa: PLC0415
     from reconciler.core.plan.approvals import write_approval  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ def command(
         expires, _DAYS if days is None else days, settings.date or dt.datetime.now(dt.UTC).date().isoformat()
     )
     with _clusters(run, flags) if live else nullcontext() as clusters:
-        plan, approval = approve(
+        plan, approval = approve_plan(
             run.workspace,
             reason=reason.strip(),
             expires=until,

@@ -150,7 +150,7 @@ METRICS = (
         {"provider": "`github`, `gitlab`, `gitea` or `unknown`", "result": "`accepted`, `ignored` or `refused`"},
     ),
     _metric("queue_depth", MetricType.GAUGE, "Number of sources that are due and wait for a worker."),
-    _metric("shards_held", MetricType.GAUGE, "Number of shards that this replica holds; 0 is a standby."),
+    _metric("leader", MetricType.GAUGE, "1 on the replica that works, 0 on a standby."),
     _metric(
         "status_write_total", MetricType.COUNTER, "Number of writes of the status of a source.", {"result": _RESULT}
     ),

@@ -1,25 +1,29 @@
-"""`SpanExporter`: spans to a file, and to an OpenTelemetry endpoint over HTTP, in the background."""
+"""`SpanExporter`: spans to a file, and to an OpenTelemetry endpoint in the background."""
 
-import queue
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from time import monotonic
-from typing import IO
+from typing import IO, Protocol
 
-from reconciler.adapters.http import Endpoint, HttpClient, HttpError
+import msgspec
+
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.tracing import TraceSpan, otlp
+from reconciler.controller.tracing import TraceSpan
 from reconciler.errors import ConfigError, OutsideError
-from reconciler.outputs.terminal.logs import Log
-from reconciler.version import __version__
 
-ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-HEADERS, SERVICE = "OTEL_EXPORTER_OTLP_HEADERS", "OTEL_SERVICE_NAME"
-_WAITING = 256  # passes; more are dropped
-_SECONDS = 5.0
-_OK = 300
-_log = Log(__name__)
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""Variables of OpenTelemetry of which one makes the controller send its spans."""
+
+
+class SpanEndpoint(Protocol):
+    """Sends spans in the background."""
+
+    def send(self, spans: Sequence[TraceSpan]) -> None:
+        """Take spans."""
+        ...
+
+    def close(self) -> None:
+        """Send what is waiting."""
+        ...
 
 
 class SpanExporter:
@@ -27,53 +31,23 @@ class SpanExporter:
 
     def __init__(self, environ: Mapping[str, str], metrics: Metrics, *, file: Path | None = None) -> None:
         self._metrics = metrics
-        self._resource = {"service.name": environ.get(SERVICE) or "reconciler", "service.version": __version__}
-        self._file: IO[bytes] | None = _opened(file) if file else None
-        self._client = _client(environ)
-        self._waiting: queue.Queue[Sequence[TraceSpan] | None] = queue.Queue(_WAITING)
-        self._thread = threading.Thread(target=self._send_all, name="spans", daemon=True)
-        if self._client is not None:
-            self._thread.start()
+        self._endpoint = _endpoint(metrics) if any(environ.get(name) for name in ENDPOINTS) else None
+        self._file = _opened(file) if file else None
 
     def export(self, spans: Sequence[TraceSpan]) -> None:
         """Take the spans of one pass."""
-        if not spans:
-            return
         if self._file is not None:
-            self._file.write(otlp(spans, self._resource) + b"\n")
+            self._file.write(b"".join(msgspec.json.encode(span) + b"\n" for span in spans))
             self._file.flush()
-            if self._client is None:
-                self._metrics.count("spans_total", len(spans), result="exported")
-        if self._client is not None:
-            try:
-                self._waiting.put_nowait(spans)
-            except queue.Full:
-                self._metrics.count("spans_total", len(spans), result="dropped")
-
-    def _send_all(self) -> None:
-        while (spans := self._waiting.get()) is not None:
-            assert self._client is not None  # noqa: S101 - else the thread is not started
-            result = "dropped"
-            try:
-                until = monotonic() + _SECONDS
-                status = self._client.send_until(until, "POST", "", otlp(spans, self._resource)).status
-                if status < _OK:
-                    result = "exported"
-                else:
-                    _log.event("warning", "spans were not accepted", error=f"the endpoint answered {status}")
-            except HttpError as error:
-                _log.event("warning", "spans were not accepted", error=error.message)
-            self._metrics.count("spans_total", len(spans), result=result)
+        if self._endpoint is not None:
+            self._endpoint.send(spans)
+        elif self._file is not None:
+            self._metrics.count("spans_total", len(spans), result="exported")
 
     def close(self) -> None:
         """Send what is waiting, for a few seconds, and close the file."""
-        if self._client is not None:
-            try:
-                self._waiting.put(None, timeout=1.0)
-                self._thread.join(3.0)
-            except queue.Full:
-                _log.event("warning", "spans were not sent before shutdown")
-            self._client.close()
+        if self._endpoint is not None:
+            self._endpoint.close()
         if self._file is not None:
             self._file.close()
 
@@ -85,23 +59,12 @@ def _opened(path: Path) -> IO[bytes]:
         raise OutsideError(f"{path} cannot be written: {error.strerror}", hint="name another file") from error
 
 
-def _client(environ: Mapping[str, str]) -> HttpClient | None:
-    url = environ.get(TRACES_ENDPOINT) or ""
-    if not url and environ.get(ENDPOINT):
-        url = environ[ENDPOINT].rstrip("/") + "/v1/traces"
-    if not url:
-        return None
-    endpoint = Endpoint.parse(url, token=_token(environ), purpose="OpenTelemetry endpoint")
-    return HttpClient(endpoint, timeout_seconds=_SECONDS)
-
-
-def _token(environ: Mapping[str, str]) -> str:
-    """Return the bearer token among the headers; others are not supported."""
-    for part in environ.get(HEADERS, "").split(","):
-        name, sign, value = part.strip().partition("=")
-        scheme, _, token = value.replace("%20", " ").partition(" ")
-        if sign and (name.lower(), scheme.lower()) != ("authorization", "bearer"):
-            raise ConfigError(f"{HEADERS}: only `authorization=Bearer TOKEN` is supported")
-        if sign:
-            return token
-    return ""
+def _endpoint(metrics: Metrics) -> SpanEndpoint:
+    try:
+        from reconciler.controller.otlp import OtlpEndpoint  # noqa: PLC0415 - its libraries are optional
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"{ENDPOINTS[0]} is set, and {error.name} is not installed",
+            hint="run `pip install 'gpu-reconciler[tracing]'`, or unset the variable",
+        ) from error
+    return OtlpEndpoint(metrics)

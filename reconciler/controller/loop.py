@@ -4,7 +4,7 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from reconciler.adapters.git.remote import remove_mirror
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.fights import contested
 from reconciler.controller.metrics import Metrics
-from reconciler.controller.outcome import PassOutcome, failure
+from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.queue import WorkQueue
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.reporting import count_pass, set_gauges
@@ -40,38 +40,13 @@ class Runner(Protocol):
         """Make one pass. Every failure is part of the outcome."""
         ...
 
-    def interrupt(self, keys: Iterable[str] | None = None) -> None:
-        """Ask the running passes of these sources to end; None: all, and those that start later."""
+    def interrupt(self) -> None:
+        """Ask all running passes to end."""
         ...
 
-
-class ShardHolder(Protocol):
-    """Which sources this replica works on."""
-
-    def holds(self, key: str) -> bool:
-        """Return whether this replica may work on a source at this moment."""
+    def stop(self) -> None:
+        """Ask all passes to end: those that run, and those that start later."""
         ...
-
-    def keeps(self, key: str) -> bool:
-        """Return whether work on a source that has begun may go on."""
-        ...
-
-    @property
-    def held(self) -> int:
-        """The number of shards that this replica holds."""
-        ...
-
-
-class AllShards:
-    """The only replica works on everything."""
-
-    held = 1
-
-    def holds(self, key: str) -> bool:  # noqa: ARG002 - it holds every key
-        """Return True."""
-        return True
-
-    keeps = holds
 
 
 class LoopOptions(Struct, frozen=True, kw_only=True):
@@ -85,7 +60,7 @@ class LoopOptions(Struct, frozen=True, kw_only=True):
 
 
 class Controller:
-    """Runs passes until it is stopped."""
+    """Runs passes until it is stopped, while `leads` returns that this replica may work."""
 
     def __init__(
         self,
@@ -96,13 +71,12 @@ class Controller:
         options: LoopOptions,
         *,
         environ: Mapping[str, str],
-        shards: ShardHolder | None = None,
+        leads: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._store, self._runner, self._metrics, self._exporter = store, runner, metrics, exporter
         self._options, self._environ = options, dict(environ)
-        self._shards = shards or AllShards()
-        self._now = now
+        self._leads, self._now = leads, now
         self._queue = WorkQueue(time.monotonic)
         self._lock = threading.Lock()
         self._sources: dict[str, ConfigSource] = {}
@@ -127,27 +101,24 @@ class Controller:
         self._stopping.set()
         self._queue.close()
         self._store.close()
-        self._runner.interrupt()
+        self._runner.stop()
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(deadline - time.monotonic(), 0.0))
 
     def hint(self, key: str) -> None:
-        """Look at a source soon: a webhook, or a shard that is ours now."""
+        """Look at a source soon."""
         self._queue.add(key)
 
-    def shards_changed(self) -> None:
-        """Forget what other replicas may have changed, end what is no longer ours, and look at all sources again."""
-        self._runner.interrupt([key for key in self._queue.taken() if not self._shards.keeps(key)])
+    def leadership_changed(self) -> None:
+        """End all work unless it is ours, forget what another leader may have changed, and look at all sources."""
+        if not self._leads():
+            self._runner.interrupt()
         with self._lock:
-            self._statuses = {key: status for key, status in self._statuses.items() if self._shards.holds(key)}
+            self._statuses = {}
             keys = [*self._sources]
         for key in keys:
             self._queue.add(key)
-
-    def running(self) -> frozenset[str]:
-        """Return the keys of the sources that workers are at."""
-        return self._queue.taken()
 
     def sources(self) -> dict[str, ConfigSource]:
         """Return all sources by key."""
@@ -174,7 +145,7 @@ class Controller:
         return f"the last pass of all {len(ours)} sources failed" if ours and len(failed) == len(ours) else ""
 
     def _ours(self) -> list[str]:
-        return [key for key, source in self._sources.items() if not source.suspend and self._shards.holds(key)]
+        return [key for key, source in self._sources.items() if not source.suspend] if self._leads() else []
 
     # -- sources -------------------------------------------------------------------------------------------------------
 
@@ -239,15 +210,17 @@ class Controller:
         with self._lock:
             source = self._sources.get(key)
             status = self._statuses.get(key)
-        if source is None or source.suspend or not self._shards.holds(key):
+        if source is None or source.suspend:
             return None
+        if not self._leads():
+            return source.interval
         if status is None:
             status = self._store.status(source)
             self._remember(key, status)
         start = self._now()
         outcome = self._pass(source, status)
-        if outcome is None:
-            return _spread(source.interval)
+        if outcome is None or not self._leads():
+            return _spread(source.interval)  # without the lease, what a pass did is for the leader to find and report
         if self._stopping.is_set() and outcome.failure is not None:
             return None  # the pass was interrupted: the next process makes it again
         after = finished(status, source, outcome, timestamp(self._now()))
@@ -255,12 +228,16 @@ class Controller:
         if is_news(status, after):
             self._save(source, after)
         self._report(source, status, after, outcome, self._now() - start)
-        if outcome.failure is not None and not outcome.failure.stalled:
-            pause = self._options.retry * 2.0 ** min(after.failures - 1, 20)
-            if outcome.failure.is_waiting:
-                return min(pause, source.interval)
-            return max(min(pause, max(source.interval, _LONGEST_RETRY)), outcome.failure.retry_after)
-        return _spread(source.interval)
+        return self._pause(source, after, outcome.failure)
+
+    def _pause(self, source: ConfigSource, status: SourceStatus, failed: PassFailure | None) -> float:
+        """Return the seconds until the visit after a pass."""
+        if failed is None or failed.stalled:
+            return _spread(source.interval)
+        pause = self._options.retry * 2.0 ** min(status.failures - 1, 20)
+        if failed.is_waiting:
+            return min(pause, source.interval)
+        return max(min(pause, max(source.interval, _LONGEST_RETRY)), failed.retry_after)
 
     def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
         """Make a pass, or return None if nothing has changed since the last one."""
@@ -377,7 +354,7 @@ class Controller:
             statuses = {key: self._statuses.get(key, SourceStatus()) for key in sources}
             suspended = sum(1 for source in self._sources.values() if source.suspend)
         self._metrics.set("queue_depth", self._queue.depth())
-        self._metrics.set("shards_held", self._shards.held)
+        self._metrics.set("leader", float(self._leads()))
         set_gauges(self._metrics, list(statuses.values()), suspended)
 
 

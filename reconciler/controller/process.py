@@ -18,7 +18,7 @@ from reconciler.adapters.clock import SystemClock
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.health.lane import HealthLane
-from reconciler.controller.leases import LeaseShards, LeaseTimes, shard_of
+from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.reconcile import Request, reconcile
@@ -34,7 +34,7 @@ from reconciler.ports.cluster import LiveCluster
 from reconciler.wiring.cluster import ClusterFlags, open_cluster
 
 POD_NAMESPACE = "POD_NAMESPACE"
-"""Variable with the namespace of the pod, which holds the leases."""
+"""Variable with the namespace of the pod, which holds the Lease."""
 
 _log = Log(__name__)
 
@@ -55,7 +55,6 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
     spans: Path | None = None
     log_level: str = "info"
     log_format: str = "json"
-    shards: int = 1
     lease_namespace: str = ""
     lease_seconds: float = 15.0
     cluster: ClusterFlags = ClusterFlags()
@@ -80,10 +79,12 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         metrics = Metrics()
         cluster = None if flags.config else stack.enter_context(open_cluster(flags.cluster, environ, is_expected=True))
         store = _store(flags, state, cluster)
-        leases = _leases(flags, environ, stack) if cluster else None
+        lease = _lease(flags, environ, stack) if cluster else None
+        leads = lease.is_held if lease else lambda: True  # sources of a file have one replica
         exporter = SpanExporter(environ, metrics, file=flags.spans)
         stack.callback(exporter.close)
-        runner = ChildRunner(environ, folder=scratch, memory_bytes=flags.memory << 20)
+        memory = flags.memory << 20
+        runner, rounds = (ChildRunner(environ, folder=scratch, memory_bytes=memory, leads=leads) for _ in range(2))
         options = LoopOptions(
             state=state,
             workers=flags.workers,
@@ -91,7 +92,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             max_repository=flags.max_repository << 20,
             access=flags.cluster,
         )
-        controller = Controller(store, runner, metrics, exporter, options, environ=environ, shards=leases)
+        controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
         gauges = FleetGauges(metrics, SystemClock())
         listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
@@ -99,19 +100,18 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         for listener in listeners:
             listener.start()
             stack.callback(listener.stop)
-        if leases is not None:
-            leases.changed = controller.shards_changed
-            leases.is_busy = lambda shard: any(shard_of(key, flags.shards) == shard for key in controller.running())
-            leases.start()
-            stack.callback(leases.stop)
+        if lease is not None:
+
+            def leadership_changed() -> None:
+                controller.leadership_changed()
+                rounds.interrupt()  # of a leader no more
+
+            lease.changed = leadership_changed
+            lease.start()
+            stack.callback(lease.stop)
         controller.start()
-        stack.callback(controller.stop)  # before the leases are handed over
-        health = HealthLane(
-            controller,
-            ChildRunner(environ, folder=scratch, memory_bytes=flags.memory << 20),
-            lambda: open_cluster(flags.cluster, environ),
-            gauges=gauges,
-        )
+        stack.callback(controller.stop)  # before the Lease is handed over
+        health = HealthLane(controller, rounds, lambda: open_cluster(flags.cluster, environ), gauges=gauges)
         health.start()
         stack.callback(health.stop)
         stack.callback(_log.event, "info", "stopping")
@@ -132,19 +132,18 @@ def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> 
     return ClusterStore(cluster, namespace=flags.namespace, instance=socket.gethostname())
 
 
-def _leases(flags: ControllerFlags, environ: Mapping[str, str], stack: ExitStack) -> LeaseShards:
-    """Compete for shards in the namespace of this pod, under a name that no other process has.
+def _lease(flags: ControllerFlags, environ: Mapping[str, str], stack: ExitStack) -> LeaderLease:
+    """Compete for the Lease in the namespace of this pod, under a name that no other process has.
 
-    A request for a lease is repeated until its deadline: what comes later renews nothing.
+    A request for it is repeated until its deadline: what comes later renews nothing.
     """
     host = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower()).strip("-")[:40] or "replica"
     seconds = flags.lease_seconds
     times = LeaseTimes(duration=seconds, deadline=seconds * 2 / 3, renew=min(2.0, seconds / 6))
-    return LeaseShards(
+    return LeaderLease(
         stack.enter_context(open_cluster(flags.cluster, environ, patience=times.deadline, is_expected=True)),
         namespace=flags.lease_namespace or environ.get(POD_NAMESPACE) or flags.namespace or "default",
         identity=f"{host}-{secrets.token_hex(4)}",
-        shards=flags.shards,
         times=times,
     )
 

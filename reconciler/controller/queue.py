@@ -54,11 +54,6 @@ class WorkQueue:
             now = self._now()
             return sum(1 for key, at in self._due.items() if at <= now and key not in self._taken)
 
-    def taken(self) -> frozenset[str]:
-        """Return the keys that workers have."""
-        with self._changed:
-            return frozenset(self._taken)
-
     def close(self) -> None:
         """Let all workers end after what they do now."""
         with self._changed:

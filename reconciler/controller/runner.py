@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,11 +20,14 @@ _ANSWER_BYTES = 8 << 20
 class ChildRunner:
     """Runs passes as child processes of this program. Safe to use from any thread.
 
-    `folder` holds their temporary files, such as keys, which a pass that is killed cannot remove.
+    `folder` holds their temporary files, such as keys, which a pass that is killed cannot remove. A pass begins only
+    while `leads` returns True; when that changes, `interrupt` is called.
     """
 
-    def __init__(self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int) -> None:
-        self._environ, self._folder, self._memory = environ, folder, memory_bytes
+    def __init__(
+        self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int, leads: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._environ, self._folder, self._memory, self._leads = environ, folder, memory_bytes, leads
         self._children: dict[str, ChildProcess] = {}  # by key of the source: one pass at a time for each
         self._lock = threading.Lock()
         self._is_stopping = False
@@ -52,9 +55,8 @@ class ChildRunner:
             return PassOutcome(failure=PassFailure(reason="InternalError", message=error.message))
         with self._lock:
             self._children[request.source.key] = child
-            is_stopping = self._is_stopping
         try:
-            if is_stopping:
+            if self._is_stopping or not self._leads():
                 child.ask_to_end()
             line = msgspec.json.encode(request) + b"\n"
             seconds = request.source.timeout + _GRACE_SECONDS
@@ -70,10 +72,13 @@ class ChildRunner:
                 del self._children[request.source.key]
             child.end()
 
-    def interrupt(self, keys: Iterable[str] | None = None) -> None:
-        """Ask running passes to end."""
+    def interrupt(self) -> None:
+        """Ask all running passes to end."""
         with self._lock:
-            self._is_stopping |= keys is None
-            for key in [*self._children] if keys is None else keys:
-                if key in self._children:
-                    self._children[key].ask_to_end()
+            for child in self._children.values():
+                child.ask_to_end()
+
+    def stop(self) -> None:
+        """Ask all passes to end: those that run, and those that start later."""
+        self._is_stopping = True
+        self.interrupt()

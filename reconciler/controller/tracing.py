@@ -1,18 +1,14 @@
-"""Spans: how long each stage of a pass takes, in the JSON form of OTLP."""
+"""Spans: how long each stage of a pass takes."""
 
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-import msgspec
 from msgspec import Struct
 
 from reconciler.core.secrets import mask_text
 from reconciler.errors import one_line
-from reconciler.version import __version__
-
-_INTERNAL, _OK, _ERROR = 1, 1, 2  # of OTLP's SpanKind and StatusCode
 
 
 class TraceSpan(Struct, frozen=True, kw_only=True):
@@ -65,28 +61,3 @@ class Trace:
                     attributes=attributes,
                 )
             )
-
-
-def otlp(spans: Sequence[TraceSpan], resource: dict[str, str]) -> bytes:
-    """Return an export request of OTLP over HTTP as one line of JSON."""
-    scope = {"scope": {"name": "reconciler.controller", "version": __version__}, "spans": [_encode(s) for s in spans]}
-    body = {"resourceSpans": [{"resource": {"attributes": _attributes(resource)}, "scopeSpans": [scope]}]}
-    return msgspec.json.encode(body)
-
-
-def _encode(span: TraceSpan) -> dict[str, object]:
-    body: dict[str, object] = {
-        "traceId": span.trace,
-        "spanId": span.id,
-        "name": span.name,
-        "kind": _INTERNAL,
-        "startTimeUnixNano": str(span.start),
-        "endTimeUnixNano": str(span.end),
-        "attributes": _attributes(span.attributes),
-        "status": {"code": _ERROR, "message": span.error} if span.error else {"code": _OK},
-    }
-    return body | ({"parentSpanId": span.parent} if span.parent else {})
-
-
-def _attributes(values: dict[str, str]) -> list[dict[str, object]]:
-    return [{"key": key, "value": {"stringValue": value}} for key, value in sorted(values.items())]

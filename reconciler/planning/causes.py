@@ -39,7 +39,7 @@ from reconciler.revision.revision import LoadedRevision, read_past_files
 
 _NOTHING = Why(rule="")
 _NAME: FieldPath = ("metadata", "name")
-_MOST_KEPT = 1_000  # documents whose lines are remembered
+_MAX_CAUSES = 1_000  # documents whose lines are remembered
 _MOST_SEARCHED = 200  # source files of the base that are compiled to find where an object came from
 
 
@@ -83,7 +83,7 @@ class _SourceCauses:
         self._index = index
         self._past = past
         self._edits: dict[str, FileEdit] = {}
-        self._document_lines = lru_cache(_MOST_KEPT)(document_lines)
+        self._document_lines = lru_cache(_MAX_CAUSES)(document_lines)
 
     def of_object(self, manifest: Manifest, old: str) -> CauseFinder | None:
         """Return what finds the causes of an object's fields; a new document has none besides itself."""

@@ -1,9 +1,9 @@
-"""The port to a node: sources of readings. All sources read once make a `Sweep` (`core/health/sweeps.py`)."""
+"""The port to a node: sources of readings. All sources read once make a `Sweep` (`core/health/readings.py`)."""
 
 from typing import Protocol
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import SourceReadings
 
 
 class ReadingSource(Protocol):

@@ -11,7 +11,7 @@ from reconciler.adapters.node.system import SystemSource
 
 if TYPE_CHECKING:
     from reconciler.core.health.peaks import PeakTable
-    from reconciler.core.health.xids.table import XidTable
+    from reconciler.core.health.xids import XidTable
     from reconciler.ports.node import ReadingSource
 
 
@@ -77,6 +77,6 @@ def peak_table() -> "PeakTable":
 def xid_table() -> "XidTable":
     """Return the table of Xids that ships with the package."""
     from reconciler.adapters import bundle  # noqa: PLC0415 - only where findings are made
-    from reconciler.core.health.xids.table import read_xids  # noqa: PLC0415
+    from reconciler.core.health.xids import read_xids  # noqa: PLC0415
 
     return read_xids(bundle.read("data/xids.json"))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.app.approve import approve
+from reconciler.app.approve import approve_plan
 from reconciler.app.commit import commit, plan_commit
 from reconciler.app.explain import explain
 from reconciler.app.lint import lint
@@ -110,7 +110,7 @@ def test_commit_over_budget_needs_an_approval_of_the_plan(repository: MemoryRepo
     workspace = open_workspace(repository, "HEAD")
     with pytest.raises(UnsafePlan, match="reconciler approve"):
         commit(workspace, plan(workspace, against_head=True))
-    _, approval = approve(workspace, reason="r", expires="2999-01-01")
+    _, approval = approve_plan(workspace, reason="r", expires="2999-01-01")
     repository.save({approval.place.path: write_approval(approval)})
     workspace = open_workspace(repository, "HEAD")
     made = commit(workspace, plan_commit(workspace))

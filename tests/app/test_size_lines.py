@@ -16,6 +16,7 @@ from reconciler.core.problems import Problem
 from reconciler.core.sizing.training import Strategy
 from reconciler.errors import InvalidInput
 from reconciler.outputs.sizing.answer import SizeAnswer
+from tests import sizes
 from tests.core.launch.cases import cases
 from tests.core.sizing.tables import TABLES
 
@@ -37,7 +38,7 @@ def sized(text: str, files: dict[str, bytes], gpus: int | None, **env: str) -> S
         return tuple(error.problems)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sizes.examples(90), deadline=None)
 @given(st.lists(WORDS, max_size=10).map(" ".join), st.none() | st.integers(1, 8))
 def test_any_text_is_sized_or_refused(text: str, gpus: int | None) -> None:
     answer = sized(text, {}, gpus)
@@ -109,7 +110,7 @@ _FLAGS = {
 """Flags of the model and of the batch, and those that train adapters."""
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=sizes.examples(90), deadline=None)
 @given(
     name=st.sampled_from(sorted(_LINES)),
     model=st.sampled_from(("Qwen/Qwen2.5-7B", "meta-llama/Llama-3.1-8B", "google/gemma-2-2b")),

@@ -1,4 +1,4 @@
-"""The shape of the code: what may import what, what the core may not touch, how long files may be."""
+"""The shape of the code: what may import what, what the core may not touch, how long functions may be."""
 
 import ast
 import re
@@ -17,6 +17,7 @@ CORE = sorted((PACKAGE / "core").rglob("*.py"))
 FORBIDDEN_IMPORTS = {"git", "kubernetes", "pynvml", "subprocess", "socket", "os", "time", "random", "logging"}
 FORBIDDEN_CALLS = {"open", "print", "input", "exec", "eval"}
 FORBIDDEN_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes", "iterdir", "glob", "unlink"}
+_MOST_LINES = 50
 DRAWERS = re.compile(r"(^|_)(utils?|helpers?|common|manager|base|misc|stuff|data|info)$")
 
 
@@ -95,6 +96,17 @@ def test_no_class_name_has_two_meanings() -> None:
     assert [name for name, count in counts.items() if count > 1] == []
 
 
+def _long_functions(tree: ast.AST) -> list[str]:
+    """Return the functions of more than 50 lines."""
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return [node.name for node in functions if (node.end_lineno or 0) - node.lineno >= _MOST_LINES]
+
+
+def test_no_function_is_long() -> None:
+    """A function fits on a screen."""
+    assert _offenders(MODULES, lambda _, tree: _long_functions(tree)) == []
+
+
 def _circles(imports: Mapping[str, AbstractSet[str]]) -> list[str]:
     """Return the modules that import themselves through others."""
 
@@ -122,6 +134,7 @@ def test_the_checks_can_fail() -> None:
     """The checks see what they are meant to see."""
     assert _circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == ["b", "c"]
     assert _classes([ast.parse("class A: ..."), ast.parse("class _A: ...\nclass B: ...")]) == {"A": 2, "B": 1}
+    assert _long_functions(ast.parse("def a():\n" + "  b()\n" * 49 + "def c():\n" + "  b()\n" * 50)) == ["c"]
     tree = ast.parse("import os\nfrom time import sleep\nopen('x')\npath.read_text()")
     assert _imports(tree) & FORBIDDEN_IMPORTS == {"os", "time"}
     assert _calls(tree) == {"open", ".read_text"}

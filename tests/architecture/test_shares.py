@@ -22,7 +22,7 @@ def _tests(path: str, count: int, *fixtures: str) -> list[pytest.Item]:
 def test_every_share_begins_with_the_tests_of_its_servers(workers: int) -> None:
     private = _tests("tests/live/apply/test_apply.py", 9, "private_server")
     waiting = _tests("tests/node/test_probe.py", 8)
-    breaking = _tests("tests/live/health/test_telling.py", 2, "fragile")
+    breaking = _tests("tests/live/health/test_events.py", 2, "fragile")
     bed = _tests("tests/cluster/test_bed.py", 7, "bed")
     items = [
         *_tests("tests/core/test_quantities.py", 300),

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.programs import program
+from tests.cluster.fixtures import Parts
 from tests.cluster.parts import HELM, PROMTOOL
 
 
 @pytest.fixture(scope="session")
-def helm() -> Path:
-    return program(HELM)
+def helm(parts: Parts) -> Path:
+    return parts.program(HELM)
 
 
 @pytest.fixture(scope="session")
-def promtool() -> Path:
-    return program(PROMTOOL)
+def promtool(parts: Parts) -> Path:
+    return parts.program(PROMTOOL)

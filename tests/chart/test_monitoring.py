@@ -120,11 +120,11 @@ def _autopilot(health: str, minutes: int) -> Firing:
 FIRING = {
     "ReconcilerAbsent": Firing({}, 5, 12, {}, "No replica of the controller exports metrics"),
     "ReconcilerNoLeader": Firing(
-        {'reconciler_shards_held{namespace="gitops",pod="a"}': "1x10 0x20"},
+        {'reconciler_leader{namespace="gitops",pod="a"}': "1x10 0x20"},
         10,
         20,
         _IN,
-        "No replica in gitops holds a shard",
+        "No replica in gitops leads",
     ),
     "ReconcilerSourceNotReady": Firing({_READY: "2x40"}, 10, 20, _IN, "Sources not ready: 2"),
     "ReconcilerSourceStalled": Firing({_STALLED: "1x40"}, 3, 10, _IN, "Sources stalled: 1"),
@@ -199,13 +199,6 @@ FIRING = {
         7,
         {"pool": "h200"},
         "Pool h200: 2 nodes in quarantine",
-    ),
-    "GPUHealthLemon": Firing(
-        {'gpuhealth_nodes{state="lemon",pool="h200"}': "0x5 1x5"},
-        5,
-        7,
-        {"pool": "h200"},
-        "Pool h200: 1 nodes fail again and again",
     ),
     "GPUHealthBreakerTripped": Firing(
         {'gpuhealth_breaker_state{limit="per_pool"}': "0x5 1x5"},

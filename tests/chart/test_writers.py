@@ -7,7 +7,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from reconciler.app.health.agent import AgentState
-from reconciler.controller.agent.measuring import AgentGauges
+from reconciler.controller.agent.process import AgentGauges
 from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS
 from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.metrics import Metrics

@@ -113,10 +113,10 @@ def test_xids_that_are_no_numbers(fleet: Fleet) -> None:
 
 def test_what_nodes_should_have_is_checked_with_its_place(fleet: Fleet) -> None:
     """A wrong value would be compared with every node."""
-    fleet.write("queues/health.yaml", POLICY + "  expected: {gpus: -1, mig: maybe, pcieWidth: 7, links: 18}\n")
+    fleet.write("queues/health.yaml", POLICY + "  expected: {gpus: -1, pcieWidth: 7, links: 18}\n")
     text = " ".join((ran := fleet.run("lint")).out.split())
     assert ran.code == 3
-    for field in ("spec.expected.gpus", "spec.expected.mig", "spec.expected.pcieWidth", "links"):
+    for field in ("spec.expected.gpus", "spec.expected.pcieWidth", "links"):
         assert field in text
     assert "queues/health.yaml:10:20: spec.expected.gpus" in text
     denied = "  expected: {drivers: [570.1, 580.2], deniedDrivers: ['580.2']}\n"

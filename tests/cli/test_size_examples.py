@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.cli import size
 from reconciler.cli.main import run
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", "FILE", "ask", "line", "serve", "write", "record", "prune")
+COMMANDS = ("", *size.command.commands)
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "kubectl": "needs a cluster",

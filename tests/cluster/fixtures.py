@@ -1,7 +1,8 @@
 """Fixtures of the real parts, for every test. All of them skip with the reason where a part cannot be had.
 
-A skip says what was left out; with `CI=true` it is a failure. Nothing is built here: `make test` does that first, and
-`python -m tests.cluster.build` alone.
+A skip says what was left out; with `CI=true` it is a failure. No program is built here: `make test-cluster` does that
+first, and `python -m tests.cluster.build` alone. Every fixture gets its programs from `parts`, which is what makes a
+test one of the cluster tier (`tests/tiers.py`).
 """
 
 import json
@@ -12,7 +13,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from tests.cluster import server
+from tests.cluster import build, server
 from tests.cluster.bed import argo_cd as argo_cd_part
 from tests.cluster.bed import bed as cluster_bed
 from tests.cluster.bed import flux as flux_part
@@ -23,20 +24,12 @@ from tests.cluster.bed.git_http import GitServer
 from tests.cluster.bed.gitea import Gitea
 from tests.cluster.bed.kai import start_kai
 from tests.cluster.bed.operators import Operator, start_operator
-from tests.cluster.build import (
-    control_plane,
-    control_plane_is_built,
-    crds,
-    part,
-    part_is_built,
-    redis,
-    redis_is_built,
-    to_stderr,
-)
-from tests.cluster.judges import Judge
+from tests.cluster.build import to_stderr
+from tests.cluster.judges import Judge, judge_by_schemas, judge_by_server
 from tests.cluster.parts import (
     ARGO_CD,
     BED_MODULES,
+    CRD_MODULES,
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
@@ -45,6 +38,7 @@ from tests.cluster.parts import (
     REPORT_MODULES,
     SYNC_MODULES,
     ControlPlane,
+    Module,
     Part,
 )
 from tests.cluster.server import ApiServer
@@ -62,6 +56,54 @@ def left_out(what: str) -> NoReturn:
     pytest.skip(f"left out: {what}")
 
 
+class Parts:
+    """What was built before; a test that asks for something that is not there is left out."""
+
+    def folder(self, what: Part) -> Path:
+        """Return the folder with the programs of a part."""
+        if not build.part_is_built(what):
+            left_out(f"{what.name} is not built; `python -m tests.cluster.build {what.name}` builds it once")
+        return build.part(what)
+
+    def program(self, what: Part) -> Path:
+        """Return the program of a part that has one."""
+        ((name, _),) = what.programs
+        return self.folder(what) / name
+
+    def control_plane(self) -> ControlPlane:
+        """Return the programs of a control plane: built before, or those of `KUBEBUILDER_ASSETS`."""
+        if not build.control_plane_is_built():
+            left_out("the real API server is not built; `make test-cluster` builds it once, in about four minutes")
+        try:
+            return build.control_plane()
+        except PartsUnavailableError as problem:
+            left_out(str(problem))
+
+    def crds(self, modules: tuple[Module, ...] = CRD_MODULES) -> Path:
+        """Return the folder of the definitions of some modules, `<group>_<plural>.json`; they are fetched if need be."""
+        try:
+            return build.crds(modules=modules)
+        except PartsUnavailableError as problem:
+            left_out(str(problem))
+
+    def redis(self) -> Path:
+        """Return the program of the store in memory."""
+        if not build.redis_is_built():
+            left_out("redis is not built; `make test-cluster` builds it once, in seconds")
+        return build.redis()
+
+
+@pytest.fixture(scope="session")
+def parts() -> Parts:
+    """Return the parts that were built before. A test that uses them, through whatever fixture, is of the cluster tier."""
+    return Parts()
+
+
+@pytest.fixture(scope="session")
+def package_index() -> None:
+    """Say that a test installs packages from the index: it is of the cluster tier, as no network is needed without."""
+
+
 @pytest.fixture(scope="session")
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     """Return a folder of this test run that all its pytest-xdist workers see."""
@@ -72,63 +114,42 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixt
 
 
 @pytest.fixture(scope="session")
-def control_plane_programs() -> ControlPlane:
-    """Return the programs of a control plane: built before, or those of `KUBEBUILDER_ASSETS`."""
-    if not control_plane_is_built():
-        left_out("the real API server is not built; `make test` builds it once, in about four minutes")
-    try:
-        return control_plane()
-    except PartsUnavailableError as problem:
-        left_out(str(problem))
+def control_plane_programs(parts: Parts) -> ControlPlane:
+    """Return the programs of a control plane."""
+    return parts.control_plane()
 
 
 @pytest.fixture(scope="session")
-def crd_folder() -> Path:
+def crd_folder(parts: Parts) -> Path:
     """Return the folder of the pinned CRDs, `<group>_<plural>.json`."""
-    try:
-        return crds()
-    except PartsUnavailableError as problem:
-        left_out(str(problem))
+    return parts.crds()
 
 
 @pytest.fixture(scope="session")
-def sync_crd_folder() -> Path:
+def sync_crd_folder(parts: Parts) -> Path:
     """Return the folder of the CRDs of Argo CD and Flux."""
-    try:
-        return crds(modules=SYNC_MODULES)
-    except PartsUnavailableError as problem:
-        left_out(str(problem))
+    return parts.crds(SYNC_MODULES)
 
 
 @pytest.fixture(scope="session")
-def report_definitions() -> list[dict[str, Any]]:
+def report_definitions(parts: Parts) -> list[dict[str, Any]]:
     """Return the definitions of PolicyReport and ClusterPolicyReport."""
-    try:
-        folder = crds(modules=REPORT_MODULES)
-    except PartsUnavailableError as problem:
-        left_out(str(problem))
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+    paths = sorted(parts.crds(REPORT_MODULES).glob("*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
 @pytest.fixture(scope="session")
-def api_server(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+def api_server(shared_folder: Path, crd_folder: Path, parts: Parts) -> Iterator[ApiServer]:
     """Run one real API server for the whole test run, with the CRDs; or use the cluster that the user named."""
     own = os.environ.get(USER_CLUSTER)
     if own:
         running = server.existing_cluster(Path(own), crd_folder, shared_folder)
     else:
-        programs: ControlPlane = request.getfixturevalue("control_plane_programs")
+        programs = parts.control_plane()
         seed = server.stored_state(programs, crd_folder, to_stderr)
         running = server.api_server(shared_folder / "api-server", programs, crd_folder, seed=seed)
     with running as started:
         yield started
-
-
-def built(what: Part) -> Path:
-    """Return the folder with the programs of a part that was built before."""
-    if not part_is_built(what):
-        left_out(f"{what.name} is not built; `make test` builds it once, in about three minutes")
-    return part(what)
 
 
 def joined(start: Callable[[], None]) -> None:
@@ -139,13 +160,13 @@ def joined(start: Callable[[], None]) -> None:
         left_out(str(problem))
 
 
-def run_operator(bed: Bed, operator: Operator) -> None:
+def run_operator(bed: Bed, operator: Operator, parts: Parts) -> None:
     """Run an operator in the bed; see `joined`."""
-    joined(lambda: start_operator(bed, operator, built(operator.part)))
+    joined(lambda: start_operator(bed, operator, parts.folder(operator.part)))
 
 
 @pytest.fixture(scope="session")
-def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -> Iterator[Bed]:
+def bed(shared_folder: Path, crd_folder: Path, parts: Parts) -> Iterator[Bed]:
     """Run one cluster with the controllers of Kubernetes for the whole test run, or use the one that the user named.
 
     What else a test needs it names: `kwok`, `scheduler`, `kueue`, `kai`, `training_operator`, `mpi_operator`, `jobset`,
@@ -155,13 +176,10 @@ def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -
     if own:
         running = cluster_bed.existing(Path(own), crd_folder, shared_folder)
     else:
-        programs: ControlPlane = request.getfixturevalue("control_plane_programs")
+        programs = parts.control_plane()
         if programs.manager is None:
             left_out("KUBEBUILDER_ASSETS has no kube-controller-manager, which makes the pods of Jobs")
-        try:
-            definitions = crds(modules=BED_MODULES)
-        except PartsUnavailableError as problem:
-            left_out(str(problem))
+        definitions = parts.crds(BED_MODULES)
         state = server.stored_state(programs, definitions, to_stderr)
         running = cluster_bed.bed(shared_folder / "bed", programs, definitions, state)
     with running as started:
@@ -169,104 +187,101 @@ def bed(shared_folder: Path, crd_folder: Path, request: pytest.FixtureRequest) -
 
 
 @pytest.fixture(scope="session")
-def worker(shared_folder: Path, crd_folder: Path, control_plane_programs: ControlPlane) -> Iterator[Bed]:
+def worker(shared_folder: Path, crd_folder: Path, parts: Parts) -> Iterator[Bed]:
     """Run a second cluster with kwok, a scheduler, Kueue and JobSet, to which the Kueue of the bed can send jobs."""
-    programs = control_plane_programs
+    programs = parts.control_plane()
     if programs.manager is None or programs.scheduler is None:
         left_out("KUBEBUILDER_ASSETS has no kube-controller-manager or no kube-scheduler")
     state = server.stored_state(programs, crd_folder, to_stderr)
     with cluster_bed.bed(shared_folder / "worker", programs, crd_folder, state) as started:
-        cluster_bed.start_kwok(started, built(KWOK) / "kwok")
+        cluster_bed.start_kwok(started, parts.program(KWOK))
         cluster_bed.start_scheduler(started, programs.scheduler)
         for operator in (operators.KUEUE, operators.JOBSET):
-            start_operator(started, operator, built(operator.part))
+            start_operator(started, operator, parts.folder(operator.part))
         yield started
 
 
 @pytest.fixture(scope="session")
-def scheduler(bed: Bed, request: pytest.FixtureRequest) -> None:
+def scheduler(bed: Bed, parts: Parts) -> None:
     """Run kube-scheduler in the bed."""
     program = None
     if bed.folder is not None:
-        programs: ControlPlane = request.getfixturevalue("control_plane_programs")
-        program = programs.scheduler or left_out("KUBEBUILDER_ASSETS has no kube-scheduler")
+        program = parts.control_plane().scheduler or left_out("KUBEBUILDER_ASSETS has no kube-scheduler")
     joined(lambda: cluster_bed.start_scheduler(bed, program or Path()))
 
 
 @pytest.fixture(scope="session")
-def kwok(bed: Bed) -> None:
+def kwok(bed: Bed, parts: Parts) -> None:
     """Run kwok in the bed: it plays the kubelet of every node."""
-    joined(lambda: cluster_bed.start_kwok(bed, built(KWOK) / "kwok"))
+    joined(lambda: cluster_bed.start_kwok(bed, parts.program(KWOK)))
 
 
 @pytest.fixture(scope="session")
-def kueue(bed: Bed) -> None:
+def kueue(bed: Bed, parts: Parts) -> None:
     """Run Kueue with its webhooks in the bed."""
-    run_operator(bed, operators.KUEUE)
+    run_operator(bed, operators.KUEUE, parts)
 
 
 @pytest.fixture(scope="session")
-def kai(bed: Bed) -> None:
+def kai(bed: Bed, parts: Parts) -> None:
     """Run the KAI scheduler, binder, podgrouper and queue controller in the bed."""
-    joined(lambda: start_kai(bed, built(KAI)))
+    joined(lambda: start_kai(bed, parts.folder(KAI)))
 
 
 @pytest.fixture(scope="session")
-def training_operator(bed: Bed) -> None:
+def training_operator(bed: Bed, parts: Parts) -> None:
     """Run the Kubeflow training operator in the bed, for all its kinds but its MPIJob."""
-    run_operator(bed, operators.TRAINING_OPERATOR)
+    run_operator(bed, operators.TRAINING_OPERATOR, parts)
 
 
 @pytest.fixture(scope="session")
-def jobset(bed: Bed) -> None:
+def jobset(bed: Bed, parts: Parts) -> None:
     """Run the JobSet controller in the bed."""
-    run_operator(bed, operators.JOBSET)
+    run_operator(bed, operators.JOBSET, parts)
 
 
 @pytest.fixture(scope="session")
-def trainer(bed: Bed, jobset: None) -> None:
+def trainer(bed: Bed, parts: Parts, jobset: None) -> None:
     """Run the Kubeflow Trainer in the bed, which makes a JobSet of each TrainJob."""
     del jobset
-    run_operator(bed, operators.TRAINER)
+    run_operator(bed, operators.TRAINER, parts)
 
 
 @pytest.fixture(scope="session")
-def lws(bed: Bed) -> None:
+def lws(bed: Bed, parts: Parts) -> None:
     """Run the LeaderWorkerSet controller in the bed."""
-    run_operator(bed, operators.LWS)
+    run_operator(bed, operators.LWS, parts)
 
 
 @pytest.fixture(scope="session")
-def kuberay(bed: Bed) -> None:
+def kuberay(bed: Bed, parts: Parts) -> None:
     """Run KubeRay in the bed: it makes pods, but nothing in them answers as Ray does."""
-    run_operator(bed, operators.KUBERAY)
+    run_operator(bed, operators.KUBERAY, parts)
 
 
 @pytest.fixture(scope="session")
-def appwrapper(bed: Bed) -> None:
+def appwrapper(bed: Bed, parts: Parts) -> None:
     """Run the AppWrapper controller in the bed."""
-    run_operator(bed, operators.APPWRAPPER)
+    run_operator(bed, operators.APPWRAPPER, parts)
 
 
 @pytest.fixture(scope="session")
-def mpi_operator(bed: Bed) -> None:
+def mpi_operator(bed: Bed, parts: Parts) -> None:
     """Run the MPI operator in the bed, for MPIJobs of v2beta1."""
-    run_operator(bed, operators.MPI_OPERATOR)
+    run_operator(bed, operators.MPI_OPERATOR, parts)
 
 
 @pytest.fixture(scope="session")
-def flux(bed: Bed, sync_crd_folder: Path) -> None:
+def flux(bed: Bed, parts: Parts, sync_crd_folder: Path) -> None:
     """Run Flux's source-controller and kustomize-controller in the bed."""
-    source, kustomize = built(FLUX_SOURCE) / "source-controller", built(FLUX_KUSTOMIZE) / "kustomize-controller"
+    source, kustomize = parts.program(FLUX_SOURCE), parts.program(FLUX_KUSTOMIZE)
     joined(lambda: flux_part.start_flux(bed, source, kustomize, sync_crd_folder))
 
 
 @pytest.fixture(scope="session")
-def argo_cd(bed: Bed, sync_crd_folder: Path) -> None:
+def argo_cd(bed: Bed, parts: Parts, sync_crd_folder: Path) -> None:
     """Run Argo CD in the bed."""
-    if not redis_is_built():
-        left_out("redis is not built; `make test` builds it once, in seconds")
-    joined(lambda: argo_cd_part.start_argo_cd(bed, built(ARGO_CD) / "argocd", redis(), sync_crd_folder))
+    joined(lambda: argo_cd_part.start_argo_cd(bed, parts.program(ARGO_CD), parts.redis(), sync_crd_folder))
 
 
 @pytest.fixture(scope="session")
@@ -277,9 +292,9 @@ def git_server(shared_folder: Path) -> Iterator[GitServer]:
 
 
 @pytest.fixture(scope="session")
-def gitea(shared_folder: Path) -> Iterator[Gitea]:
+def gitea(shared_folder: Path, parts: Parts) -> Iterator[Gitea]:
     """Run Gitea for the whole test run; repositories are each test's own."""
-    with gitea_part.gitea(shared_folder / "gitea", built(GITEA)) as running:
+    with gitea_part.gitea(shared_folder / "gitea", parts.folder(GITEA)) as running:
         yield running
 
 
@@ -291,23 +306,16 @@ def kubectl(control_plane_programs: ControlPlane) -> Path:
     return control_plane_programs.kubectl
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=["schemas", pytest.param("server", marks=pytest.mark.cluster)])
 def judged(request: pytest.FixtureRequest) -> Judge:
-    """Return the judge: `judged(manifests)` fails unless a real API server accepts every one.
+    """Return the judge: `judged(manifests)` fails unless every one is accepted.
 
-    Call it last in a test: where no server can be had it skips the test, after the test's own assertions.
+    A test that uses it is two: the schemas that we ship judge in the offline tier, a real API server in the other one.
+    Call it last: where no server can be had it skips the test, after the test's own assertions.
     """
-    return Judge(lambda: request.getfixturevalue("api_server"))
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs the real parts, so that `-m "not cluster"` leaves it out."""
-    for item in items:
-        names: set[str] = set(getattr(item, "fixturenames", ()))
-        if "kai" in names:
-            item.add_marker("scheduler")
-        if names & {"api_server", "bed", "kubectl", "control_plane_programs", "crd_folder", "gitea"}:
-            item.add_marker("cluster")
+    if request.param == "schemas":
+        return Judge(judge_by_schemas)
+    return Judge(lambda bodies: judge_by_server(request.getfixturevalue("api_server"), bodies))
 
 
 @pytest.hookimpl(trylast=True)

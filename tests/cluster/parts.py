@@ -268,6 +268,14 @@ PROMTOOL = Part(
 REDIS = "redis"
 """The folder with our own module of the store in memory that Argo CD asks for."""
 
+S5CMD = Part(name="s5cmd", module=Module(path="github.com/peak/s5cmd/v2", version="v2.3.0"), programs=(("s5cmd", "."),))
+GOFAKES3 = Part(
+    name="gofakes3",
+    module=Module(path="github.com/johannesboyne/gofakes3", version="v1.2.0"),
+    programs=(("gofakes3", "./cmd/gofakes3"),),
+)
+"""A store like S3, for the tests of the scripts that fetch a workspace."""
+
 PARTS = (
     KWOK,
     KAI,
@@ -288,4 +296,6 @@ PARTS = (
     KIND,
     HELM,
     PROMTOOL,
+    S5CMD,
+    GOFAKES3,
 )

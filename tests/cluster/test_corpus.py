@@ -16,11 +16,11 @@ from reconciler.core.objects import FieldPath
 from reconciler.core.policy.admission import written_problems
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
-from tests.cluster.build import crds
 from tests.cluster.client import Result
 from tests.cluster.corpus import Case, cases, crossings, mutated, specimens
+from tests.cluster.fixtures import Parts
 from tests.cluster.grafts import grafts
-from tests.cluster.judges import refusals
+from tests.cluster.judges import SCHEMA_ONLY, refusals
 from tests.cluster.mutations import Mutation
 from tests.cluster.parts import SERVING_MODULES, ControlPlane
 from tests.cluster.server import ApiServer, api_server
@@ -114,7 +114,7 @@ FIELDS = (
 RULE_FIELDS = ("rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf")
 
 
-def test_schemas_below_items_are_decoded_as_by_the_server(api_server: ApiServer) -> None:
+def test_no_schema_below_items_is_refused_that_the_server_decodes(api_server: ApiServer) -> None:
     """The server's own schema of definitions does not describe them; every field in turn has every type of value."""
     named: dict[str, dict[str, Any]] = {}
     values: tuple[Any, ...] = (None, 5, 1.5, "x", True, [], [{}], ["x"], [None], {}, {"a": 5}, {"a": {}})
@@ -130,18 +130,18 @@ def test_schemas_below_items_are_decoded_as_by_the_server(api_server: ApiServer)
             head = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
             named[f"{field}: {value}"] = {**head, "metadata": {"name": "as.x.io"}, "spec": spec}
     answers = api_server.apply_dry_run([*named.values()])
-    pairs = zip(named.items(), answers, strict=True)
-    found = [(name, answer.message) for (name, body), answer in pairs if is_refused(body) is answer.ok]
-    assert not found, "\n".join(map(str, found))
+    refused = [(name, answer) for (name, body), answer in zip(named.items(), answers, strict=True) if is_refused(body)]
+    assert [name for name, answer in refused if answer.ok] == []
+    assert len(refused) > len(named) / 2
 
 
 @pytest.mark.skipif(COUNT < LARGE, reason="a server needs a minute for these definitions: make differential")
 def test_mutated_objects_of_serving_and_workflows_have_the_verdict_of_the_server(
-    control_plane_programs: ControlPlane, tmp_path: Path
+    control_plane_programs: ControlPlane, parts: Parts, tmp_path: Path
 ) -> None:
     bodies = yaml.load_all((HERE / "serving.yaml").read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
     good = [Case(name=body["kind"], body=body) for body in bodies]
-    with api_server(tmp_path / "api-server", control_plane_programs, crds(modules=SERVING_MODULES)) as server:
+    with api_server(tmp_path / "api-server", control_plane_programs, parts.crds(SERVING_MODULES)) as server:
         changed = mutated(good, COUNT)
         answers = server.apply_dry_run([one.body for one in changed])
     assert_agreement(changed, answers, "objects of serving and workflows")
@@ -165,5 +165,5 @@ def disagreements(verdicts: Iterator[tuple[str, dict[str, Any], Result]]) -> Ite
         ours = errors(body)
         if result.ok and ours and not all(is_stricter(one, body, result) for one in ours):
             yield f"refused: {name}: {ours[0]}"
-        if not result.ok and not ours and not is_refused(body):
+        if not result.ok and body["kind"] not in SCHEMA_ONLY and not ours and not is_refused(body):
             yield f"missed: {name}: {result.message}"

@@ -207,7 +207,7 @@ def test_what_is_left_out_is_said(tmp_path: Path, ci: str, code: int, word: str)
     result = subprocess.run(argv, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120)
     assert result.returncode == code, result.stdout + result.stderr
     assert f"1 {word}" in result.stdout
-    assert "make test" in result.stdout
+    assert "make test-cluster" in result.stdout
 
 
 def test_assets_of_the_user_stand_in(

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 
 from tests.cluster.bed import kind
-from tests.cluster.fixtures import built
+from tests.cluster.fixtures import Parts
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.parts import KIND
 from tests.cluster.server import ApiServer
 
 
 @pytest.fixture(scope="module")
-def folder(kubectl: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(kubectl: Path, parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the files of a cluster of ten nodes."""
     for what in kind.OPERATORS:
-        built(what)
+        parts.folder(what)
     place = tmp_path_factory.mktemp("kind")
     kind.write(place, 10)
     return place
@@ -30,27 +30,28 @@ def items(path: Path) -> list[dict[str, Any]]:
     return found
 
 
-def created(config: Path) -> str:
+def created(program: Path, config: Path) -> str:
     """Return what the real kind says when it cannot reach Docker."""
     environment = {
         **os.environ,
         "KIND_EXPERIMENTAL_PROVIDER": "docker",
         "DOCKER_HOST": f"unix://{config.parent}/no-docker",
     }
-    argv = [str(built(KIND) / "kind"), "create", "cluster", f"--config={config}", "--kubeconfig=/dev/null"]
+    argv = [str(program), "create", "cluster", f"--config={config}", "--kubeconfig=/dev/null"]
     result = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert result.returncode
     return result.stderr
 
 
-def test_kind_reads_the_configuration(folder: Path, tmp_path: Path) -> None:
+def test_kind_reads_the_configuration(folder: Path, parts: Parts, tmp_path: Path) -> None:
     """The only complaint is that there is no Docker; a field that kind does not know would be another."""
-    refusal = created(folder / "kind.json")
+    program = parts.program(KIND)
+    refusal = created(program, folder / "kind.json")
     assert "unable to decode config" not in refusal
     assert "docker" in refusal.lower()
     broken = tmp_path / "broken.json"
     broken.write_text(json.dumps({**kind.CONFIG, "node": []}))
-    assert "field node not found" in created(broken)
+    assert "field node not found" in created(program, broken)
 
 
 def test_the_server_takes_the_manifests(api_server: ApiServer, folder: Path) -> None:
@@ -80,9 +81,11 @@ def test_the_nodes_are_of_three_products(folder: Path) -> None:
     assert len({labels["nvidia.com/gpu.product"] for labels in nodes}) == 3
 
 
-def test_it_prints_what_it_would_do(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_prints_what_it_would_do(
+    folder: Path, parts: Parts, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`--print` runs nothing: the commands appear in order, the kubeconfig last."""
-    built(KIND)
+    parts.folder(KIND)
     assert kind.main(["--print", "--nodes=10", f"--folder={tmp_path / 'made'}"]) == 0
     printed = capsys.readouterr()
     words = ["create cluster", "definitions.json", "operators.json", "kai-scheduler", "nodes.json"]

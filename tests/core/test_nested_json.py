@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.app.health.jobs.running import read_series
 from reconciler.app.health.probe import read_replay
-from reconciler.core.health.nodes.mark import parse_record
+from reconciler.core.health.nodes import parse_record
 from reconciler.core.health.published import EXPECTED, expected_of
 from reconciler.core.plan.codec import from_json
 from reconciler.errors import ConfigError

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from pathlib import Path
 
 from reconciler.core.borrowing import Borrowing
 from reconciler.core.config import Cluster
@@ -10,7 +11,7 @@ from reconciler.core.kinds.kueue import CLUSTER_QUEUE
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.policy.references import evaluate
 from reconciler.core.queues import QueueKey, usage_by_cluster
-from tests.cluster.fixtures import built
+from tests.cluster.fixtures import Parts
 from tests.cluster.parts import KUEUE_ADMISSION
 from tests.core.plan.plan_cases import plan, rows
 from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
@@ -19,10 +20,10 @@ FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]
 
 
-def test_limits_and_admission_are_those_of_kueue() -> None:
+def test_limits_and_admission_are_those_of_kueue(parts: Parts) -> None:
     """F-047: the largest workload of each queue and flavor, and which workloads fit while nothing else runs."""
     forests = [forest(seed) for seed in range(FORESTS)]
-    answers = ask_kueue(forests)
+    answers = ask_kueue(parts.program(KUEUE_ADMISSION), forests)
     wrong = [line for seed, pair in enumerate(zip(forests, answers, strict=True)) for line in differences(seed, *pair)]
     fits = [fit for answer in answers for fit in answer["fits"]]
     limits = sum(
@@ -33,9 +34,8 @@ def test_limits_and_admission_are_those_of_kueue() -> None:
     assert fits.count(True) > FORESTS / 4 < fits.count(False), "the forests are worth it"
 
 
-def ask_kueue(forests: list[Forest]) -> list[Body]:
+def ask_kueue(program: Path, forests: list[Forest]) -> list[Body]:
     lines = "".join(f"{json.dumps(each.question)}\n" for each in forests)
-    program = built(KUEUE_ADMISSION) / "admission"
     answered = subprocess.run([program], input=lines, capture_output=True, text=True, check=False, timeout=600)
     assert answered.returncode == 0, answered.stderr
     return [json.loads(line) for line in answered.stdout.splitlines()]

@@ -16,6 +16,7 @@ import yaml
 
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
+from tests.cluster.judges import SCHEMA_ONLY
 from tests.cluster.published import Root
 from tests.cluster.server import ApiServer
 from tests.cluster.test_updates import NAMESPACE, is_refused, stored, under
@@ -37,7 +38,6 @@ _JUDGED_IN_BED = {
 }
 _IN_NO_QUEUE_HERE = {"Pod", "Deployment", "StatefulSet", "LeaderWorkerSet"}
 """Kinds that a server without Kueue judges here; `tests/cluster/managed-updates.yaml` has them in queues."""
-_NOT_FOR_US = {"CustomResourceDefinition", "APIService", "ValidatingWebhookConfiguration", "Node"}
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _UNLIMITED = {"cpu": 1_000_000, "memory": "1000Ti", "nvidia.com/gpu": 1_000_000}
 
@@ -45,7 +45,7 @@ _UNLIMITED = {"cpu": 1_000_000, "memory": "1000Ti", "nvidia.com/gpu": 1_000_000}
 def _specimens() -> Iterator[tuple[str, Body]]:
     for path in _FILES:
         for number, body in enumerate(yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)):
-            if body["kind"] not in _NOT_FOR_US and body["kind"] != "AppWrapper":  # its webhook runs in no test
+            if body["kind"] not in SCHEMA_ONLY and body["kind"] != "AppWrapper":  # its webhook runs in no test
                 yield f"{path.stem}-{number}-{body['kind']}", body
 
 

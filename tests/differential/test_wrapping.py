@@ -14,8 +14,8 @@ from reconciler.adapters import bundle
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.problems import Severity, Violation
 from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.webhooks.appwrapper import app_wrapper_violations
-from tests.cluster.fixtures import built
+from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
+from tests.cluster.fixtures import Parts
 from tests.cluster.mutations import mutations
 from tests.cluster.parts import APPWRAPPER_ADMISSION
 
@@ -35,11 +35,11 @@ def wrappers() -> list[Body]:
     return [copy.deepcopy({**known["shared"], "spec": {"components": each}}) for each in known["wrappers"]]
 
 
-def test_new_wrappers_are_refused_as_their_webhook_refuses_them() -> None:
+def test_new_wrappers_are_refused_as_their_webhook_refuses_them(parts: Parts) -> None:
     broken = [one.body for body in wrappers() for index, one in enumerate(mutations(body)) if index % EVERY == 0]
     asked = [body for body in broken if _is_typed(body)]
     wrong, refused = [], 0
-    for body, reason in zip(asked, ask([{"after": body} for body in asked]), strict=True):
+    for body, reason in zip(asked, ask(parts, [{"after": body} for body in asked]), strict=True):
         own, inner = _errors(body), [one for _, each in BUILT_IN.wrapped(body) for one in _errors(each)]
         refused += bool(reason)
         if reason and not own and not inner and _READ not in reason:
@@ -51,7 +51,7 @@ def test_new_wrappers_are_refused_as_their_webhook_refuses_them() -> None:
     assert refused > len(asked) / 10
 
 
-def test_edits_of_wrappers_are_refused_as_their_webhook_refuses_them() -> None:
+def test_edits_of_wrappers_are_refused_as_their_webhook_refuses_them(parts: Parts) -> None:
     pairs = [
         (before, one.body)
         for before in wrappers()
@@ -60,7 +60,7 @@ def test_edits_of_wrappers_are_refused_as_their_webhook_refuses_them() -> None:
     ]
     wrong, refused = [], 0
     assert _ROW.immutable is not None
-    for (before, after), reason in zip(pairs, ask([{"before": b, "after": a} for b, a in pairs]), strict=True):
+    for (before, after), reason in zip(pairs, ask(parts, [{"before": b, "after": a} for b, a in pairs]), strict=True):
         ours = _ROW.immutable(before, after)
         refused += bool(reason)
         if bool(ours) != bool(reason):
@@ -82,10 +82,10 @@ def _is_typed(body: Body) -> bool:
     )
 
 
-def ask(questions: list[Body]) -> Iterator[str]:
+def ask(parts: Parts, questions: list[Body]) -> Iterator[str]:
     """Return why the webhook refuses each wrapper or edit; an empty string where it does not."""
     lines = "".join(f"{json.dumps(each)}\n" for each in questions)
-    program = built(APPWRAPPER_ADMISSION) / "wrapping"
+    program = parts.program(APPWRAPPER_ADMISSION)
     answered = subprocess.run([program], input=lines, capture_output=True, text=True, check=False, timeout=600)
     assert answered.returncode == 0, answered.stderr
     return map(json.loads, answered.stdout.splitlines())

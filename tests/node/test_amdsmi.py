@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import ReadError
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import ReadError, ReadingId, SourceReadings, make_sweep
 from tests.node.fakes.library import changed
 from tests.node.fakes.recorded_amd import AmdSmiLibraryException, amd_node, recorded
 
@@ -64,6 +63,6 @@ def test_the_library_does_not_start() -> None:
     sweep = changed(sweep, {"sysfs.pci_gpus": [{"slot": "0000:20:00.0", "vendor": "amd"}]}, vendor="amd")
     found = {one.check: one for one in judge(sweep) if one.check.startswith("amd.")}
     assert {one.status for one in found.values()} == {CheckStatus.UNKNOWN}
-    reading = sweep.find("amdsmi.init")
+    reading = sweep.find(ReadingId("amdsmi.init"))
     assert reading is not None
     assert reading.error is ReadError.NO_DRIVER

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.adapters.node.cuda.device import cpus
 from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits, SelfTestSource
-from reconciler.core.health.active.cuda_errors import sticky_code
-from reconciler.core.health.active.plans import PLANS
+from reconciler.core.health.active.plans import PLANS, sticky_code
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, SourceReadings
 from tests.node.compiled import build
 
 SLOT, OTHER = "0000:01:00.0", "0000:02:00.0"
@@ -60,11 +58,11 @@ def _value(reading: NodeReading) -> dict[str, Any]:
 def test_rates_are_bytes_by_time_of_the_best_sample(read: Read) -> None:
     """F-080: three warm-ups do not count; three samples do, of which the best and the median are told."""
     found = read(("h2d", "d2h", "daxpy"), MS_h2d="1,1,1,80,40,50", MS_d2h="1,1,1,20", MS_daxpy="1,1,1,30,15,20")
-    assert _value(found["cuda.h2d"])["samples"] == [round(COPIED / ms / 1e6, 4) for ms in (80, 40, 50)]
-    assert _value(found["cuda.h2d"])["best"] == pytest.approx(COPIED / 40 / 1e6, rel=1e-5)
-    assert _value(found["cuda.h2d"])["median"] == pytest.approx(COPIED / 50 / 1e6, rel=1e-5)
-    assert _value(found["cuda.d2h"])["best"] == pytest.approx(COPIED / 20 / 1e6, rel=1e-5)
-    daxpy = _value(found["cuda.daxpy"])
+    assert _value(found[ReadingId("cuda.h2d")])["samples"] == [round(COPIED / ms / 1e6, 4) for ms in (80, 40, 50)]
+    assert _value(found[ReadingId("cuda.h2d")])["best"] == pytest.approx(COPIED / 40 / 1e6, rel=1e-5)
+    assert _value(found[ReadingId("cuda.h2d")])["median"] == pytest.approx(COPIED / 50 / 1e6, rel=1e-5)
+    assert _value(found[ReadingId("cuda.d2h")])["best"] == pytest.approx(COPIED / 20 / 1e6, rel=1e-5)
+    daxpy = _value(found[ReadingId("cuda.daxpy")])
     assert daxpy["best"] == pytest.approx(20 * 24 * (1 << 30) / 8 / 15 / 1e6, rel=1e-5)
     assert daxpy["bytes"] == 1 << 30
     assert daxpy["mismatches"] == 0
@@ -119,7 +117,7 @@ def test_a_sticky_error_is_the_evidence_and_ends_the_tests(read: Read, fail: str
     assert found[name].error is ReadError.FAILED
     assert sticky_code(found[name]) == code
     assert str(code) in found[name].detail
-    later = found["cuda.daxpy"]
+    later = found[ReadingId("cuda.daxpy")]
     assert later.error is ReadError.FAILED
     assert later.detail.startswith("not run: ")
     assert sticky_code(later) == 0  # only the call that met it is evidence
@@ -127,9 +125,9 @@ def test_a_sticky_error_is_the_evidence_and_ends_the_tests(read: Read, fail: str
 
 def test_an_error_that_does_not_last_leaves_the_other_tests(read: Read) -> None:
     found = read(("h2d", "d2h"), FAIL="cuMemHostAlloc=2")
-    assert found["cuda.h2d"].error is ReadError.FAILED
-    assert found["cuda.d2h"].error is ReadError.FAILED
-    assert "cuMemHostAlloc: 2" in found["cuda.d2h"].detail
+    assert found[ReadingId("cuda.h2d")].error is ReadError.FAILED
+    assert found[ReadingId("cuda.d2h")].error is ReadError.FAILED
+    assert "cuMemHostAlloc: 2" in found[ReadingId("cuda.d2h")].detail
     assert _value(read(("h2d", "fp64"), FAIL="cuMemHostAlloc=2")["cuda.fp64"])["mismatches"] == 0
 
 
@@ -145,9 +143,9 @@ def test_a_hang_ends_in_time(read: Read, tmp_path: Path) -> None:
     start = time.monotonic()
     found = read(("h2d", "d2h", "daxpy"), HANG="cuMemcpyDtoHAsync_v2", LOG=log, deadline=5.0)
     assert time.monotonic() - start < 20
-    assert found["cuda.h2d"].error is None
-    assert found["cuda.d2h"].error is ReadError.DEADLINE
-    assert found["cuda.daxpy"].detail.startswith("not run: the test of a GPU did not answer within")
+    assert found[ReadingId("cuda.h2d")].error is None
+    assert found[ReadingId("cuda.d2h")].error is ReadError.DEADLINE
+    assert found[ReadingId("cuda.daxpy")].detail.startswith("not run: the test of a GPU did not answer within")
     pid = int(log.read_text().split()[0])
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
@@ -241,14 +239,14 @@ def test_the_link_is_read_while_copies_run(read: Read, tmp_path: Path) -> None:
     (folder / "local_cpulist").write_text(f"{min(os.sched_getaffinity(0))}\n")
     found = read()
     limits = {"generation": 1, "width": 8, "maxGeneration": 4, "maxWidth": 8}
-    assert _value(found["cuda.h2d"])["link"] == limits
-    assert _value(found["cuda.device"])["idleLink"] == limits
-    assert _value(found["cuda.device"])["cpus"] == str(min(os.sched_getaffinity(0)))
+    assert _value(found[ReadingId("cuda.h2d")])["link"] == limits
+    assert _value(found[ReadingId("cuda.device")])["idleLink"] == limits
+    assert _value(found[ReadingId("cuda.device")])["cpus"] == str(min(os.sched_getaffinity(0)))
     (folder / "current_link_width").write_text("255\n")  # what virtual machines may write
     (folder / "local_cpulist").write_text("100000\n")
     found = read()
-    assert "width" not in _value(found["cuda.h2d"])["link"]
-    assert _value(found["cuda.device"])["cpus"] == ""
+    assert "width" not in _value(found[ReadingId("cuda.h2d")])["link"]
+    assert _value(found[ReadingId("cuda.device")])["cpus"] == ""
 
 
 def test_lists_of_cpus() -> None:
@@ -265,10 +263,10 @@ def test_a_source_tests_idle_gpus_only(library: Path, tmp_path: Path) -> None:
     before = SourceReadings(
         gpus=tuple(GpuIdentity(slot=slot) for slot in slots),
         readings=(
-            NodeReading(name="nvml.processes", slot=slots[0], value=[]),
-            NodeReading(name="nvml.processes", slot=slots[1], value=busy),
-            NodeReading(name="nvml.processes", slot=slots[2], value=[]),
-            NodeReading(name="nvml.mig_mode", slot=slots[2], value={"current": 1, "pending": 1}),
+            NodeReading(name=ReadingId("nvml.processes"), slot=slots[0], value=[]),
+            NodeReading(name=ReadingId("nvml.processes"), slot=slots[1], value=busy),
+            NodeReading(name=ReadingId("nvml.processes"), slot=slots[2], value=[]),
+            NodeReading(name=ReadingId("nvml.mig_mode"), slot=slots[2], value={"current": 1, "pending": 1}),
         ),
     )
     environ = {**os.environ, "FAKE_CUDA_LOG": str(log)}
@@ -297,6 +295,6 @@ def test_a_request_has_parameters(library: Path, tmp_path: Path) -> None:
     found = {
         reading.name: reading for reading in test.read(SLOT, ({"test": "daxpy", "bytes": 4 << 30}, "d2h_pageable"))
     }
-    assert _value(found["cuda.device"])["cpus"] == cpu
-    assert _value(found["cuda.daxpy"])["bytes"] == 4 << 30
-    assert _value(found["cuda.d2h_pageable"])["best"] > 0
+    assert _value(found[ReadingId("cuda.device")])["cpus"] == cpu
+    assert _value(found[ReadingId("cuda.daxpy")])["bytes"] == 4 << 30
+    assert _value(found[ReadingId("cuda.d2h_pageable")])["best"] > 0

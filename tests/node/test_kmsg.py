@@ -9,8 +9,7 @@ import pytest
 from reconciler.adapters.node.kmsg import KmsgSource
 from reconciler.adapters.node.kmsg_copy import copy_kmsg
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, SourceReadings
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
 LINES = f"6,1,1000,-;eth0: link up\n SUBSYSTEM=net\n3,2,2500000,-;{XID}\n3,x,y;NVRM: broken\nNVRM: no head\n"

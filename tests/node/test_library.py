@@ -12,14 +12,21 @@ from reconciler.adapters.node.library import LibrarySource
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.policy import NodeExpectation
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import (
+    GpuIdentity,
+    NodeReading,
+    ReadError,
+    ReadingId,
+    SourceReadings,
+    Sweep,
+    make_sweep,
+)
 
 FIRST, SECOND = "0000:10:00.0", "0000:11:00.0"
 _BUS = SourceReadings(
     readings=(
-        NodeReading(name="sysfs.pci_gpus", value=[{"slot": FIRST}, {"slot": SECOND}]),
-        NodeReading(name="procfs.uptime", value=9000.0),
+        NodeReading(name=ReadingId("sysfs.pci_gpus"), value=[{"slot": FIRST}, {"slot": SECOND}]),
+        NodeReading(name=ReadingId("procfs.uptime"), value=9000.0),
     )
 )
 
@@ -79,7 +86,7 @@ def test_a_sound_node(environ: dict[str, str]) -> None:
 def test_codes_of_nvml(environ: dict[str, str], code: int, error: ReadError, status: CheckStatus) -> None:
     """A code of one call is an error of one reading: the check that needs it never passes."""
     sweep = read(environ, ERROR_nvmlDeviceGetEnforcedPowerLimit_1=str(code))
-    reading = sweep.find("nvml.power_limit", SECOND)
+    reading = sweep.find(ReadingId("nvml.power_limit"), SECOND)
     assert reading is not None
     assert reading.error is error
     assert str(code) in reading.detail
@@ -114,11 +121,11 @@ def test_nvml_cannot_start(environ: dict[str, str], code: int, expected: int | N
 def test_traffic_is_told_in_bytes_as_far_as_the_driver_counts_it(environ: dict[str, str]) -> None:
     """NVLink counts KiB, PCIe bytes; energy is a function that older drivers lack."""
     sweep = read(environ, VALUE_FIELD138="5", VALUE_FIELD139="1", VALUE_FIELD198="7")
-    traffic, energy = sweep.find("nvml.traffic", FIRST), sweep.find("nvml.energy", FIRST)
+    traffic, energy = sweep.find(ReadingId("nvml.traffic"), FIRST), sweep.find(ReadingId("nvml.energy"), FIRST)
     assert traffic is not None
     assert energy is not None
     assert (traffic.value, energy.error) == ({"nvlink": 6144, "pcie": 7}, ReadError.NOT_SUPPORTED)
-    silent = read(environ).find("nvml.traffic", FIRST)
+    silent = read(environ).find(ReadingId("nvml.traffic"), FIRST)
     assert silent is not None
     assert silent.error is ReadError.NOT_SUPPORTED
 

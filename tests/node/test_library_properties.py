@@ -13,7 +13,7 @@ from reconciler.adapters.node.library import readings_of
 from reconciler.core.health.catalogue import BY_ID
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.judge import judge
-from reconciler.core.health.sweeps import make_sweep
+from reconciler.core.health.readings import make_sweep
 
 _CODES = (0, 0, 0, 2, 3, 4, 7, 10, 13, 14, 15, 16, 25, 27, 999, 4711)
 

@@ -11,7 +11,7 @@ import pytest
 from reconciler.adapters.node.library import LibrarySource
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import SourceReadings, make_sweep
 
 FOLDER = os.environ.get("RECONCILER_TEST_MOCKNVML", "")
 

@@ -9,15 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.adapters.node.diagnostics import DiagnosticsSource, read_bandwidth, read_diag
+from reconciler.adapters.node.diagnostics import DiagnosticsSource, read_diag
 from reconciler.adapters.node.network.iperf import iperf_client, iperf_servers, merged
 from reconciler.adapters.node.network.ping import PingSource, statistics
 from reconciler.adapters.node.programs import ProgramOutput
 from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, SourceReadings, Sweep
 
 
 def _script(folder: Path, name: str, text: str) -> dict[str, str]:
@@ -52,24 +51,25 @@ def test_a_program_that_fails_hangs_or_is_missing(tmp_path: Path) -> None:
     late = read_diag(1, environ=_script(tmp_path, "dcgmi", "sleep 60 & wait"), seconds=0.5)
     assert late.error is ReadError.DEADLINE
     assert time.monotonic() - start < 10
-    missing = read_bandwidth(environ={"PATH": str(tmp_path)})
-    assert (missing.error, missing.detail) == (ReadError.NOT_SUPPORTED, "nvbandwidth is not installed")
+    missing = read_diag(1, environ={"PATH": "/nowhere"})
+    assert (missing.error, missing.detail) == (ReadError.NOT_SUPPORTED, "dcgmi is not installed")
 
 
 def test_diagnostics_run_only_while_all_gpus_are_idle(tmp_path: Path) -> None:
     environ = _script(tmp_path, "dcgmi", f"touch {tmp_path}/ran; echo '{{}}'")
     gpus = tuple(GpuIdentity(slot=f"0000:0{number}:00.0") for number in (1, 2))
-    rows = [NodeReading(name="nvml.processes", slot=gpu.slot, value=[]) for gpu in gpus]
+    rows = [NodeReading(name=ReadingId("nvml.processes"), slot=gpu.slot, value=[]) for gpu in gpus]
     source = DiagnosticsSource(environ={**environ, "PATH": f"{tmp_path}{os.pathsep}/bin"})
     idle = SourceReadings(gpus=gpus, readings=tuple(rows))
     busy = SourceReadings(
-        gpus=gpus, readings=(rows[0], NodeReading(name="nvml.processes", slot=gpus[1].slot, value=[{"pid": 1}]))
+        gpus=gpus,
+        readings=(rows[0], NodeReading(name=ReadingId("nvml.processes"), slot=gpus[1].slot, value=[{"pid": 1}])),
     )
     assert source.read(ProbeProfile.PREFLIGHT, idle).readings == ()
-    assert [reading.error for reading in source.read(ProbeProfile.DEEP, busy).readings] == [ReadError.BUSY] * 2
+    assert [reading.error for reading in source.read(ProbeProfile.DEEP, busy).readings] == [ReadError.BUSY]
     assert not (tmp_path / "ran").exists()
     found = source.read(ProbeProfile.DEEP, idle).readings
-    assert [reading.name for reading in found] == ["dcgm.level3", "nvbandwidth"]
+    assert [reading.name for reading in found] == ["dcgm.level3"]
     assert (tmp_path / "ran").exists()
     assert source.read(ProbeProfile.RMA, idle).readings[0].name == "dcgm.level4"
     source.close()

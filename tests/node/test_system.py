@@ -5,13 +5,16 @@ from pathlib import Path
 from reconciler.adapters.node.system import SystemSource
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
-from reconciler.core.health.sweeps import SourceReadings, keep, make_sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Sweep, keep, make_sweep
 from tests.node.fakes.library import changed, sound
 from tests.node.fakes.root import write_root
 
 _BEFORE = SourceReadings(
-    readings=(NodeReading(name="nvml.processes", slot="0000:10:00.0", value=[{"pid": 42, "memory": 1}, {"pid": 43}]),)
+    readings=(
+        NodeReading(
+            name=ReadingId("nvml.processes"), slot="0000:10:00.0", value=[{"pid": 42, "memory": 1}, {"pid": 43}]
+        ),
+    )
 )
 
 
@@ -24,15 +27,14 @@ def test_a_whole_node(tmp_path: Path) -> None:
     sweep = read(write_root(tmp_path, gpus=2))
     values = {reading.name: reading.value for reading in sweep.readings}
     assert sweep.boot_id == "11111111-2222-3333-4444-555555555555"
-    assert values["procfs.btime"] == 1_760_000_000
-    assert values["procfs.uptime"] == 86_400.0
-    assert values["sysfs.nvidia_module"] == "580.65.06"
-    assert values["procfs.daemons"] == ["kubelet", "nv-fabricmanager", "nvidia-persistenced"]
-    assert values["procfs.cgroups"] == {"42": "0::/kubepods.slice/pod1"}
-    assert [card["slot"] for card in values["sysfs.pci_gpus"]] == ["0000:10:00.0", "0000:11:00.0"]
-    assert values["sysfs.pci_gpus"][0]["max_width"] == "16"
-    assert values["sysfs.numa_nodes"] == 2
-    assert values["sysfs.infiniband_ports"][0] == {
+    assert values[ReadingId("procfs.btime")] == 1_760_000_000
+    assert values[ReadingId("procfs.uptime")] == 86_400.0
+    assert values[ReadingId("sysfs.nvidia_module")] == "580.65.06"
+    assert values[ReadingId("procfs.daemons")] == ["kubelet", "nv-fabricmanager", "nvidia-persistenced"]
+    assert values[ReadingId("procfs.cgroups")] == {"42": "0::/kubepods.slice/pod1"}
+    assert [card["slot"] for card in values[ReadingId("sysfs.pci_gpus")]] == ["0000:10:00.0", "0000:11:00.0"]
+    assert values[ReadingId("sysfs.pci_gpus")][0]["max_width"] == "16"
+    assert values[ReadingId("sysfs.infiniband_ports")][0] == {
         "device": "mlx5_0", "port": "1", "state": "4: ACTIVE", "phys_state": "5: LinkUp", "rate": "400 Gb/sec (4X NDR)",
         "link_layer": "InfiniBand", "link_downed": 0, "symbol_error": 0, "link_error_recovery": None,
         "port_rcv_errors": None,
@@ -43,8 +45,8 @@ def test_an_empty_root(tmp_path: Path) -> None:
     """What does not exist is not supported: no check passes on it, but those that judge what is there."""
     sweep = read(tmp_path)
     missing = {reading.name for reading in sweep.readings if reading.error is ReadError.NOT_SUPPORTED}
-    assert {"procfs.boot_id", "sysfs.pci_gpus", "sysfs.nvidia_module", "sysfs.numa_nodes"} <= missing
-    assert {found.status for found in judge(sweep, only=["numa", "driver.module"])} <= {
+    assert {"procfs.boot_id", "sysfs.pci_gpus", "sysfs.nvidia_module"} <= missing
+    assert {found.status for found in judge(sweep, only=["pcie.acs", "driver.module"])} <= {
         CheckStatus.SKIP, CheckStatus.UNKNOWN,
     }  # fmt: skip
 
@@ -64,16 +66,16 @@ def test_access_control_of_bridges(tmp_path: Path) -> None:
     config[0x140:0x144] = (0x000D | 1 << 16).to_bytes(4, "little")
     config[0x146:0x148] = (0x1D).to_bytes(2, "little")
     (bridge / "config").write_bytes(config)
-    reading = read(root).find("sysfs.acs")
+    reading = read(root).find(ReadingId("sysfs.acs"))
     assert reading is not None
     assert reading.value == [{"slot": "0000:00:01.0", "control": 0x1D}]
     (bridge / "config").write_bytes(config[:64])
-    reading = read(root).find("sysfs.acs")
+    reading = read(root).find(ReadingId("sysfs.acs"))
     assert reading is not None
     assert reading.error is ReadError.NO_PERMISSION
     config[256:260] = (0x0001 | 0x100 << 20).to_bytes(4, "little")  # a list that turns in a circle
     (bridge / "config").write_bytes(config)
-    reading = read(root).find("sysfs.acs")
+    reading = read(root).find(ReadingId("sysfs.acs"))
     assert reading is not None
     assert reading.value == []
 

@@ -12,8 +12,7 @@ import pytest
 from reconciler.adapters.node.child import kill, python_child
 from reconciler.adapters.node.xids import XidSource
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, SourceReadings
 
 FIRST, SECOND = "0000:10:00.0", "0000:11:00.0"
 

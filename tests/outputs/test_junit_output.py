@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.junit import render_junit
+from tests import sizes
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import PLANS
@@ -45,7 +46,7 @@ def test_an_exceeded_budget_fails() -> None:
     assert cases["queues/h200.yaml"].find("failure") is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sizes.examples(60), deadline=None)
 @given(PLANS)
 def test_any_strings_give_xml(plan: Plan) -> None:
     found = suite(render_junit(plan))

@@ -4,6 +4,7 @@ from hypothesis import given, settings
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.names import render_names
+from tests import sizes
 from tests.outputs import plans
 from tests.outputs.strategies import PLANS
 
@@ -17,7 +18,7 @@ def test_one_change_a_line() -> None:
     assert render_names(plans.quiet()) == ""
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sizes.examples(60), deadline=None)
 @given(PLANS)
 def test_three_words_a_line(plan: Plan) -> None:
     lines = render_names(plan).split("\n")

@@ -12,6 +12,7 @@ from reconciler.adapters import bundle
 from reconciler.core.plan import Plan
 from reconciler.core.schemas import Catalogue
 from reconciler.outputs.rules.policy_report import render_policy_report
+from tests import sizes
 from tests.cluster.server import ApiServer
 from tests.outputs import plans
 from tests.outputs.strategies import PLANS
@@ -54,7 +55,7 @@ def test_a_result_names_its_object_and_its_place() -> None:
 
 
 @given(plan=PLANS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=sizes.examples(60), deadline=None)
 def test_the_definitions_accept_every_report(catalogue: Catalogue, plan: Plan) -> None:
     """Hostile names of objects and namespaces stay values; the server refuses such namespaces by itself."""
     for report in reports(plan):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.core.plan import Plan
 from reconciler.outputs.sarif import render_sarif
+from tests import sizes
 from tests.outputs import plans
 from tests.outputs.goldens import agrees
 from tests.outputs.strategies import PLANS
@@ -88,7 +89,7 @@ def test_rules_have_a_description_and_help() -> None:
         assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=sizes.examples(45), deadline=None)
 @given(PLANS)
 def test_any_strings_give_valid_sarif(plan: Plan) -> None:
     text = render_sarif(plan)

@@ -16,9 +16,9 @@ from reconciler.core.config import RuleSetting
 from reconciler.core.policy.admission import ServerView, Subject, load
 from reconciler.core.problems import Severity
 from reconciler.core.schemas import Catalogue
-from tests.cluster.build import crds
 from tests.cluster.client import Client, describe
 from tests.cluster.corpus import Case, mutated
+from tests.cluster.fixtures import Parts
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.parts import SERVING_MODULES
 from tests.cluster.server import ApiServer, install_crds, wait_until
@@ -127,14 +127,14 @@ def _objects(rule: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def judging(private_server: ApiServer) -> Client:
+def judging(private_server: ApiServer, parts: Parts) -> Client:
     """Return a server with all rules in force, each in its namespace.
 
     They stay: a server that has lost its last policy with parameters does not find those of the next one.
     """
     client = private_server.client
     if CHANGED >= LARGE:
-        install_crds(client, crds(modules=SERVING_MODULES))
+        install_crds(client, parts.crds(SERVING_MODULES))
     assert_all_accepted(client.apply(lacking(client)))
     wait_until(lambda: not lacking(client), "the kinds of the corpus")
     assert_all_accepted(client.apply(body for body in CORPUS if body["kind"] == "RuntimeClass"))  # Pods name it

@@ -9,8 +9,7 @@ from reconciler.core.config import RuleSetting
 from reconciler.core.documents import read, write
 from tests.core.kinds.samples import Sample, samples
 from tests.core.kinds.test_devices import counted
-from tests.policies.catalogue import POLICIES, RULES, catalogue, verdicts
-from tools.rules import written
+from tests.policies.catalogue import catalogue, verdicts
 
 RULE = "max-gpus-per-job"
 NONE_ALLOWED = catalogue({RULE: RuleSetting(parameters={"max": 0})})
@@ -47,10 +46,3 @@ def test_the_rule_and_the_plan_count_the_same(sample: Sample) -> None:
 
 def test_the_exceptions_are_samples() -> None:
     assert {sample.name for sample in MATCHED} >= COUNTED_BY_PLANS_ALONE
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_rules_know_accelerators_by_the_names_of_the_plan(rule: str) -> None:
-    """`make docs` writes them."""
-    text = (POLICIES / rule / "rule.yaml").read_text()
-    assert written(text, rule) == text

@@ -26,19 +26,22 @@ _VERBS = (
 )
 
 # Name of a world, its environment (over that of the plain world), and flags.
+_PLACES: Mapping[str, Mapping[str, str]] = {
+    **{f"hash seed {seed}": {"PYTHONHASHSEED": str(seed)} for seed in (1, 2, 77, 4_000_000_000)},
+    "Kiritimati": {"TZ": "Pacific/Kiritimati"},
+    "Turkish": {"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "LANGUAGE": "tr"},
+    "POSIX in UTF-8 mode": {"LC_ALL": "POSIX", "PYTHONUTF8": "1"},
+    "no home": {"HOME": "/nonexistent", "XDG_CACHE_HOME": ""},
+    "user's git settings": {"GIT_CONFIG_GLOBAL": "gitconfig"},
+}
+_TOGETHER = dict(pair for name, place in _PLACES.items() if not name.startswith("POSIX") for pair in place.items())
 _WORLDS: Mapping[str, tuple[Mapping[str, str], tuple[str, ...]]] = {
-    **{
-        f"hash seed {seed}": ({"PYTHONHASHSEED": str(seed)}, ())
-        for seed in ((1, 2, 77, 4_000_000_000) if sizes.LARGE else (1, 4_000_000_000))
-    },
-    "Kiritimati": ({"TZ": "Pacific/Kiritimati"}, ()),
-    "Turkish": ({"LC_ALL": "tr_TR.UTF-8", "LANG": "tr_TR.UTF-8", "LANGUAGE": "tr"}, ()),
-    "POSIX in UTF-8 mode": ({"LC_ALL": "POSIX", "PYTHONUTF8": "1"}, ()),
-    "no home": ({"HOME": "/nonexistent", "XDG_CACHE_HOME": ""}, ()),
+    "all at once": (_TOGETHER, ()),
+    "POSIX in UTF-8 mode": ({**_PLACES["hash seed 1"], **_PLACES["POSIX in UTF-8 mode"]}, ()),
     "no cache": ({}, ("--cache", "off")),
     "one process": ({}, ("--processes", "1")),
     "two processes": ({"FORK": "1"}, ("--processes", "2")),
-    "user's git settings": ({"GIT_CONFIG_GLOBAL": "gitconfig"}, ()),
+    **({name: (environ, ()) for name, environ in _PLACES.items()} if sizes.LARGE else {}),
 }
 
 

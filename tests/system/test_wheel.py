@@ -56,6 +56,7 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "benchmarks/", "docs/"))]
 
 
+@pytest.mark.usefixtures("package_index")
 @pytest.mark.timeout(300)
 def test_the_installed_command_works_alone(wheel: Path, tmp_path: Path) -> None:
     """Install into an empty environment; `init`, `plan`, `commit`, `schema` from another folder by PATH alone."""

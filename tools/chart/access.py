@@ -21,10 +21,7 @@ MODES = ("observe", "commit", "apply")
 OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE, REPORT)
 """What evidence is made from, besides the jobs of a repository."""
 
-_OF_ADMINISTRATORS: tuple[KindId, ...] = (
-    ("networking.k8s.io", "ServiceCIDR"),
-    ("storage.k8s.io", "VolumeAttributesClass"),
-)
+_OF_ADMINISTRATORS: tuple[KindId, ...] = (("storage.k8s.io", "VolumeAttributesClass"),)
 _UNMANAGED = frozenset((*MUTATIONS, *WEBHOOKS, *_OF_ADMINISTRATORS, *(RECORDS - {WORKLOAD, POD_GROUP})))
 """What no repository of workloads holds for long, and what could change or refuse all other objects."""
 
@@ -36,7 +33,7 @@ _SOURCES: tuple[Rule, ...] = (
     {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
 )
 _REPLICAS: tuple[Rule, ...] = (
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "create", "update", "delete"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update"]},
 )
 _TEST = ["get", "list", "create", "delete"]
 _REPORTS_OF_NODES = "nodehealthreports"

@@ -28,11 +28,11 @@ def _about_replicas() -> list[dict[str, Any]]:
         ),
         rule(
             "ReconcilerNoLeader",
-            f"sum by (namespace) ({metric('shards_held')}) == 0",
+            f"sum by (namespace) ({metric('leader')}) == 0",
             wait="5m",
             severity="critical",
-            summary="No replica in {{ $labels.namespace }} holds a shard",
-            description="Replicas run, but none holds a Lease. Check their access to leases and the API server.",
+            summary="No replica in {{ $labels.namespace }} leads",
+            description="Replicas run, but none holds the Lease. Check their access to leases and the API server.",
         ),
     ]
 

@@ -123,7 +123,7 @@ def _git() -> tuple[Panel, ...]:
 
 def _controller() -> tuple[Panel, ...]:
     return (
-        Panel("Shards by replica", ((f"{metric('shards_held')}{{{_SELECT}}}", "{{pod}}"),)),
+        Panel("Leader", ((f"{metric('leader')}{{{_SELECT}}}", "{{pod}}"),)),
         Panel("Sources that wait for a worker", ((f"sum({metric('queue_depth')}{{{_SELECT}}})", "waiting"),)),
         Panel("Version", ((f"count by (version) ({metric('build_info')}{{{_SELECT}}})", "{{version}}"),)),
         Panel("Memory", ((f"{process('process_resident_memory_bytes')}{{{_JOB}}}", "{{pod}}"),), "bytes"),

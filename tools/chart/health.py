@@ -112,23 +112,14 @@ def _about_agents() -> list[dict[str, Any]]:
 
 def _about_fleet() -> list[dict[str, Any]]:
     hang = metric("gpuhealth_job_hang_suspected")
-    quarantined, lemon = HealthPhase.QUARANTINED, HealthPhase.LEMON
     return [
         _rule(
             "GPUHealthQuarantine",
-            f'sum by (pool) ({_NODES}{{state="{quarantined}"}}) > 0',
+            f'sum by (pool) ({_NODES}{{state="{HealthPhase.QUARANTINED}"}}) > 0',
             wait="0m",
             severity="warning",
             summary="Pool {{ $labels.pool }}: {{ $value }} nodes in quarantine",
             description="`reconciler health` lists them with their reasons.",
-        ),
-        _rule(
-            "GPUHealthLemon",
-            f'sum by (pool) ({_NODES}{{state="{lemon}"}}) > 0',
-            wait="0m",
-            severity="warning",
-            summary="Pool {{ $labels.pool }}: {{ $value }} nodes fail again and again",
-            description="Git says so of each (`stage: lemon`). Replace the node, or retire it.",
         ),
         _rule(
             "GPUHealthBreakerTripped",

@@ -12,7 +12,7 @@ from reconciler.adapters.node.cuda.driver import LIBRARY
 from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits
 from reconciler.app.health.probe import take_sweep
 from reconciler.core.health.active.plans import obstacle
-from reconciler.core.health.readings import NodeReading, Sweep, Value
+from reconciler.core.health.readings import NodeReading, ReadingId, Sweep, Value
 from reconciler.wiring.node import node_name, node_sources
 
 
@@ -60,7 +60,7 @@ class Machine:
                 self.slot = gpu.slot
                 return sweep
             reasons.append(f"{gpu.slot}: {blocked[1]}")
-        library = sweep.find("nvml.init")
+        library = sweep.find(ReadingId.NVML_INIT)
         if library is not None and library.error is not None:
             raise NoGpu(f"no driver: {library.error.value}{f' ({library.detail})' if library.detail else ''}")
         raise NoGpu("; ".join(reasons) or "the driver knows no GPU")

@@ -19,7 +19,7 @@ from reconciler.core.health.active.plans import PLANS, obstacle
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.peaks import memory_peak_gbs
-from reconciler.core.health.readings import Sweep
+from reconciler.core.health.readings import ReadingId, Sweep
 from reconciler.wiring.node import node_name, node_sources, peak_table, xid_table
 from tools.gpu_check.figures import noise, percentile
 from tools.gpu_check.machine import Machine, figure
@@ -28,8 +28,9 @@ Figures = dict[str, Any]
 GIB = 1 << 30
 _NOBODY = 65534
 _UNDER_LOAD = (
-    "clock_sm", "clocks_event_reasons", "power_usage", "temperature", "temperature_margin", "memory_temperature",
-    "pcie_generation", "performance_state", "utilization",
+    ReadingId.NVML_CLOCK_SM, ReadingId.NVML_CLOCKS_EVENT_REASONS, ReadingId.NVML_POWER_USAGE,
+    ReadingId.NVML_TEMPERATURE, ReadingId.NVML_TEMPERATURE_MARGIN, ReadingId.NVML_MEMORY_TEMPERATURE,
+    ReadingId.NVML_PCIE_GENERATION, ReadingId.NVML_PERFORMANCE_STATE, ReadingId.NVML_UTILIZATION,
 )  # fmt: skip
 
 
@@ -120,7 +121,9 @@ def memory(machine: Machine) -> Figures:
     best = max(row["mean"] for row in found.values())
     product = next((gpu.product for gpu in sweep.gpus if gpu.slot == machine.slot), "")
     known = peak_table().gpu(product)
-    clock, bits = (sweep.find(f"nvml.{name}", machine.slot) for name in ("clock_memory_max", "memory_bus_width"))
+    clock, bits = (
+        sweep.find(name, machine.slot) for name in (ReadingId.NVML_CLOCK_MEMORY_MAX, ReadingId.NVML_MEMORY_BUS_WIDTH)
+    )
     if known is not None:
         found["data sheet GB/s, part reached"] = [known.bandwidth_gbs, round(best / known.bandwidth_gbs, 4)]
     if clock is not None and bits is not None and isinstance(clock.value, int) and isinstance(bits.value, int):
@@ -167,7 +170,8 @@ def soak(machine: Machine) -> Figures:
         ended: float | None = None
         while ended is None or time.monotonic() - ended < cool:
             sweep = again()
-            row = {name: found.value for name in _UNDER_LOAD if (found := sweep.find(f"nvml.{name}", machine.slot))}
+            read = ((name.value.removeprefix("nvml."), sweep.find(name, machine.slot)) for name in _UNDER_LOAD)
+            row = {name: found.value for name, found in read if found is not None}
             rows.append({"second": round(time.monotonic() - start, 1), "loaded": worker.is_alive(), **row})
             if not worker.is_alive() and ended is None:
                 ended = time.monotonic()

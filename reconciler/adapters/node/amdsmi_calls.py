@@ -9,6 +9,8 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from reconciler.core.health.readings import ReadingId
+
 Record = dict[str, Any]
 _NAMES = {2: "not_supported", 10: "no_permission", 12: "busy", 30: "busy", 32: "no_driver", 34: "no_driver"}
 _PAGES = {0: "reserved", 1: "pending", 2: "unreservable"}
@@ -94,14 +96,14 @@ def _power(smi: Any, handle: Any) -> Record:
 
 
 _MICRO = 1_000_000
-_CALLS: tuple[tuple[str, Callable[[Any, Any], Any]], ...] = (
-    ("ecc", _ecc),
-    ("bad_pages", _pages),
-    ("pcie", _pcie),
-    ("violations", _violations),
-    ("xgmi_error", _xgmi),
-    ("temperature", _temperature),
-    ("power", _power),
+CALLS: tuple[tuple[ReadingId, Callable[[Any, Any], Any]], ...] = (
+    (ReadingId.AMDSMI_ECC, _ecc),
+    (ReadingId.AMDSMI_BAD_PAGES, _pages),
+    (ReadingId.AMDSMI_PCIE, _pcie),
+    (ReadingId.AMDSMI_VIOLATIONS, _violations),
+    (ReadingId.AMDSMI_XGMI_ERROR, _xgmi),
+    (ReadingId.AMDSMI_TEMPERATURE, _temperature),
+    (ReadingId.AMDSMI_POWER, _power),
 )
 
 
@@ -129,7 +131,8 @@ def sweep(request: Mapping[str, Any], smi: Any = None) -> Iterator[Record]:
     for index, handle in enumerate(handles):
         if index in request.get("skip", ()):
             continue
-        for name, call in (("handle", _identity), *_CALLS):
+        for reading, call in ((ReadingId.AMDSMI_HANDLE, _identity), *CALLS):
+            name = reading.value.removeprefix("amdsmi.")
             yield {"call": name, "gpu": index}
             yield _read(name, index, partial(call, smi, handle))
     smi.amdsmi_shut_down()

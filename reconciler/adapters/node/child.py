@@ -20,7 +20,7 @@ _MOST_BYTES = 32 << 20  # of one answer
 _START_SECONDS = 10.0  # for the first record of a process, which has to load its library
 _KILLED_SECONDS = 0.2  # a child that does not hang in the kernel is gone by then
 NODE = -1
-"""What stands for the index of a GPU in records about the node."""
+"""The index of the node itself, in records about no GPU."""
 
 
 class ChildHang(Exception):

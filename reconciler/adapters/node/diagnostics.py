@@ -1,4 +1,4 @@
-"""The vendor's diagnostics, where they are installed: `dcgmi diag` and `nvbandwidth`. Their JSON becomes readings."""
+"""The vendor's diagnostics, where they are installed: `dcgmi diag`. Its JSON becomes a reading."""
 
 import json
 import os
@@ -9,17 +9,14 @@ from reconciler.adapters.node.programs import ProgramOutput, not_run, run_progra
 from reconciler.adapters.process import ProcessError
 from reconciler.core.health.active.plans import PLANS, obstacle
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadError, SourceReadings, Value
 
 DIAG_SECONDS = {1: 120.0, 2: 600.0, 3: 2400.0, 4: 9000.0}
-"""How long each level may take."""
-BANDWIDTH_SECONDS = 600.0
-_BANDWIDTH_TESTS = ("host_to_device_memcpy_ce", "device_to_host_memcpy_ce", "device_to_device_memcpy_write_ce")
+"""The most seconds of each level."""
 
 
 class DiagnosticsSource:
-    """`dcgmi diag` of the level of the profile, and `nvbandwidth`: only while every GPU is idle."""
+    """`dcgmi diag` of the level of the profile, only while every GPU is idle."""
 
     name = "diagnostics"
 
@@ -27,19 +24,15 @@ class DiagnosticsSource:
         self._environ = environ
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:
-        """Run what the profile asks for. Both programs use all GPUs, so that one in use stops both."""
-        plan = PLANS[profile]
-        names = [f"dcgm.level{plan.diag_level}"] * bool(plan.diag_level) + ["nvbandwidth"] * plan.has_nvbandwidth
+        """Run the level of the profile. It uses all GPUs, so that one in use stops it."""
+        level = PLANS[profile].diag_level
+        if not level:
+            return SourceReadings()
         blocked = next((found for gpu in before.gpus if (found := obstacle(before.readings, gpu.slot))), None)
         if blocked is not None:
             error, detail = blocked
-            return SourceReadings(readings=tuple(NodeReading(name=name, error=error, detail=detail) for name in names))
-        readings: list[NodeReading] = []
-        if plan.diag_level:
-            readings.append(read_diag(plan.diag_level, environ=self._environ))
-        if plan.has_nvbandwidth:
-            readings.append(read_bandwidth(environ=self._environ))
-        return SourceReadings(readings=tuple(readings))
+            return SourceReadings(readings=(NodeReading(name=DIAG_READINGS[level], error=error, detail=detail),))
+        return SourceReadings(readings=(read_diag(level, environ=self._environ),))
 
     def close(self) -> None:
         """Do nothing: every program has ended."""
@@ -47,20 +40,10 @@ class DiagnosticsSource:
 
 def read_diag(level: int, *, environ: Mapping[str, str] = os.environ, seconds: float | None = None) -> NodeReading:
     """Run `dcgmi diag -j -r LEVEL`."""
-    argv = ("dcgmi", "diag", "-j", "-r", str(level))
-    return _of_json(f"dcgm.level{level}", argv, seconds or DIAG_SECONDS[level], environ)
-
-
-def read_bandwidth(*, environ: Mapping[str, str] = os.environ, seconds: float = BANDWIDTH_SECONDS) -> NodeReading:
-    """Run the copies of `nvbandwidth -j`."""
-    argv = ("nvbandwidth", "-j", *(part for name in _BANDWIDTH_TESTS for part in ("-t", name)))
-    return _of_json("nvbandwidth", argv, seconds, environ)
-
-
-def _of_json(name: str, argv: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> NodeReading:
-    start = time.monotonic()
+    name, start = DIAG_READINGS[level], time.monotonic()
     try:
-        found = run_program(argv, seconds=seconds, environ=environ)
+        argv = ("dcgmi", "diag", "-j", "-r", str(level))
+        found = run_program(argv, seconds=seconds or DIAG_SECONDS[level], environ=environ)
     except ProcessError as problem:
         return not_run(name, problem)
     document = _document(found)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reconciler.adapters.node.child import ChildHang, ReadingChild
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
 _SECONDS = 10.0
 _WORDS = frozenset(ReadError)
@@ -31,20 +30,20 @@ class KmsgSource:
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:  # noqa: ARG002 - the port's
         """Return the lines about GPUs that the kernel still holds."""
-        reading = NodeReading(name="kmsg.lines", error=ReadError.FAILED, detail="no answer")
+        reading = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.FAILED, detail="no answer")
         deadline = time.monotonic() + self._seconds
         try:
             for record in self._child.ask(self._request, call_seconds=self._seconds, deadline=deadline):
                 word = record.get("error")
                 reading = NodeReading(
-                    name="kmsg.lines",
+                    name=ReadingId.KMSG_LINES,
                     value=record.get("value"),
                     error=ReadError(word) if word in _WORDS else ReadError.FAILED if word else None,
                     detail=str(record.get("detail", "")),
                 )
         except ChildHang as hang:
             self._child.abandon()
-            reading = NodeReading(name="kmsg.lines", error=ReadError.DEADLINE, detail=hang.detail)
+            reading = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.DEADLINE, detail=hang.detail)
         return SourceReadings(readings=(reading,))
 
     def close(self) -> None:

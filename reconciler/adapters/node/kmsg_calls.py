@@ -2,11 +2,38 @@
 
 import errno
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from reconciler.adapters.node.kmsg_groups import GROUP, WORDS, group_of
+WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
+"""The words of messages about GPUs."""
+
+GROUP = b" CGROUP="
+"""The prefix of a line with the control group of the message before it; the kernel adds facts to messages this way."""
+
+_PID = re.compile(rb"NVRM: Xid .{1,60}?pid='?([0-9]{1,10})\b")
+_POD = "pod"
+_YOUNG_SECONDS = 300.0  # the id of a process may have been given to another one by then
+_LONGEST = 1000
+
+
+def group_of(line: bytes, proc: Path) -> str:
+    """Return the line of `/proc/PID/cgroup` that names a pod; empty for an old message, and where nobody can tell."""
+    head = line.partition(b";")[0].split(b",")
+    found = _PID.search(line)
+    if found is None or len(head) < 3 or not head[2].isdigit():  # noqa: PLR2004 - priority, sequence, time
+        return ""
+    try:
+        uptime = float((proc / "uptime").read_text("ascii").split()[0])
+        if uptime - int(head[2][:18]) / 1e6 > _YOUNG_SECONDS:
+            return ""
+        text = (proc / found[1].decode() / "cgroup").read_text("utf-8", "replace")
+    except (OSError, ValueError, IndexError):
+        return ""
+    return next((one[:_LONGEST] for one in text.splitlines() if _POD in one), "")
+
 
 _RECORD_BYTES = 8192  # the kernel's longest record
 _MOST_LINES = 5000

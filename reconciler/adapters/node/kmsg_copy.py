@@ -5,7 +5,7 @@ import select
 from collections import deque
 from pathlib import Path
 
-from reconciler.adapters.node.kmsg_groups import GROUP, WORDS, group_of
+from reconciler.adapters.node.kmsg_calls import GROUP, WORDS, group_of
 
 _RECORD_BYTES = 8192  # the kernel's longest record
 _MOST = 2000

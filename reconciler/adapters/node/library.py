@@ -12,9 +12,15 @@ from msgspec import Struct, field
 
 from reconciler.adapters.node.child import NODE, ChildHang, ReadingChild, Record, kill
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.sweeps import SourceReadings, placeholder
+from reconciler.core.health.readings import (
+    GpuIdentity,
+    NodeReading,
+    ReadError,
+    ReadingId,
+    SourceReadings,
+    normal_slot,
+    placeholder,
+)
 
 if TYPE_CHECKING:
     import subprocess
@@ -26,15 +32,15 @@ VENDORS = {"nvml": "nvidia", "amdsmi": "amd"}
 
 
 class _Found(Struct):
-    """What a sweep has found so far."""
+    """The records and hangs of a sweep so far."""
 
     records: list[Record] = field(default_factory=list)
     hangs: dict[int, ChildHang] = field(default_factory=dict)
 
-    def seen(self) -> list[int]:
+    def asked(self) -> list[int]:
         """Return the GPUs that need not be asked again."""
-        asked = {record["gpu"] for record in self.records if record["gpu"] != NODE}
-        return sorted(asked | set(self.hangs))
+        known = {record["gpu"] for record in self.records if record["gpu"] != NODE}
+        return sorted(known | set(self.hangs))
 
 
 class LibrarySource:
@@ -78,7 +84,7 @@ class LibrarySource:
 
     def _ask(self, found: _Found, deadline: float) -> bool:
         """Ask a child for all GPUs that have not answered. Return whether one hung and others are left to ask."""
-        request = {"skip": found.seen()}
+        request = {"skip": found.asked()}
         try:
             for record in self._child.ask(request, call_seconds=self._call_seconds, deadline=deadline):
                 found.records.append(record)
@@ -106,15 +112,17 @@ def readings_of(
     slots = _slots(identities)
     count = next((_whole(record.get("value")) for record in reversed(records) if record["name"] == "count"), 0)
     gpus = tuple(_gpu(index, identities.get(index, {}), slots) for index in range(count))
-    readings: dict[tuple[str, str], NodeReading] = {}  # those of the node come from each child; the last one counts
+    readings: dict[
+        tuple[ReadingId, str], NodeReading
+    ] = {}  # those of the node come from each child; the last one counts
     for record in records:
         reading = _reading(name, record, slots)
         readings[reading.name, reading.slot] = reading
     for gpu, hang in (hangs or {}).items():
         slot = "" if gpu == NODE else slots.get(gpu, placeholder(gpu))
-        call = f"{name}.{hang.call}"
+        call = ReadingId(f"{name}.{hang.call}")
         readings[call, slot] = NodeReading(name=call, slot=slot, error=ReadError.DEADLINE, detail=hang.detail)
-    driver = readings.get((f"{name}.driver", ""))
+    driver = readings.get((ReadingId.NVML_DRIVER, ""))
     return SourceReadings(
         vendor=VENDORS[name] if gpus else "",
         driver=driver.value if driver is not None and isinstance(driver.value, str) else "",
@@ -127,7 +135,7 @@ def _reading(name: str, record: Record, slots: Mapping[int, str]) -> NodeReading
     index, word = record["gpu"], record.get("error")
     milliseconds = record.get("ms", 0.0)
     return NodeReading(
-        name=f"{name}.{record['name']}",
+        name=ReadingId(f"{name}.{record['name']}"),
         slot="" if index == NODE else slots.get(index, placeholder(index)),
         value=record.get("value"),
         error=ReadError(word) if word in _WORDS else ReadError.FAILED if word else None,

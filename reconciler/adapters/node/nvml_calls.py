@@ -1,4 +1,4 @@
-"""Every call of NVML that a sweep makes, in order. Runs in the child process, and imports nothing of this package.
+"""Every call of NVML that a sweep makes, in order. Runs in the child process.
 
 A value is plain data for JSON. An error is one of the words of `ReadError`; nothing here decides what it means.
 """
@@ -9,7 +9,9 @@ from typing import Any
 
 import pynvml
 
-Call = tuple[str, Callable[[Any], Any]]
+from reconciler.core.health.readings import ReadingId
+
+Call = tuple[ReadingId, Callable[[Any], Any]]
 Record = dict[str, Any]
 
 _ERRORS = {
@@ -230,62 +232,57 @@ def _flat(function: str) -> Callable[[Any], dict[str, Any]]:
 
 
 GPU_CALLS: tuple[Call, ...] = (
-    ("recovery_action", _field(_RECOVERY_ACTION)),
-    ("mig_mode", _pair("nvmlDeviceGetMigMode")),
-    ("ecc_mode", _pair("nvmlDeviceGetEccMode")),
-    ("ecc_uncorrected", _errors(1)),
-    ("ecc_corrected", _errors(0)),
-    ("sram_ecc", _sram),
-    ("remapped_rows", _remapped),
-    ("row_histogram", _flat("nvmlDeviceGetRowRemapperHistogram")),
-    ("retired_pages", _retired),
-    ("repair", _repair),
-    ("unrepairable", _unrepairable),
-    ("pcie_width", _call("nvmlDeviceGetCurrPcieLinkWidth")),
-    ("pcie_max_width", _call("nvmlDeviceGetMaxPcieLinkWidth")),
-    ("pcie_generation", _call("nvmlDeviceGetCurrPcieLinkGeneration")),
-    ("pcie_max_generation", _call("nvmlDeviceGetMaxPcieLinkGeneration")),
-    ("pcie_gpu_generation", _call("nvmlDeviceGetGpuMaxPcieLinkGeneration")),
-    ("pcie_replays", _call("nvmlDeviceGetPcieReplayCounter")),
-    ("pcie_errors", _fields(_PCIE)),
-    ("nvlink_states", _link_states),
-    ("nvlink_speeds", _link_speeds),
-    ("nvlink_errors", _link_errors),
-    ("fabric", _fabric),
-    ("temperature", _call("nvmlDeviceGetTemperature", 0)),
-    ("temperature_slowdown", _call("nvmlDeviceGetTemperatureThreshold", 1)),
-    ("temperature_max", _call("nvmlDeviceGetTemperatureThreshold", 3)),
-    ("temperature_margin", _call("nvmlDeviceGetMarginTemperature")),
-    ("margin_limit", _field(_SLOWDOWN_MARGIN)),
-    ("memory_temperature", _field(_MEMORY_TEMPERATURE)),
-    ("memory_temperature_max", _call("nvmlDeviceGetTemperatureThreshold", 2)),
-    ("clocks_event_reasons", _call("nvmlDeviceGetCurrentClocksEventReasons")),
-    ("violations", _violations),
-    ("utilization", _flat("nvmlDeviceGetUtilizationRates")),
-    ("performance_state", _call("nvmlDeviceGetPerformanceState")),
-    ("clock_sm", _call("nvmlDeviceGetClockInfo", 1)),
-    ("clock_sm_max", _call("nvmlDeviceGetMaxClockInfo", 1)),
-    ("clock_memory", _call("nvmlDeviceGetClockInfo", 2)),
-    ("clock_memory_max", _call("nvmlDeviceGetMaxClockInfo", 2)),
-    ("memory_bus_width", _call("nvmlDeviceGetMemoryBusWidth")),
-    ("power_usage", _call("nvmlDeviceGetPowerUsage")),
-    ("energy", _call("nvmlDeviceGetTotalEnergyConsumption")),
-    ("traffic", _traffic),
-    ("power_limit", _call("nvmlDeviceGetEnforcedPowerLimit")),
-    ("power_default_limit", _call("nvmlDeviceGetPowerManagementDefaultLimit")),
-    ("persistence", _call("nvmlDeviceGetPersistenceMode")),
-    ("inforom", _done("nvmlDeviceValidateInforom")),
-    ("inforom_version", _text("nvmlDeviceGetInforomImageVersion")),
-    ("vbios", _text("nvmlDeviceGetVbiosVersion")),
-    ("gsp_firmware", _text("nvmlDeviceGetGspFirmwareVersion")),
-    ("memory", _flat("nvmlDeviceGetMemoryInfo")),
-    ("processes", _processes),
-    ("numa", _call("nvmlDeviceGetNumaNodeId")),
+    (ReadingId.NVML_RECOVERY_ACTION, _field(_RECOVERY_ACTION)),
+    (ReadingId.NVML_MIG_MODE, _pair("nvmlDeviceGetMigMode")),
+    (ReadingId.NVML_ECC_MODE, _pair("nvmlDeviceGetEccMode")),
+    (ReadingId.NVML_ECC_UNCORRECTED, _errors(1)),
+    (ReadingId.NVML_ECC_CORRECTED, _errors(0)),
+    (ReadingId.NVML_SRAM_ECC, _sram),
+    (ReadingId.NVML_REMAPPED_ROWS, _remapped),
+    (ReadingId.NVML_ROW_HISTOGRAM, _flat("nvmlDeviceGetRowRemapperHistogram")),
+    (ReadingId.NVML_RETIRED_PAGES, _retired),
+    (ReadingId.NVML_REPAIR, _repair),
+    (ReadingId.NVML_UNREPAIRABLE, _unrepairable),
+    (ReadingId.NVML_PCIE_WIDTH, _call("nvmlDeviceGetCurrPcieLinkWidth")),
+    (ReadingId.NVML_PCIE_MAX_WIDTH, _call("nvmlDeviceGetMaxPcieLinkWidth")),
+    (ReadingId.NVML_PCIE_GENERATION, _call("nvmlDeviceGetCurrPcieLinkGeneration")),
+    (ReadingId.NVML_PCIE_MAX_GENERATION, _call("nvmlDeviceGetMaxPcieLinkGeneration")),
+    (ReadingId.NVML_PCIE_GPU_GENERATION, _call("nvmlDeviceGetGpuMaxPcieLinkGeneration")),
+    (ReadingId.NVML_PCIE_REPLAYS, _call("nvmlDeviceGetPcieReplayCounter")),
+    (ReadingId.NVML_PCIE_ERRORS, _fields(_PCIE)),
+    (ReadingId.NVML_NVLINK_STATES, _link_states),
+    (ReadingId.NVML_NVLINK_SPEEDS, _link_speeds),
+    (ReadingId.NVML_NVLINK_ERRORS, _link_errors),
+    (ReadingId.NVML_FABRIC, _fabric),
+    (ReadingId.NVML_TEMPERATURE, _call("nvmlDeviceGetTemperature", 0)),
+    (ReadingId.NVML_TEMPERATURE_SLOWDOWN, _call("nvmlDeviceGetTemperatureThreshold", 1)),
+    (ReadingId.NVML_TEMPERATURE_MARGIN, _call("nvmlDeviceGetMarginTemperature")),
+    (ReadingId.NVML_MARGIN_LIMIT, _field(_SLOWDOWN_MARGIN)),
+    (ReadingId.NVML_MEMORY_TEMPERATURE, _field(_MEMORY_TEMPERATURE)),
+    (ReadingId.NVML_MEMORY_TEMPERATURE_MAX, _call("nvmlDeviceGetTemperatureThreshold", 2)),
+    (ReadingId.NVML_CLOCKS_EVENT_REASONS, _call("nvmlDeviceGetCurrentClocksEventReasons")),
+    (ReadingId.NVML_VIOLATIONS, _violations),
+    (ReadingId.NVML_UTILIZATION, _flat("nvmlDeviceGetUtilizationRates")),
+    (ReadingId.NVML_PERFORMANCE_STATE, _call("nvmlDeviceGetPerformanceState")),
+    (ReadingId.NVML_CLOCK_SM, _call("nvmlDeviceGetClockInfo", 1)),
+    (ReadingId.NVML_CLOCK_SM_MAX, _call("nvmlDeviceGetMaxClockInfo", 1)),
+    (ReadingId.NVML_CLOCK_MEMORY_MAX, _call("nvmlDeviceGetMaxClockInfo", 2)),
+    (ReadingId.NVML_MEMORY_BUS_WIDTH, _call("nvmlDeviceGetMemoryBusWidth")),
+    (ReadingId.NVML_POWER_USAGE, _call("nvmlDeviceGetPowerUsage")),
+    (ReadingId.NVML_ENERGY, _call("nvmlDeviceGetTotalEnergyConsumption")),
+    (ReadingId.NVML_TRAFFIC, _traffic),
+    (ReadingId.NVML_POWER_LIMIT, _call("nvmlDeviceGetEnforcedPowerLimit")),
+    (ReadingId.NVML_POWER_DEFAULT_LIMIT, _call("nvmlDeviceGetPowerManagementDefaultLimit")),
+    (ReadingId.NVML_INFOROM, _done("nvmlDeviceValidateInforom")),
+    (ReadingId.NVML_INFOROM_VERSION, _text("nvmlDeviceGetInforomImageVersion")),
+    (ReadingId.NVML_VBIOS, _text("nvmlDeviceGetVbiosVersion")),
+    (ReadingId.NVML_GSP_FIRMWARE, _text("nvmlDeviceGetGspFirmwareVersion")),
+    (ReadingId.NVML_MEMORY, _flat("nvmlDeviceGetMemoryInfo")),
+    (ReadingId.NVML_PROCESSES, _processes),
 )
 NODE_CALLS: tuple[Call, ...] = (
-    ("driver", lambda _: _text_of(pynvml.nvmlSystemGetDriverVersion())),
-    ("cuda_driver", lambda _: pynvml.nvmlSystemGetCudaDriverVersion()),
-    ("count", lambda _: pynvml.nvmlDeviceGetCount()),
+    (ReadingId.NVML_DRIVER, lambda _: _text_of(pynvml.nvmlSystemGetDriverVersion())),
+    (ReadingId.NVML_COUNT, lambda _: pynvml.nvmlDeviceGetCount()),
 )
 
 
@@ -317,7 +314,8 @@ def sweep(request: Mapping[str, Any]) -> Iterator[Record]:
     if "error" in record:
         return
     count = 0
-    for name, call in NODE_CALLS:
+    for reading, call in NODE_CALLS:
+        name = _short(reading)
         yield {"call": name, "gpu": -1}
         record = _read(name, -1, call, None)
         yield record
@@ -326,6 +324,11 @@ def sweep(request: Mapping[str, Any]) -> Iterator[Record]:
         if index not in request.get("skip", ()):
             yield from _gpu(index)
     pynvml.nvmlShutdown()
+
+
+def _short(reading: ReadingId) -> str:
+    """Return the name of a reading in records."""
+    return reading.value.removeprefix("nvml.")
 
 
 def _gpu(index: int) -> Iterator[Record]:
@@ -337,7 +340,8 @@ def _gpu(index: int) -> Iterator[Record]:
 
     yield {"call": "handle", "gpu": index}
     yield _read("handle", index, identify, None)
-    for name, call in GPU_CALLS if handles else ():
+    for reading, call in GPU_CALLS if handles else ():
+        name = _short(reading)
         yield {"call": name, "gpu": index}
         yield _read(name, index, call, handles[0])
 

@@ -14,14 +14,14 @@ from reconciler.adapters.process import (
     ProcessUnavailable,
     without_credentials,
 )
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 
 _MEMORY_BYTES = 1 << 40  # programs of CUDA map the memory of all GPUs
 _OUTPUT_BYTES = 16 << 20
 
 
 class ProgramOutput(Struct, frozen=True, kw_only=True):
-    """What a program printed, its exit code, and its last message."""
+    """The output of a program, its exit code, and its last message."""
 
     code: int
     text: str
@@ -57,7 +57,7 @@ class ProgramMissing(ProcessError):
     """A program is not installed on this machine."""
 
 
-def not_run(name: str, problem: ProcessError) -> NodeReading:
+def not_run(name: ReadingId, problem: ProcessError) -> NodeReading:
     """Return the reading of a program that did not run to its end."""
     if isinstance(problem, ProgramMissing):
         error = ReadError.NOT_SUPPORTED

@@ -15,11 +15,9 @@ from msgspec import Struct
 
 from reconciler.adapters.node.cuda.driver import LIBRARY
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
-from reconciler.core.health.active.cuda_errors import sticky_code
-from reconciler.core.health.active.plans import PLANS, ProfilePlan, obstacle
+from reconciler.core.health.active.plans import PLANS, ProfilePlan, obstacle, sticky_code
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
 
 _MEMORY_BYTES = 1 << 50  # no limit: a driver maps all memory of all GPUs
 _ANSWER_BYTES = 1 << 20
@@ -105,9 +103,9 @@ class _Conversation:
         self._clock = clock
         self._stopped: NodeReading | None = None
 
-    def ask(self, name: str, request: Mapping[str, Value]) -> NodeReading:
+    def ask(self, test: str, request: Mapping[str, Value]) -> NodeReading:
         """Ask for one measurement."""
-        name = f"cuda.{name}"
+        name = ReadingId(f"cuda.{test}")
         if self._stopped is not None:
             return self._not_run(name, self._stopped)
         start = self._clock()
@@ -130,11 +128,11 @@ class _Conversation:
             detail=found.get("detail", ""),
             milliseconds=round((self._clock() - start) * 1000, 3),
         )
-        if reading.error is not None and (name == "cuda.device" or sticky_code(reading)):
+        if reading.error is not None and (name == ReadingId.CUDA_DEVICE or sticky_code(reading)):
             self._stopped = reading
         return reading
 
-    def _not_run(self, name: str, stopped: NodeReading) -> NodeReading:
+    def _not_run(self, name: ReadingId, stopped: NodeReading) -> NodeReading:
         """Return why a test was not run: the GPU is in use or unusable for the same reason as before."""
         is_verdict = stopped.error in (ReadError.DEADLINE, ReadError.FAILED)
         error = ReadError.FAILED if is_verdict else stopped.error
@@ -152,8 +150,10 @@ def _of_peers(slot: str, readings: Mapping[str, NodeReading]) -> NodeReading:
     if broken is None and all(reading.error is not None for reading in readings.values()):
         broken = next(iter(readings.values()))
     if broken is not None:
-        return NodeReading(name="cuda.peer", slot=slot, value=broken.value, error=broken.error, detail=broken.detail)
-    return NodeReading(name="cuda.peer", slot=slot, value=value, milliseconds=round(total, 3))
+        return NodeReading(
+            name=ReadingId.CUDA_PEER, slot=slot, value=broken.value, error=broken.error, detail=broken.detail
+        )
+    return NodeReading(name=ReadingId.CUDA_PEER, slot=slot, value=value, milliseconds=round(total, 3))
 
 
 class SelfTestSource:
@@ -193,7 +193,9 @@ class SelfTestSource:
                 names = ["device", *plan.gpu_tests, *["soak"] * bool(plan.soak_seconds)]
                 names += ["peer"] * (plan.has_peers and len(slots) > 1)
                 error, detail = blocked
-                readings += (NodeReading(name=f"cuda.{name}", slot=slot, error=error, detail=detail) for name in names)
+                readings += (
+                    NodeReading(name=ReadingId(f"cuda.{name}"), slot=slot, error=error, detail=detail) for name in names
+                )
         return SourceReadings(readings=tuple(readings))
 
     def close(self) -> None:

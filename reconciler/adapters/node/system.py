@@ -1,14 +1,12 @@
-"""sysfs, procfs and a few files below a root: PCI cards, the driver, InfiniBand, services, storage, the clock."""
+"""sysfs and procfs below a root: PCI cards, the driver, InfiniBand, services."""
 
-import ctypes
 import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
 _MOST_BYTES = 1 << 20
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}
@@ -20,7 +18,6 @@ _FULL_NAMES = {
     "nv-fabricmanage": "nv-fabricmanager",
 }  # comm has 15 characters
 _COUNTERS = ("link_downed", "symbol_error", "link_error_recovery", "port_rcv_errors")
-_FILE_SYSTEMS = ("", "dev/shm", "var/lib/kubelet")
 _ACS = 0x000D  # id of the extended capability
 _STANDARD_CONFIG = 256  # bytes that everybody may read; capabilities beyond need root
 
@@ -35,21 +32,16 @@ class SystemSource:
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:  # noqa: ARG002 - the port's
         """Read all files once."""
-        calls: Mapping[str, Callable[[], Any]] = {
-            "procfs.boot_id": lambda: self._text("proc/sys/kernel/random/boot_id"),
-            "procfs.btime": self._boot_time,
-            "procfs.uptime": lambda: float(self._text("proc/uptime").split()[0]),
-            "procfs.nvidia_version": lambda: self._text("proc/driver/nvidia/version"),
-            "procfs.daemons": self._daemons,
-            "procfs.cgroups": lambda: self._groups(before),
-            "sysfs.nvidia_module": lambda: self._text("sys/module/nvidia/version"),
-            "sysfs.pci_gpus": self._cards,
-            "sysfs.acs": self._bridges,
-            "sysfs.numa_nodes": self._numa_nodes,
-            "sysfs.infiniband_ports": lambda: list(self._ports()),
-            "etc.nccl": lambda: self._text_or_none("etc/nccl.conf") or "",
-            "statfs.usage": lambda: list(self._usage()),
-            "clock.adjtimex": _adjtimex,
+        calls: Mapping[ReadingId, Callable[[], Any]] = {
+            ReadingId.PROCFS_BOOT_ID: lambda: self._text("proc/sys/kernel/random/boot_id"),
+            ReadingId.PROCFS_BTIME: self._boot_time,
+            ReadingId.PROCFS_UPTIME: lambda: float(self._text("proc/uptime").split()[0]),
+            ReadingId.PROCFS_DAEMONS: self._daemons,
+            ReadingId.PROCFS_CGROUPS: lambda: self._groups(before),
+            ReadingId.SYSFS_NVIDIA_MODULE: lambda: self._text("sys/module/nvidia/version"),
+            ReadingId.SYSFS_PCI_GPUS: self._cards,
+            ReadingId.SYSFS_ACS: self._bridges,
+            ReadingId.SYSFS_INFINIBAND_PORTS: lambda: list(self._ports()),
         }
         return SourceReadings(readings=tuple(read_once(name, call) for name, call in calls.items()))
 
@@ -90,7 +82,7 @@ class SystemSource:
         """Return the control group of each process on a GPU; those that cannot be seen are left out."""
         found: dict[str, str] = {}
         for reading in before.readings:
-            rows = reading.value if reading.name == "nvml.processes" and isinstance(reading.value, list) else ()
+            rows = reading.value if reading.name == ReadingId.NVML_PROCESSES and isinstance(reading.value, list) else ()
             for row in rows:
                 pid = row.get("pid") if isinstance(row, dict) else None
                 if isinstance(pid, int) and (text := self._text_or_none(f"proc/{pid}/cgroup")) is not None:
@@ -126,10 +118,6 @@ class SystemSource:
                     found[bridge.name] = {"slot": bridge.name, "control": control}
         return [found[name] for name in sorted(found)]
 
-    def _numa_nodes(self) -> int:
-        names = self._names("sys/devices/system/node")
-        return sum(name.startswith("node") and name[4:].isdigit() for name in names)
-
     def _ports(self) -> Iterator[dict[str, Any]]:
         folder = "sys/class/infiniband"
         if not (self._root / folder).is_dir():
@@ -145,33 +133,20 @@ class SystemSource:
                     row[name] = int(text) if text.isdigit() else None
                 yield row
 
-    def _usage(self) -> Iterator[dict[str, Any]]:
-        for path in _FILE_SYSTEMS:
-            try:
-                usage = os.statvfs(self._root / path)
-            except FileNotFoundError:
-                continue
-            yield {
-                "path": f"/{path}",
-                "total": usage.f_blocks * usage.f_frsize,
-                "free": usage.f_bavail * usage.f_frsize,
-            }
-
 
 _CARD_FILES = {
     "width": "current_link_width",
     "max_width": "max_link_width",
     "speed": "current_link_speed",
     "max_speed": "max_link_speed",
-    "numa": "numa_node",
 }
 
 
 def _acs_control(config: bytes) -> int | None:
     """Return the control register of Access Control Services; None if the bridge has none."""
-    offset, seen = _STANDARD_CONFIG, set[int]()
-    while _STANDARD_CONFIG <= offset <= len(config) - 8 and offset not in seen:
-        seen.add(offset)
+    offset, visited = _STANDARD_CONFIG, set[int]()
+    while _STANDARD_CONFIG <= offset <= len(config) - 8 and offset not in visited:
+        visited.add(offset)
         header = int.from_bytes(config[offset : offset + 4], "little")
         if header & 0xFFFF == _ACS:
             return int.from_bytes(config[offset + 6 : offset + 8], "little")
@@ -179,31 +154,7 @@ def _acs_control(config: bytes) -> int | None:
     return None
 
 
-class _Timex(ctypes.Structure):
-    _fields_ = (
-        ("modes", ctypes.c_uint),
-        ("offset", ctypes.c_long),
-        ("freq", ctypes.c_long),
-        ("maxerror", ctypes.c_long),
-        ("esterror", ctypes.c_long),
-        ("status", ctypes.c_int),
-        ("rest", ctypes.c_byte * 256),
-    )
-
-
-_UNSYNCHRONIZED, _NANOSECONDS = 0x0040, 0x2000
-
-
-def _adjtimex() -> dict[str, Any]:
-    """Return what the kernel knows about its clock; nothing is set."""
-    clock = _Timex(modes=0)
-    if ctypes.CDLL(None, use_errno=True).adjtimex(ctypes.byref(clock)) < 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), "adjtimex")
-    divisor = 1e9 if clock.status & _NANOSECONDS else 1e6
-    return {"offset": clock.offset / divisor, "synchronized": 0 if clock.status & _UNSYNCHRONIZED else 1}
-
-
-def read_once(name: str, call: Callable[[], Any]) -> NodeReading:
+def read_once(name: ReadingId, call: Callable[[], Any]) -> NodeReading:
     """Return the reading that a call makes, or its error."""
     try:
         return NodeReading(name=name, value=call())

@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.adapters.node.child import kill, python_child
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, normal_slot
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,7 +25,7 @@ _WORDS = frozenset(ReadError)
 
 
 class _Watched(Struct, frozen=True, kw_only=True):
-    """What the process has said last. `heard` is the time of its last line."""
+    """The last message of the process. `heard` is the time of its last line."""
 
     heard: float
     slots: tuple[str, ...] = ()
@@ -72,7 +70,7 @@ class XidSource:
             self._give_up()
             watched = replace(watched, error=ReadError.DEADLINE, detail="the wait for events did not return")
         value = {"xids": list(self._found), "watched": list(watched.slots), "refused": dict(watched.refused)}
-        reading = NodeReading(name="nvml.xids", value=value, error=watched.error, detail=watched.detail)
+        reading = NodeReading(name=ReadingId.NVML_XIDS, value=value, error=watched.error, detail=watched.detail)
         return SourceReadings(readings=(reading,))
 
     def close(self) -> None:

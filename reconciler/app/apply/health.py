@@ -1,4 +1,4 @@
-"""Which objects of a cluster are not ready, whoever applied them and whenever."""
+"""The objects of a cluster that are not ready, whoever applied them and whenever."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -32,7 +32,7 @@ SWEEP_CHECK = "agent.sweep"
 """The check of the agent itself: whether a sweep came to an end."""
 
 _RECENT = 600.0
-"""How long the agent remembers that it has the result of a preflight check, which the pod repeats as it waits."""
+"""Seconds for which the agent remembers the result of a preflight check, which the pod repeats as it waits."""
 
 Probe = Callable[[ProbeProfile, NodeExpectation], SweepResult]
 """Reads the node once, and judges it by what is expected of it."""
@@ -47,7 +47,7 @@ class Tell(Protocol):
 
 
 class AgentOptions(Struct, frozen=True, kw_only=True):
-    """How an agent works. Times are in seconds; 0 for `invasive` asks for no deep run.
+    """The settings of an agent. Times are in seconds; 0 for `invasive` asks for no deep run.
 
     deadline: how long a sweep may take before it is reported as UNKNOWN. pause: the least time between two sweeps.
     confirm: the time until the next sweep after a new failure.
@@ -64,7 +64,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentState(Struct, frozen=True, kw_only=True):
-    """What the agent knows by now: its report, everything that the last sweep said, and how writing went.
+    """The state of the agent: its report, everything that the last sweep said, and how writing went.
 
     tested: what the last tests beside the sweeps said, by check.
     """
@@ -104,7 +104,7 @@ class Agent:
         self._running: _SweepThread | None = None
         self._incoming: deque[PreflightResult] = deque()
         self._tested: tuple[PreflightResult, ...] = ()  # until they are published
-        self._seen: dict[str, float] = {}
+        self._taken: dict[str, float] = {}
         self.state = AgentState()
 
     def run(self) -> None:
@@ -167,10 +167,10 @@ class Agent:
 
     def take(self, tested: PreflightResult) -> None:
         """Take what the preflight check of a pod found, once, and publish it with a sweep that begins now."""
-        if self._seen.get(tested.uid) != tested.measured_at:
+        if self._taken.get(tested.uid) != tested.measured_at:
             now = self._clock.now().timestamp()
-            recent = {uid: at for uid, at in self._seen.items() if now - at < _RECENT}
-            self._seen = {**recent, tested.uid: tested.measured_at}
+            recent = {uid: at for uid, at in self._taken.items() if now - at < _RECENT}
+            self._taken = {**recent, tested.uid: tested.measured_at}
             self._incoming.append(tested)
             self.wake()
 

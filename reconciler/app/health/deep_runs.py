@@ -26,7 +26,7 @@ _TURN_SECONDS = 60.0
 
 
 class DeepRunSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """How deep runs are made: the agents' image and service account, in the namespace of the release."""
+    """The settings of deep runs: the agents' image and service account, in the namespace of the release."""
 
     image: str
     namespace: str

@@ -1,4 +1,4 @@
-"""Which nodes a request to the agents' HTTP interface means, and where their agents are."""
+"""The nodes that a request to the agents' HTTP interface selects, and the addresses of their agents."""
 
 from collections.abc import Iterator
 

@@ -6,33 +6,109 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.app.health.draining import with_drained
-from reconciler.app.health.fleet_reading import FleetReading, read_fleet
-from reconciler.app.health.jobs.names import name_workloads
+from reconciler.app.health.deep_runs import uses_gpus
+from reconciler.app.health.fleet_reading import FleetReading, pods_on, read_fleet
 from reconciler.app.health.marking import MarkedNode, MarkResult, write_mark
 from reconciler.app.health.reports import report_key
 from reconciler.app.health.state_store import HealthCase, LaneState, StateStore
-from reconciler.core.health.exports.labels import NodeLabels
-from reconciler.core.health.exports.node_labels import node_labels
-from reconciler.core.health.fleet.conclude import is_stale
+from reconciler.core.health.exports.labels import NodeLabels, node_labels
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
-from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
+from reconciler.core.health.fleet.evaluate import FleetInput, evaluate, is_stale
 from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase, NodeState
 from reconciler.core.health.inflight.postflight import with_job_errors
 from reconciler.core.health.limits import rejudged_reports
-from reconciler.core.health.nodes.decided import node_mark
-from reconciler.core.health.nodes.mark import MANAGER
+from reconciler.core.health.nodes import MANAGER, node_mark
 from reconciler.core.health.policy import CheckRule, PolicyBook
 from reconciler.core.health.published import EXPECTED, expected_text
 from reconciler.core.health.quarantine import NodeQuarantine
+from reconciler.core.health.report import NodeReport
+from reconciler.core.health.xids import mentioned, renamed
+from reconciler.core.observe.placed import controller_of
+from reconciler.core.values import mapping, text
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+
+def with_drained(
+    cluster: LiveCluster, facts: Mapping[str, FleetNode], states: Mapping[str, NodeState]
+) -> tuple[dict[str, FleetNode], tuple[str, ...]]:
+    """Return the facts, with those nodes marked as drained that are being drained and are; and what went wrong.
+
+    Only the pods of nodes that are being drained are listed. A list that fails leaves the node as it is.
+    """
+    drained, problems = set[str](), list[str]()
+    for name in sorted(_draining(facts, states)):
+        try:
+            pods = pods_on(cluster, name)
+        except ClusterError as error:
+            problems.append(f"{name}: its pods cannot be listed: {error.message}")
+            continue
+        if not any(uses_gpus(pod) for pod in pods):
+            drained.add(name)
+    return {name: replace(one, drained=True) if name in drained else one for name, one in facts.items()}, (*problems,)
+
+
+def _draining(facts: Mapping[str, FleetNode], states: Mapping[str, NodeState]) -> Iterable[str]:
+    return (name for name in facts if name in states and states[name].phase is HealthPhase.DRAINING)
+
+
+class NamedReports(Struct, frozen=True, kw_only=True, eq=False):
+    """Reports with the names of pods and jobs in their texts.
+
+    names: by UID of the pods that reports mention; empty for a pod that was gone already. They are kept, because a pod
+    may be deleted long before its Xid is forgotten.
+    """
+
+    reports: Mapping[str, NodeReport]
+    names: Mapping[str, str] = {}
+    problems: tuple[str, ...] = ()
+
+
+def name_workloads(cluster: LiveCluster, reports: Mapping[str, NodeReport], known: Mapping[str, str]) -> NamedReports:
+    """Name the pods that reports mention; only the pods of nodes with an unknown one are listed."""
+    wanted = {node: found for node, report in reports.items() if (found := _mentioned(report))}
+    if not wanted:
+        return NamedReports(reports=reports)
+    names = {uid: known[uid] for uids in wanted.values() for uid in uids if uid in known}
+    problems: list[str] = []
+    for node, uids in sorted(wanted.items()):
+        if uids <= names.keys():
+            continue
+        try:
+            pods = pods_on(cluster, node)
+        except ClusterError as error:
+            problems.append(f"{node}: its pods cannot be listed: {error.message}")
+            continue
+        there = {text(mapping(pod.get("metadata")).get("uid")): _name(pod) for pod in pods}
+        names |= {uid: there.get(uid, "") for uid in uids - names.keys()}
+    changed = {node: _renamed(reports[node], names) for node in wanted}
+    return NamedReports(reports={**reports, **changed}, names=names, problems=tuple(problems))
+
+
+def _mentioned(report: NodeReport) -> set[str]:
+    return {uid for finding in report.findings for uid in mentioned(finding.message)}
+
+
+def _renamed(report: NodeReport, names: Mapping[str, str]) -> NodeReport:
+    findings = (replace(one, message=renamed(one.message, names)) for one in report.findings)
+    return replace(report, findings=tuple(findings))
+
+
+def _name(pod: Body) -> str:
+    """Return the pod, and what controls it: `job team-a/train (pod train-0)`."""
+    metadata = mapping(pod.get("metadata"))
+    namespace, name = text(metadata.get("namespace")), text(metadata.get("name"))
+    owner = controller_of(pod)
+    if not owner:
+        return f"pod {namespace}/{name}"
+    return f"{text(owner.get('kind')).lower()} {namespace}/{text(owner.get('name'))} (pod {name})"
+
 
 _REMEMBERED = 86400.0
 
 
 class HealthRules(Struct, frozen=True, kw_only=True, eq=False):
-    """What Git says about the health of one cluster. `reviewed` quarantines were merged by a person."""
+    """The rules in Git about the health of one cluster. `reviewed` quarantines were merged by a person."""
 
     policies: PolicyBook
     defaults: Mapping[str, CheckRule] = {}
@@ -41,7 +117,7 @@ class HealthRules(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LaneRound(Struct, frozen=True, kw_only=True, eq=False):
-    """What one round saw, decided and wrote.
+    """The observations, decisions and writes of one round.
 
     failures: nodes that could not be written or tested, and why. tested: those on which a deep run was started.
     """

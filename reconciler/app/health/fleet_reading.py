@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from reconciler.core.health.fleet.state import FleetNode
-from reconciler.core.health.nodes.owners import NODE_HEALTH_CHECK, RepairOwner, repair_owner
+from reconciler.core.health.nodes import NODE_HEALTH_CHECK, RepairOwner, repair_owner
 from reconciler.core.health.published import EXPECTED, MalformedReport, report_of
 from reconciler.core.health.report import KIND, NodeReport
 from reconciler.core.kinds.own import GROUP

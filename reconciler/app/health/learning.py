@@ -14,12 +14,11 @@ from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.fleet.evaluate import FleetInput, evaluate
 from reconciler.core.health.fleet.replay import compare_replays, gate, replay
 from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase
+from reconciler.core.health.learning import AcceptedRun, Lesson, PresentLimits, learn
 from reconciler.core.health.limits import NAMED_LIMITS, NamedLimits
 from reconciler.core.health.peaks import PeakTable, product_key
 from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.statistics.learning import AcceptedRun, Lesson, PresentLimits, learn
-from reconciler.core.health.statistics.series import GpuSeries
+from reconciler.core.health.report import GpuSeries, NodeReport
 from reconciler.core.kinds.health import POLICY, policy_from
 from reconciler.core.sized.splice import edit_source
 from reconciler.core.values import mapping
@@ -29,7 +28,7 @@ _GDDR = "Gddr"
 
 
 class FleetRecords(Struct, frozen=True, kw_only=True, eq=False):
-    """What is known of a fleet: reports of one moment or of many, and the nodes."""
+    """The records of a fleet: reports of one moment or of many, and the nodes."""
 
     reports: Sequence[NodeReport]
     facts: Mapping[str, FleetNode]
@@ -52,13 +51,13 @@ def learn_policy(
     document, policy = _chosen(sources, name)
     day = dt.datetime.fromtimestamp(now, dt.UTC).date()
     rules = sources.rules()
-    accepted, slow = _accepted(sources, rules, records, policy, now)
+    accepted = _accepted(sources, rules, records, policy, now)
     present = rules.policies.of_labels(policy.node_labels)
     lessons = []
     for check, kinds in _learnable():
         rule = present.checks.get(check, CheckRule())
         for names in kinds:
-            runs, limits = _runs(check, names, accepted, slow, peaks)
+            runs, limits = _runs(check, names, accepted, peaks)
             now_limits = _present(check, names, rule.limits, limits, peaks)
             if now_limits is not None:
                 lessons.append(learn(check, runs, now_limits, source=rule.source, day=day))
@@ -67,8 +66,8 @@ def learn_policy(
 
 def _accepted(
     sources: HealthSources, rules: HealthRules, records: FleetRecords, policy: PolicyDocument, now: float
-) -> tuple[list[NodeReport], set[tuple[str, str]]]:
-    """Return the reports of the policy's nodes that are healthy and in nobody's quarantine, and the suspected GPUs."""
+) -> list[NodeReport]:
+    """Return the reports of the policy's nodes that are healthy and in no quarantine."""
     latest = {one.node: one for one in sorted(records.reports, key=lambda one: one.measured_at)}
     given = FleetInput(
         facts=records.facts,
@@ -78,8 +77,7 @@ def _accepted(
         quarantines=tuple(one.quarantine for one in sources.quarantines.values()),
     )
     done = evaluate(given, FleetState(), max((one.measured_at for one in latest.values()), default=now))
-    suspicions = done.statistics.suspicions if done.statistics is not None else {}
-    accepted = [
+    return [
         one
         for one in records.reports
         if one.node in done.decisions
@@ -87,7 +85,6 @@ def _accepted(
         and done.decisions[one.node].phase is HealthPhase.HEALTHY
         and one.status is not CheckStatus.FAIL
     ]
-    return accepted, {(one.node, one.slot) for found in suspicions.values() for one in found}
 
 
 def _chosen(sources: HealthSources, name: str) -> tuple[Document, PolicyDocument]:
@@ -106,7 +103,7 @@ def _chosen(sources: HealthSources, name: str) -> tuple[Document, PolicyDocument
 def _learnable() -> Iterator[tuple[str, tuple[NamedLimits, ...]]]:
     """Yield the checks whose limits are parts of what the specification says, with their limits."""
     for check, kinds in NAMED_LIMITS.items():
-        if BY_ID[check].is_compared and all(one.is_part and one.warn for one in kinds):
+        if BY_ID[check].is_recorded and all(one.is_part and one.warn for one in kinds):
             yield check, kinds
 
 
@@ -114,7 +111,6 @@ def _runs(
     check: str,
     names: NamedLimits,
     reports: Iterable[NodeReport],
-    slow: set[tuple[str, str]],
     peaks: PeakTable,
 ) -> tuple[list[AcceptedRun], list[float]]:
     """Return the accepted runs of one check on the GPUs that these limits are for, and what agents warned below."""
@@ -126,7 +122,7 @@ def _runs(
         if is_gddr is not names.warn.endswith(_GDDR) and len(NAMED_LIMITS[check]) > 1:
             continue
         for slot, series in report.measured.get(check, {}).items():
-            if series.scale <= 0 or (report.node, slot) in slow:
+            if series.scale <= 0:
                 continue
             limits.append(series.limit / series.scale)
             runs += _shares(product, report.node, slot, series)
@@ -147,9 +143,9 @@ def _present(
     if not limits:
         return None
     row = BY_ID[check]
-    seen = round(min(limits), 3)
+    judged_by = round(min(limits), 3)
     usual_warn, usual_fail = as_number(row.limits[names.warn].value), as_number(row.limits[names.fail].value)
-    warn_of_link, fail_of_link = _of_link(seen, peaks)
+    warn_of_link, fail_of_link = _of_link(judged_by, peaks)
     floor = usual_fail if usual_fail is not None else fail_of_link
     warn = as_number(own.get(names.warn))
     fail = as_number(own.get(names.fail))
@@ -162,11 +158,11 @@ def _present(
     )
 
 
-def _of_link(seen: float, peaks: PeakTable) -> tuple[float, float]:
+def _of_link(judged_by: float, peaks: PeakTable) -> tuple[float, float]:
     """Return the limits of the generation of PCI Express whose warning is nearest."""
     rows = [row for generation in range(1, 9) if (row := peaks.pcie(generation)) is not None]
-    nearest = min(rows, key=lambda row: abs(row.warn_below - seen), default=None)
-    return (seen, seen) if nearest is None else (nearest.warn_below, nearest.fail_below)
+    nearest = min(rows, key=lambda row: abs(row.warn_below - judged_by), default=None)
+    return (judged_by, judged_by) if nearest is None else (nearest.warn_below, nearest.fail_below)
 
 
 def _edit(

@@ -6,10 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.app.health.telling import Told, tell, tell_users
-from reconciler.core.health.nodes.edits import NodeEdits, node_edits
-from reconciler.core.health.nodes.mark import MANAGER, NodeMark
-from reconciler.core.health.nodes.owners import RepairOwner
+from reconciler.app.health.events import EventTarget, notify_users, record_event
+from reconciler.core.health.nodes import MANAGER, NodeEdits, NodeMark, RepairOwner, node_edits
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import Body, ClusterError, LiveCluster
@@ -19,7 +17,7 @@ _CONFLICTS = frozenset({404, 409, 422})  # gone, another version, a `test` of a 
 
 
 class MarkResult(StrEnum):
-    """What became of a mark."""
+    """The result of writing a mark."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"
@@ -92,11 +90,11 @@ def _write(cluster: LiveCluster, mark: NodeMark, edits: NodeEdits) -> None:
 
 def _tell(cluster: LiveCluster, mark: NodeMark, changes: Sequence[str], clock: Clock) -> None:
     """Tell those who run the node; if it was fenced just now, also those whose pods run there."""
-    about = Told(api_version="v1", kind="Node", name=mark.node, uid=mark.uid)
+    about = EventTarget(api_version="v1", kind="Node", name=mark.node, uid=mark.uid)
     text = f"{mark.message} ({', '.join(changes)})"
-    tell(cluster, about, reason=mark.reason, message=text, is_warning=mark.is_problem, clock=clock)
+    record_event(cluster, about, reason=mark.reason, message=text, is_warning=mark.is_problem, clock=clock)
     if any(change.startswith("taint ") for change in changes):
-        tell_users(cluster, mark, clock)
+        notify_users(cluster, mark, clock)
 
 
 def node_key(name: str) -> ObjectKey:

@@ -1,14 +1,14 @@
 """`probe`: read a node once, and judge what was read. `probe record` and `--replay` keep readings in a file."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
-from reconciler.core.values import NOT_JSON
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Sweep, make_sweep
+from reconciler.core.values import NOT_JSON, mapping, sequence
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock
 from reconciler.ports.node import ReadingSource
@@ -34,7 +34,8 @@ def take_sweep(
         try:
             found = found.plus(source.read(profile, found))
         except Exception as error:  # noqa: BLE001 - a source that breaks its promise must not hide the others
-            failed = NodeReading(name=source.name, error=ReadError.FAILED, detail=f"{type(error).__name__}: {error}")
+            detail = f"{source.name}: {type(error).__name__}: {error}"
+            failed = NodeReading(name=ReadingId.SOURCE, error=ReadError.FAILED, detail=detail)
             found = found.plus(SourceReadings(readings=(failed,)))
     return make_sweep(node, round(clock.now().timestamp(), 3), found)
 
@@ -48,7 +49,7 @@ def write_replay(sweeps: Sequence[Sweep]) -> bytes:
 def read_replay(content: bytes, path: str) -> tuple[Sweep, ...]:
     """Return the sweeps of a replay file. Raises `ConfigError` if it is none."""
     try:
-        found = msgspec.json.decode(content, type=ReplayFile)
+        found = msgspec.convert(_known(msgspec.json.decode(content)), ReplayFile)
     except NOT_JSON as error:
         raise ConfigError(
             f"{path}: not a replay file: {error}", hint="`reconciler probe record FILE` makes one"
@@ -56,3 +57,18 @@ def read_replay(content: bytes, path: str) -> tuple[Sweep, ...]:
     if found.kind != KIND or found.api_version != API_VERSION or not found.sweeps:
         raise ConfigError(f"{path}: not a replay file", hint="`reconciler probe record FILE` makes one")
     return found.sweeps
+
+
+def _known(body: Any) -> Any:
+    """Return a replay file without readings that no version of the checks looks at any more."""
+    for sweep in sequence(mapping(body).get("sweeps")):
+        if isinstance(sweep, dict) and isinstance(rows := sweep.get("readings"), list):
+            sweep["readings"] = [row for row in rows if not _is_retired(mapping(row).get("name"))]
+    return body
+
+
+def _is_retired(name: object) -> bool:
+    return isinstance(name, str) and name not in _NAMES
+
+
+_NAMES = frozenset(ReadingId)

@@ -1,13 +1,14 @@
 """Quarantines as files of the config repository: what the fast lane did, and what the reviewed lane proposes."""
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.app.health.fast_lane import HealthRules, LaneRound
+from reconciler.app.workspace import Workspace
 from reconciler.core.config import Cluster
 from reconciler.core.documents import Document, write
 from reconciler.core.health.findings import RepairAction
@@ -18,7 +19,10 @@ from reconciler.core.health.policy import PolicyBook
 from reconciler.core.health.quarantine import NodeQuarantine, Stage, TaintEffect, write_quarantine
 from reconciler.core.kinds.health import POLICY, QUARANTINE
 from reconciler.core.sized.splice import edit_source
+from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, Committed, commit
+from reconciler.version import __version__
 
 ORIGIN, FAST_LANE = "gpureconciler.io/origin", "fast-lane"
 """Annotation of a quarantine that the fast lane wrote. Whoever confirms it removes the annotation."""
@@ -26,7 +30,6 @@ ORIGIN, FAST_LANE = "gpureconciler.io/origin", "fast-lane"
 _ACTIONS: Mapping[HealthProposal, tuple[RepairAction, Stage]] = {
     HealthProposal.INSPECT: (RepairAction.RUN_DIAG, Stage.QUARANTINE),
     HealthProposal.SUPPORT: (RepairAction.CONTACT_SUPPORT, Stage.QUARANTINE),
-    HealthProposal.RETIRE: (RepairAction.CONTACT_SUPPORT, Stage.RETIRE),
 }
 _DELETES = frozenset({HealthProposal.RELEASE, HealthProposal.REMOVE_STALE})
 
@@ -44,7 +47,7 @@ class QuarantineFile(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class HealthSources(Struct, frozen=True, kw_only=True, eq=False):
-    """What one revision says about the health of one cluster, and where new quarantines belong."""
+    """The policies and quarantines of one cluster in one revision, and the place of new quarantines."""
 
     runtime: Runtime
     index: CompiledRevision
@@ -190,3 +193,49 @@ def removed_file(sources: HealthSources, before: QuarantineFile) -> dict[str, by
 
 def _time(seconds: float) -> str:
     return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
+
+
+# Decisions of people.
+
+
+def release(workspace: Workspace, sources: Sequence[HealthSources], node: str) -> Committed | None:
+    """Delete the quarantine of a node, and commit that."""
+    return _commit_decision(workspace, sources, node, is_released=True)
+
+
+def declare_repaired(workspace: Workspace, sources: Sequence[HealthSources], node: str) -> Committed | None:
+    """Ask for the validation of a repaired node, and commit that: a deep test that passes proposes its release."""
+    return _commit_decision(workspace, sources, node, is_released=False)
+
+
+def _commit_decision(
+    workspace: Workspace, sources: Sequence[HealthSources], node: str, *, is_released: bool
+) -> Committed | None:
+    head = workspace.tree.commit
+    if head is None:
+        raise ConfigError("the quarantine exists only in the working tree", hint="commit it first")
+    files: dict[str, bytes | None] = {}
+    known = False
+    for one in sources:
+        quarantine = one.quarantines.get(node)
+        if quarantine is not None:
+            known = True
+            files |= removed_file(one, quarantine) if is_released else staged_file(one, quarantine, Stage.VALIDATE)
+    if not known:
+        names = sorted({name for one in sources for name in one.quarantines})
+        shown = ", ".join(names[:5]) or "none"
+        raise ConfigError(f"no NodeQuarantine for node {node!r}", hint=f"quarantined in this repository: {shown}")
+    if is_released and not files:
+        raise ConfigError(
+            f"the file with the quarantine of {node} contains other documents, too", hint="remove the document by hand"
+        )
+    if not files:
+        return None
+    what = f"release {node}" if is_released else f"{node} was repaired; validate it"
+    return commit(
+        workspace.runtime.repository,
+        files=files,
+        message=f"Node health: {what}",
+        trailers={SOURCE_COMMIT: head.oid, ENGINE: __version__},
+        expected_head=head.oid,
+    )

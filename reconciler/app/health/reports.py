@@ -36,7 +36,7 @@ class StoredReport(Struct, frozen=True, kw_only=True):
 
 
 class ReportStore(Protocol):
-    """Where the report of a node is. Every method may raise `ClusterError`."""
+    """A store of the reports of nodes. Every method may raise `ClusterError`."""
 
     def read(self, node: str) -> StoredReport:
         """Return the report; one that cannot be read counts as missing."""

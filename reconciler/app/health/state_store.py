@@ -1,4 +1,4 @@
-"""What the lanes remember of a fleet, in a ConfigMap of the cluster: it survives restarts and an outage of Git."""
+"""The memory of the lanes about a fleet, in a ConfigMap of the cluster: it survives restarts and an outage of Git."""
 
 import base64
 import zlib
@@ -177,8 +177,8 @@ def compact(state: LaneState) -> LaneState:
 
 
 def _is_plain(node: NodeState) -> bool:
-    past = (node.failures, node.returns, node.override_until, node.validated_at, node.marks)
-    return node.phase is HealthPhase.HEALTHY and not (any(past) or node.ours or node.merged)
+    history = (node.failures, node.returns, node.override_until, node.validated_at)
+    return node.phase is HealthPhase.HEALTHY and not (any(history) or node.ours or node.merged)
 
 
 def breaker_text(breaker: BreakerState) -> str:

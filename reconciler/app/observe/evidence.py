@@ -178,7 +178,7 @@ def _health(sight: _Sight, nodes: KindObjects) -> Observed:
         return Observed(cluster=sight.name, kept=kept)
     if not reading.objects and known is None:
         return Observed(cluster=sight.name)
-    found, reports, notes = read_health(sight.index, sight.name, reading.objects, nodes.objects, sight.now)
+    found, reports, notes = read_health(sight.index, sight.name, reading.objects, sight.now)
     result = Observed(cluster=sight.name, notes=notes, reports=reports)
     if known is not None and known.nodes == found.nodes and not _is_old(sight, known):
         return result

@@ -67,27 +67,20 @@ Examples:
     "--spans",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File to add the spans of every pass to, as OTLP in JSON lines.",
-)
-@click.option(
-    "--shards",
-    type=click.IntRange(1, 256),
-    default=1,
-    show_default=True,
-    help="Number of leases among which the sources are divided. With one, a single replica works at a time.",
+    help="File to add the spans of every pass to, as JSON lines.",
 )
 @click.option(
     "--lease-namespace",
     metavar="NAME",
     default="",
-    help="Namespace of the leases. [default: POD_NAMESPACE, else --namespace, else default]",
+    help="Namespace of the Lease that elects a leader. [default: POD_NAMESPACE, else --namespace, else default]",
 )
 @click.option(
     "--lease-seconds",
     type=options.FiniteRange(1, 600),
     default=15.0,
     show_default=True,
-    help="Time after which a lease that is not renewed becomes free.",
+    help="Time after which a Lease that is not renewed becomes free.",
 )
 @options.access
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")

@@ -1,4 +1,4 @@
-"""What the agent answers: `/status` and single checks for this node, or for many nodes through their agents."""
+"""The answers of the agent: `/status` and single checks for this node, or for many nodes through their agents."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -55,7 +55,7 @@ class CheckAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeAnswer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one node says. Without an answer of its agent it is UNKNOWN, and `problem` says why."""
+    """The answer of one node. Without an answer of its agent it is UNKNOWN, and `problem` says why."""
 
     node: str
     status: CheckStatus

@@ -1,4 +1,4 @@
-"""The agent as a process: what it is made of, and how it starts and stops."""
+"""The agent as a process: its parts, its start and its end."""
 
 import base64
 import os
@@ -15,26 +15,29 @@ from msgspec import Struct
 
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.http import Endpoint, HttpClient, HttpError
-from reconciler.app.health.agent import Agent, AgentOptions, Probe, run_once
+from reconciler.app.health.agent import Agent, AgentOptions, AgentState, Probe, run_once
 from reconciler.app.health.directory import NodeSelection, addresses
+from reconciler.app.health.jobs.result import PATH, PreflightAnswer
 from reconciler.app.health.probe import take_sweep
 from reconciler.app.health.reports import ClusterReports
 from reconciler.controller.agent.answers import health_api
-from reconciler.controller.agent.measuring import AgentGauges, cpu_model, unready
-from reconciler.controller.agent.preflights import preflight_api
 from reconciler.controller.agent.ring import CHECK as RING_CHECK
 from reconciler.controller.agent.ring import IperfRing
 from reconciler.controller.agent.testing import ADDRESS, StorageFlags, judge_of, node_tests, own_networks
 from reconciler.controller.catalogue import AGENT_METRICS
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
+from reconciler.core.health.catalogue import BY_ID
+from reconciler.core.health.exports.gauges import autopilot_samples, check_samples
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.inflight.activity import gpu_uses
+from reconciler.core.health.inflight.preflight import PreflightResult
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.policy import NodeExpectation
+from reconciler.core.health.readings import keep
 from reconciler.core.health.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
-from reconciler.core.health.sweeps import keep
+from reconciler.core.values import NOT_JSON
 from reconciler.outputs.terminal.logs import Log, set_up
 from reconciler.ports.cluster import ApiResource, Discovery, LiveCluster
 from reconciler.version import __version__
@@ -44,6 +47,80 @@ from reconciler.wiring.node import node_name, node_sources, peak_table, xid_tabl
 if TYPE_CHECKING:
     from reconciler.core.health.readings import Sweep
     from reconciler.ports.node import ReadingSource
+
+_CPU_MODEL = "model name"
+
+
+class AgentGauges:
+    """Sets the metrics of an agent. `with_autopilot`: also the gauge of Autopilot."""
+
+    def __init__(self, metrics: Metrics, *, with_autopilot: bool, cpu_model: str = "") -> None:
+        self._metrics, self._with_autopilot, self._cpu_model = metrics, with_autopilot, cpu_model
+        self._counted = {"success": 0, "failure": 0}
+
+    def update(self, state: AgentState) -> None:
+        """Set all metrics to a state. Slots and checks that are gone have no sample any more."""
+        metrics = self._metrics
+        metrics.set("gpuhealth_agent_sweep_seconds", state.sweep_seconds)
+        metrics.set("gpuhealth_agent_sweep_overdue", float(state.is_overdue))
+        for result, total in (("success", state.writes), ("failure", state.failures)):
+            metrics.count("gpuhealth_agent_report_writes_total", total - self._counted[result], result=result)
+            self._counted[result] = total
+        if state.report is None or state.result is None:
+            return
+        metrics.set("gpuhealth_agent_last_sweep_timestamp_seconds", state.result.sweep.taken_at)
+        metrics.replace("gpuhealth_check_status", check_samples(state.report, state.findings))
+        if self._with_autopilot:
+            found = autopilot_samples(state.report, state.findings, self._cpu_model)
+            metrics.replace("autopilot_health_checks", found)
+
+
+def unready(agent: Agent) -> str:
+    """Return why the agent has nothing to tell yet; empty once it has. A GPU or server that hangs does not count."""
+    return "" if agent.state.report is not None else "the first sweep has not finished"
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """Return the model of the processor from /proc/cpuinfo."""
+    lines = (line.partition(":") for line in cpuinfo.splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == _CPU_MODEL), "")
+
+
+_MOST_FINDINGS = 2000
+_LONGEST = 253
+
+
+def preflight_api(agent: Agent) -> Answer:
+    """Return what answers `PUT /preflight`. The same result may be put again: that asks for the verdict."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.path != PATH:
+            return text_answer(HTTPStatus.NOT_FOUND, "not found")
+        if request.method != "PUT":
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use PUT")
+        try:
+            result = msgspec.json.decode(request.body, type=PreflightResult)
+        except NOT_JSON as error:
+            return text_answer(HTTPStatus.BAD_REQUEST, f"not a result of a preflight check: {error}")
+        if problem := _problem(result):
+            return text_answer(HTTPStatus.BAD_REQUEST, problem)
+        agent.take(result)
+        found = PreflightAnswer(verdict=agent.verdict(result.uid) if result.has_failed else "")
+        return HttpAnswer(status=HTTPStatus.OK, body=msgspec.json.encode(found), content_type="application/json")
+
+    return answer
+
+
+def _problem(result: PreflightResult) -> str:
+    """Return what is wrong with a result that anybody in the cluster may have sent."""
+    names = (result.namespace, result.pod, result.uid)
+    if not all(0 < len(name) <= _LONGEST for name in names):
+        return "namespace, pod and uid must be named"
+    if len(result.findings) > _MOST_FINDINGS:
+        return f"more than {_MOST_FINDINGS} findings"
+    unknown = sorted({one.check for one in result.findings} - BY_ID.keys())
+    return f"unknown check {unknown[0]!r}" if unknown else ""
+
 
 TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 _API_TIMEOUT = 30.0
@@ -161,11 +238,11 @@ def probes(agent: Agent, gauges: AgentGauges, metrics: Metrics) -> Answer:
 
 def watch(path: Path, wake: Callable[[], None], seconds: float = _WATCH_SECONDS) -> None:
     """Call `wake` whenever a file was written. Never returns."""
-    clock, seen = SystemClock(), _written_at(path)
+    clock, read_at = SystemClock(), _written_at(path)
     while True:
         clock.pause(seconds)
-        if (now := _written_at(path)) != seen:
-            seen = now
+        if (now := _written_at(path)) != read_at:
+            read_at = now
             wake()
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from reconciler.adapters.node.network.iperf import FIRST_PORT, iperf_client, iperf_servers, merged
 from reconciler.app.health.directory import reporting
+from reconciler.core.health.active.links import IperfTurn, slot_start, turn_of
 from reconciler.core.health.active.plans import obstacles
-from reconciler.core.health.active.ring import IperfTurn, slot_start, turn_of
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.policy import IperfRule, PolicyBook
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 from reconciler.core.health.report import NodeReport
 from reconciler.core.kinds.health import POLICY, policy_from
 from reconciler.core.values import mapping, text
@@ -19,7 +19,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import LiveCluster
 
-CHECK = "net.iperf"
+CHECK = ReadingId.NET_IPERF
 _LATE_SECONDS = 5.0  # after the start of a turn nobody joins it any more
 _SERVER_SECONDS = 3.0  # that the other node may need to start its server
 _ATTEMPTS = 3

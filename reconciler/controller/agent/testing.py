@@ -20,8 +20,7 @@ from reconciler.core.health.active.plans import obstacles
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.readings import NodeReading
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import DIAG_READINGS, NodeReading, ReadingId, SourceReadings
 from reconciler.ports.cluster import ClusterError, LiveCluster
 
 ADDRESS = "POD_IP"
@@ -37,7 +36,7 @@ _PRIMARY = "eth0"
 
 
 class StorageFlags(Struct, frozen=True, kw_only=True):
-    """What is claimed to test storage; nothing without a class. `image`: of the pod that writes to it."""
+    """The claim that tests storage; nothing without a class. `image`: of the pod that writes to it."""
 
     storage_class: str = ""
     namespace: str = ""
@@ -74,16 +73,16 @@ def node_tests(
     stopping: threading.Event,
 ) -> NodeTests:
     """Return the tests that the flags ask for, and short diagnostics on request."""
-    tests: dict[str, Test] = {f"dcgm.level{level}": partial(_diagnose, level, environ) for level in ON_REQUEST_LEVELS}
+    tests: dict[str, Test] = {DIAG_READINGS[level]: partial(_diagnose, level, environ) for level in ON_REQUEST_LEVELS}
     if cluster is not None and ping:
-        tests["net.ping"] = lambda _: ping_others(cluster, node, environ)
+        tests[ReadingId.NET_PING] = lambda _: ping_others(cluster, node, environ)
     if ring is not None:
         tests[RING_CHECK] = ring.measure
     if cluster is not None and storage.storage_class:
         claim = _claim_test(storage, node, environ)
-        tests["storage.pvc"] = lambda _: claim_volume(cluster, claim, StoppableClock(stopping))
+        tests[ReadingId.STORAGE_PVC] = lambda _: claim_volume(cluster, claim, StoppableClock(stopping))
         threading.Thread(target=_remove_left, args=(cluster, claim), name="left claims", daemon=True).start()
-    deep = [check for check in ("net.ping", "storage.pvc") if check in tests]
+    deep = [check for check in (ReadingId.NET_PING, ReadingId.STORAGE_PVC) if check in tests]
     return NodeTests(tests, judged, SystemClock(), deep=deep)
 
 
@@ -118,9 +117,8 @@ def ping_others(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> 
 
 def _diagnose(level: int, environ: Mapping[str, str], last: SweepResult | None) -> NodeReading:
     """Run the diagnostics of a level, unless a GPU is in use or nobody knows."""
-    name = f"dcgm.level{level}"
     for error, detail in obstacles(last.sweep if last is not None else None):
-        return NodeReading(name=name, error=error, detail=detail)
+        return NodeReading(name=DIAG_READINGS[level], error=error, detail=detail)
     return read_diag(level, environ=environ)
 
 

@@ -21,11 +21,11 @@ from reconciler.version import __version__
 
 CASE, EVIDENCE = "Reconciler-Health-Case", "Reconciler-Health-Evidence"
 CLOSED_SECONDS = 86400.0
-"""How long a case that somebody closed is not proposed again for the same evidence."""
+"""The time in which a case that somebody closed is not proposed again for the same evidence."""
 
 
 class ClusterRound(Struct, frozen=True, kw_only=True, eq=False):
-    """What happened on one cluster; `failure` if it could not be looked at, so that nothing was decided."""
+    """The round of one cluster; `failure` if it could not be looked at, so that nothing was decided."""
 
     cluster: str
     store: StateStore | None = None

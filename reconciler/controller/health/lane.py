@@ -23,7 +23,7 @@ _log = Log(__name__)
 
 
 class HealthWork(Protocol):
-    """Who knows the sources."""
+    """A registry of the sources."""
 
     def health_requests(self) -> list[Request]:
         """Return a request for every source with `spec.health` that this replica works on."""
@@ -37,8 +37,8 @@ class HealthRunner(Protocol):
         """Make one round."""
         ...
 
-    def interrupt(self) -> None:
-        """Ask running rounds to end."""
+    def stop(self) -> None:
+        """Ask all rounds to end: those that run, and those that start later."""
         ...
 
 
@@ -88,7 +88,7 @@ class HealthLane:
         self._stopping.set()
         self._news.set()
         self._has_work.set()
-        self._runner.interrupt()
+        self._runner.stop()
         if self._watch is not None:
             self._watch.close()
         for thread in self._threads:

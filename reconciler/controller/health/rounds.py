@@ -1,28 +1,34 @@
 """One round over the clusters of a source: act by what was merged, then tell Git what was done."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import msgspec
 from msgspec.structs import replace
 
 from reconciler import wiring
 from reconciler.adapters.clock import SystemClock
 from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
-from reconciler.app.health.fast_lane import LaneRound, run_round
+from reconciler.adapters.webhooks import IncomingWebhook
+from reconciler.app.health.deep_runs import DeepRunSettings, start_due_runs
+from reconciler.app.health.fast_lane import HealthRules, LaneRound, run_round
+from reconciler.app.health.jobs.preflight import acknowledge
+from reconciler.app.health.jobs.running import JobWatch, look_at_jobs, tell_owners
 from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore, claim_fleet
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
-from reconciler.controller.health.notifying import tell, webhooks
-from reconciler.controller.health.preflights import acknowledge_preflights
-from reconciler.controller.health.testing import start_tests
-from reconciler.controller.health.watching import watch_jobs
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of, require_folder
 from reconciler.controller.sources.source import Mode
+from reconciler.core.health.active.due import due_runs
 from reconciler.core.health.exports.fleet_gauges import FleetSamples, fleet_samples
+from reconciler.core.health.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, told_after
+from reconciler.core.health.fleet.decisions import FleetEvaluation
+from reconciler.core.health.fleet.evaluate import FleetInput
+from reconciler.core.kinds.kind import Kinds
 from reconciler.core.secrets import mask_text
-from reconciler.core.values import plural
+from reconciler.core.values import NOT_JSON, plural
 from reconciler.errors import (
     ConfigError,
     OutsideError,
@@ -35,9 +41,158 @@ from reconciler.errors import (
 from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.outputs.terminal.logs import Log
 from reconciler.ports.clock import Clock
-from reconciler.settings import ALERT_WEBHOOKS
+from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from reconciler.version import __version__
 from reconciler.wiring.cluster import cluster_opener
+
+
+def acknowledge_preflights(
+    cluster: LiveCluster, store: StateStore, done: LaneRound, rules: HealthRules, clock: Clock
+) -> LaneRound:
+    """Acknowledge what is new, and remember it. A failure is told, and the next round tries again."""
+    most = rules.policies.base.jobs.preflight.retries
+    try:
+        found = acknowledge(cluster, done.state.preflights, done, most, clock)
+    except ClusterError as error:
+        text = f"preflight checks cannot be acknowledged: {one_line(error.message)}"
+        return replace(done, failures=(*done.failures, text))
+    if found.attempts == done.state.preflights:
+        return done
+    stored = store.read()
+    state = replace(stored.state, preflights=found.attempts)
+    store.write(state, stored)
+    return replace(done, state=state)
+
+
+def start_tests(
+    environ: Mapping[str, str], cluster: LiveCluster, store: StateStore, done: LaneRound, rules: HealthRules
+) -> LaneRound:
+    """Start what is due, remember it, and return the round with what was started."""
+    try:
+        settings = deep_run_settings(environ)
+    except ConfigError as error:
+        return replace(done, failures=(*done.failures, error.message))
+    if settings is None:
+        return done
+    reading = done.reading
+    given = FleetInput(facts=reading.facts, reports=reading.reports, policies=rules.policies)
+    due = due_runs(given, done.evaluation, done.state.deep_runs, done.now, seconds=settings.seconds)
+    if not due.nodes or not due.free:
+        return done
+    made = start_due_runs(cluster, due, reading.reports, settings, done.now)
+    if made.nodes:
+        stored = store.read()
+        started = {**stored.state.deep_runs, **dict.fromkeys(made.nodes, done.now)}
+        store.write(replace(stored.state, deep_runs=started), stored)
+    return replace(done, tested=made.nodes, failures=(*done.failures, *made.problems))
+
+
+def deep_run_settings(environ: Mapping[str, str]) -> DeepRunSettings | None:
+    """Return the settings; None without the variable: then none is started. Raises `ConfigError`."""
+    text = environ.get(DEEP_RUNS)
+    if not text:
+        return None
+    try:
+        return msgspec.json.decode(text, type=DeepRunSettings)
+    except NOT_JSON as error:
+        raise ConfigError(f"{DEEP_RUNS}: {error}", hint="the chart sets it with health.deepRuns.enabled") from error
+
+
+def watch_jobs(
+    file: Path, cluster: LiveCluster, store: StateStore, done: LaneRound, *, kinds: Kinds, clock: Clock
+) -> LaneRound:
+    """Look at the jobs, remember and tell what is new, and return the round with what is said about them.
+
+    Without pods or the file the rest of the round goes on.
+    """
+    try:
+        made = look_at_jobs(cluster, kinds, read_watch(file), done)
+        if made is None:
+            return done
+        stored = store.read()
+        state = made.state(stored.state)
+        store.write(state, stored)  # first: what cannot be stored is told by the next look
+        tell_owners(cluster, made, clock)
+        write_watch(file, made.watch)
+    except (ClusterError, OSError) as error:
+        return replace(done, failures=(*done.failures, f"jobs cannot be watched: {one_line(str(error))}"))
+    return replace(done, state=state, failures=(*done.failures, *made.proven.problems))
+
+
+def read_watch(file: Path) -> JobWatch:
+    """Return what is kept; a file that is missing or damaged is as good as none."""
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=JobWatch)
+    except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
+        return JobWatch()
+
+
+def write_watch(file: Path, watch: JobWatch) -> None:
+    """Replace the file, so that a crash leaves the old one or the new one."""
+    new = file.with_suffix(".new")
+    new.write_bytes(msgspec.json.encode(watch))
+    new.replace(file)
+
+
+KEYS: Mapping[str, NoticeFormat] = {
+    "slack-url": NoticeFormat.SLACK,
+    "webhook-url": NoticeFormat.SLACK,
+    "teams-url": NoticeFormat.TEAMS,
+    "json-url": NoticeFormat.JSON,
+}
+"""Keys of the Secret, each a URL, and what is sent there."""
+
+_MOST = 20  # messages at one time: more are one that says so
+
+
+def webhooks(folder: str) -> list[tuple[IncomingWebhook, NoticeFormat]]:
+    """Return the webhooks of a mounted Secret. Raises `ConfigError` for a URL that is none."""
+    found = []
+    for name, form in KEYS.items():
+        path = Path(folder) / name
+        if folder and path.is_file():
+            found.append((IncomingWebhook(path.read_text(encoding="utf-8")), form))
+    return found
+
+
+def tell(
+    evaluation: FleetEvaluation,
+    told: Told,
+    receivers: Sequence[tuple[IncomingWebhook, NoticeFormat]],
+    failed: Callable[[str], None],
+    cluster: str = "",
+) -> dict[str, str]:
+    """Send what is new; return what people know now. What no webhook took is sent again in the next round."""
+    if not receivers:
+        return dict(told)
+    new = notices(evaluation, told, cluster)
+    sent: list[HealthNotice] = []
+    for notice in _bounded(new, cluster):
+        taken = [_post(receiver, payload(notice, form), failed) for receiver, form in receivers]
+        if any(taken):
+            sent.append(notice)
+    is_cut = len(new) > _MOST and len(sent) == _MOST
+    return told_after(told, new if is_cut else tuple(sent))
+
+
+def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[str], None]) -> bool:
+    try:
+        receiver.post(body)
+    except ReconcilerError as error:
+        failed(error.message)
+        return False
+    return True
+
+
+def _bounded(new: tuple[HealthNotice, ...], cluster: str) -> Sequence[HealthNotice]:
+    """Return at most 20 messages: the last of many says how many there are."""
+    if len(new) <= _MOST:
+        return new
+    rest = len(new) - _MOST + 1
+    more = HealthNotice(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
+    return [*new[: _MOST - 1], more]
+
 
 HEALTH_POLICY = "Reconciler-Health-Policy"
 """The digest of the policies that allowed what a commit mirrors."""
@@ -165,22 +320,22 @@ def _tell(
     request: Request, environ: dict[str, str], remote: GitRemote, rounds: Sequence[ClusterRound], outcome: PassOutcome
 ) -> PassOutcome:
     """Commit what the fast lane did, and push what the reviewed lane proposes, for clusters that were looked at."""
-    seen = {one.cluster: one for one in rounds if one.done is not None}
-    if not seen or request.source.mode is Mode.OBSERVE:
+    acted = {one.cluster: one for one in rounds if one.done is not None}
+    if not acted or request.source.mode is Mode.OBSERVE:
         return outcome
     branches = CaseBranches(remote, request.source)
     for _ in range(_ATTEMPTS):
-        tips = dict(remote.fetch([request.source.ref, *branches.refs(seen.values())]))
+        tips = dict(remote.fetch([request.source.ref, *branches.refs(acted.values())]))
         head = tips[request.source.ref]
         run = _run(request, environ, remote, head)
-        sources = [one for one in _sources(run) if one.cluster.name in seen]
+        sources = [one for one in _sources(run) if one.cluster.name in acted]
         try:
-            pushed = _mirror(request, remote, run, sources, seen)
+            pushed = _mirror(request, remote, run, sources, acted)
         except StalePlan:
             continue
         if pushed:
             return replace(outcome, pushed=pushed, push_result="pushed")  # proposals follow on top of it
-        branches.propose(run, sources, seen, tips)
+        branches.propose(run, sources, acted, tips)
         return replace(outcome, push_result="unchanged")
     raise StalePlan(f"{request.source.ref} moved at every attempt to push", hint="the next round tries again")
 
@@ -190,13 +345,13 @@ def _mirror(
     remote: GitRemote,
     run: wiring.Run,
     sources: Sequence[HealthSources],
-    seen: dict[str, ClusterRound],
+    acted: dict[str, ClusterRound],
 ) -> str:
     """Push one commit with the quarantines that the fast lane began and ended; return its id, empty without one."""
     files: dict[str, bytes | None] = {}
     policies = []
     for one in sources:
-        done = seen[one.cluster.name].done
+        done = acted[one.cluster.name].done
         assert done is not None  # noqa: S101 - only clusters with a round
         files |= mirror_files(one, done)
         policies.append(one.rules().policies.digest)

@@ -8,8 +8,7 @@ from functools import lru_cache
 
 from reconciler.core.cel import lexer
 from reconciler.core.cel.lexer import CelSyntaxError, Token
-from reconciler.core.cel.macros import expand
-from reconciler.core.cel.syntax import Call, Constant, Identifier, ListLiteral, MapLiteral, Message, Node, Select
+from reconciler.core.cel.syntax import Call, Constant, Fold, Identifier, ListLiteral, MapLiteral, Message, Node, Select
 
 _LONGEST, _DEEPEST = 100_000, 250
 RESERVED = frozenset(
@@ -25,6 +24,30 @@ _LEVELS = {
 """Binary operators that group from the left, with their precedence."""
 TOO_DEEP = f"expression recursion limit exceeded: {_DEEPEST}"
 """What is wrong with an expression that is nested more deeply than a server, or the frames of this process, allow."""
+_FOLDS = {
+    ("all", 2): 1,
+    ("exists", 2): 1,
+    ("exists_one", 2): 1,
+    ("map", 2): 1,
+    ("map", 3): 1,
+    ("filter", 2): 1,
+    ("sortBy", 2): 1,
+    ("optMap", 2): 1,
+    ("optFlatMap", 2): 1,
+    ("all", 3): 2,
+    ("exists", 3): 2,
+    ("exists_one", 3): 2,
+    ("existsOne", 3): 2,
+    ("transformList", 3): 2,
+    ("transformList", 4): 2,
+    ("transformMap", 3): 2,
+    ("transformMap", 4): 2,
+    ("transformMapEntry", 3): 2,
+    ("transformMapEntry", 4): 2,
+}
+"""Names and numbers of arguments of the member macros, with the number of variables that they declare."""
+_ACCUMULATOR = "__result__"
+_WITHOUT_ACCUMULATOR = ("optMap", "optFlatMap")
 
 
 @lru_cache(maxsize=1024)
@@ -173,7 +196,7 @@ class _ExpressionParser:
                 name = self._identifier()
                 opener = None if optional else self._accept("(")
                 if opener:
-                    node = expand(Call(opener.at, name.text, node, self._arguments()))
+                    node = _expanded(Call(opener.at, name.text, node, self._arguments()))
                 else:
                     node = Select(mark.at, node, name.text, optional)
             height = 1 + max(height, self.height)
@@ -238,7 +261,7 @@ class _ExpressionParser:
             raise CelSyntaxError(f"reserved identifier: {token.text}", token.at)
         opener = self._accept("(")
         if opener:
-            return expand(Call(opener.at, name, None, self._arguments()))
+            return _expanded(Call(opener.at, name, None, self._arguments()))
         return Identifier(token.at, name)
 
     def _message_start(self) -> int:
@@ -306,3 +329,36 @@ def _balanced(function: str, terms: list[Node], places: list[int]) -> Node:
     left = _balanced(function, terms[:middle], places[: middle - 1])
     right = _balanced(function, terms[middle:], places[middle:])
     return Call(places[middle - 1], function, None, (left, right))
+
+
+# --- macros ----------------------------------------------------------------------------------------------------------
+
+
+def _expanded(call: Call) -> Node:
+    """Return the fold, or the test, that a call stands for, or the call itself. Raises CelSyntaxError."""
+    if call.target is None:
+        return _tested(call) if (call.function, len(call.arguments)) == ("has", 1) else call
+    names = _FOLDS.get((call.function, len(call.arguments)))
+    if names is None:
+        return call
+    macro = "exists_one" if call.function == "existsOne" else call.function
+    variables = tuple(_variable(node, macro) for node in call.arguments[:names])
+    if len(set(variables)) < names:
+        raise CelSyntaxError("duplicate variable name", call.arguments[1].at)
+    return Fold(call.at, macro, call.target, variables, call.arguments[names:])
+
+
+def _tested(call: Call) -> Node:
+    (tested,) = call.arguments
+    if not isinstance(tested, Select) or tested.is_optional:
+        raise CelSyntaxError("invalid argument to has() macro", call.at)
+    return Select(call.at, tested.operand, tested.field, is_test=True)
+
+
+def _variable(node: Node, macro: str) -> str:
+    """Return the name of a variable; nothing can read one with a leading dot."""
+    if not isinstance(node, Identifier):
+        raise CelSyntaxError("argument must be a simple name", node.at)
+    if node.name == _ACCUMULATOR and macro not in _WITHOUT_ACCUMULATOR:
+        raise CelSyntaxError("iteration variable overwrites accumulator variable", node.at)
+    return node.name

@@ -36,8 +36,8 @@ CHECKS: tuple[HealthCheck, ...] = (
 )
 BY_ID = {check.id: check for check in CHECKS}
 
-COMPARED = frozenset(check.id for check in CHECKS if check.is_compared)
-"""The checks whose values are compared with those of equal GPUs."""
+RECORDED = frozenset(check.id for check in CHECKS if check.is_recorded)
+"""The checks whose values are kept in reports."""
 
 
 def check_ids() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a changed HealthPolicy would have done to the nodes of a cluster, as a plan shows it."""
+"""The effect that a changed HealthPolicy would have had on the nodes of a cluster, as a plan shows it."""
 
 from msgspec import Struct
 

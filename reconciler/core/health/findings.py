@@ -16,7 +16,7 @@ class CheckStatus(StrEnum):
 
 
 class FindingSeverity(StrEnum):
-    """How much a WARN or FAIL matters. APP blames the program that ran; FATAL means that the GPU cannot be used."""
+    """The severity of a WARN or FAIL. APP blames the program that ran; FATAL means that the GPU cannot be used."""
 
     APP = "app"
     INFO = "info"
@@ -25,7 +25,7 @@ class FindingSeverity(StrEnum):
 
 
 class RepairAction(StrEnum):
-    """What a finding recommends. Nothing here is ever done without a rule or a merge."""
+    """The repair that a finding recommends. Nothing here is ever done without a rule or a merge."""
 
     NONE = "none"
     OBSERVE = "observe"
@@ -38,7 +38,7 @@ class RepairAction(StrEnum):
 
 
 class ThresholdSource(StrEnum):
-    """Where a threshold comes from."""
+    """The origin of a threshold."""
 
     VENDOR = "vendor"
     SPEC = "spec"
@@ -48,7 +48,7 @@ class ThresholdSource(StrEnum):
 
 
 class ProbeProfile(StrEnum):
-    """How thorough a run of checks is, from light to heavy. Only an equal or heavier pass clears a failure."""
+    """The depth of a run of checks, from light to heavy. Only an equal or heavier pass clears a failure."""
 
     LIGHT = "light"
     PREFLIGHT = "preflight"
@@ -71,7 +71,7 @@ class Threshold(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HealthFinding(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one check says. `slot` is the PCI bus id of a GPU; empty for the whole node.
+    """The statement of one check. `slot` is the PCI bus id of a GPU; empty for the whole node.
 
     `observed` has the unit `unit`; `samples` counts the measurements behind it; `rule` is the version of the check;
     `scale` is what its limits are parts of, 0 for limits in `unit`.

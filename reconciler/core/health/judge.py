@@ -20,8 +20,8 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import NodeExpectation
-from reconciler.core.health.readings import GpuIdentity, Sweep
-from reconciler.core.health.xids.table import NO_XIDS, XidTable
+from reconciler.core.health.readings import GpuIdentity, ReadingId, Sweep
+from reconciler.core.health.xids import NO_XIDS, XidTable
 
 Limits = Mapping[str, Mapping[str, Threshold]]
 """Thresholds of a policy: by id of the check, then by name. Those that it does not name stay as in the catalogue."""
@@ -90,7 +90,7 @@ def _no_gpus(subject: CheckInput) -> Unmeasured:
     """Say why no GPU could be judged: SKIP where there is none, UNKNOWN where one is expected or nothing is known."""
     if _has_no_gpus(subject):
         return Unmeasured(CheckStatus.SKIP, _NO_GPU)
-    reason = subject.sweep.find("amdsmi.init" if subject.sweep.vendor == "amd" else "nvml.init")
+    reason = subject.sweep.find(ReadingId.AMDSMI_INIT if subject.sweep.vendor == "amd" else ReadingId.NVML_INIT)
     detail = f": {reason.detail}" if reason is not None and reason.detail else ""
     return Unmeasured(CheckStatus.UNKNOWN, f"no GPU could be read{detail}")
 
@@ -99,7 +99,7 @@ _NO_GPU = "this node has no GPU"
 
 
 def _has_no_gpus(subject: CheckInput) -> bool:
-    cards = subject.sweep.find("sysfs.pci_gpus")
+    cards = subject.sweep.find(ReadingId.SYSFS_PCI_GPUS)
     has_none = cards is not None and cards.value == [] and cards.error is None
     return not subject.sweep.gpus and (subject.expected.gpus == 0 or (has_none and not subject.expected.gpus))
 

@@ -2,7 +2,7 @@
 
 The agent judges by the catalogue and not by policies. A finding is judged again if its check is in `NAMED_LIMITS`
 and the limit that it names is the reason for its status; any other reason stands. A check that passed can fail if its
-values are kept in reports (`COMPARED`).
+values are kept in reports (`RECORDED`).
 """
 
 import math
@@ -18,8 +18,7 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding, Threshol
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.judge import weigh
 from reconciler.core.health.policy import HealthPolicy, PolicyBook
-from reconciler.core.health.report import NodeReport
-from reconciler.core.health.statistics.series import GpuSeries
+from reconciler.core.health.report import GpuSeries, NodeReport
 
 _BAD = (CheckStatus.FAIL, CheckStatus.WARN)
 _ROUNDED = 2e-3
@@ -48,15 +47,11 @@ NAMED_LIMITS: Mapping[str, tuple[NamedLimits, ...]] = {
     "pcie.errors": (NamedLimits(warn="correctableAMinute", is_bad=operator.gt),),
     "temp.core": (NamedLimits(warn="warnDegrees", fail="failDegrees"),),
     "power.limit": (NamedLimits(warn="warnPercent", fail="failPercent", is_bad=operator.lt),),
-    "disk.space": (NamedLimits(warn="freePercent", is_bad=operator.lt),),
-    "clock.skew": (NamedLimits(warn="seconds", is_bad=operator.gt),),
     "amd.ecc": (NamedLimits(fail="uncorrectable", is_bad=operator.gt),),
     "amd.pcie.replay": (NamedLimits(warn="replaysAMinute", is_bad=operator.gt),),
     "amd.throttle": (NamedLimits(warn="percent", is_bad=operator.gt),),
     "pcie.h2d": _LINK,
     "pcie.d2h": _LINK,
-    "nvbandwidth.h2d": _LINK,
-    "nvbandwidth.d2h": _LINK,
     "hbm.bandwidth": (*_LINK, _GDDR),
     "p2p.bandwidth": (NamedLimits(fail="failBelow", is_bad=operator.lt),),
 }

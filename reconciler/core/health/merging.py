@@ -5,18 +5,17 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.health.catalogue import COMPARED
+from reconciler.core.health.catalogue import RECORDED
 from reconciler.core.health.checks.check import as_number
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, clears
-from reconciler.core.health.readings import GpuIdentity, Sweep
-from reconciler.core.health.report import GpuUse, NodeReport, ProfileRun
-from reconciler.core.health.statistics.series import Measured, followed, without_slots
+from reconciler.core.health.readings import GpuIdentity, ReadingId, Sweep
+from reconciler.core.health.report import GpuUse, Measured, NodeReport, ProfileRun, followed, without_slots
 
 OUT_OF_ORDER_SECONDS = 600.0
 """An older measurement is dropped, unless the report is this far ahead: then a clock was wrong, not the order."""
 
 YOUNG_SECONDS = 180.0
-"""How long a new failure is repeated with every sweep, so that readers see it confirmed."""
+"""Seconds for which a new failure is repeated with every sweep, so that readers see it confirmed."""
 
 DCGM_LEVEL = "dcgm.level"
 """The checks of DCGM, without their level."""
@@ -131,7 +130,7 @@ def _measured(before: NodeReport | None, result: SweepResult) -> Measured:
     before_by_slot = {gpu.slot: gpu.uuid for gpu in (before.gpus if before is not None else ())}
     gone = {gpu.slot for gpu in sweep.gpus if gpu.uuid and before_by_slot.get(gpu.slot, gpu.uuid) not in ("", gpu.uuid)}
     known = without_slots(known, gone)
-    return followed(known, result.findings, COMPARED) if result.profile.weight else known
+    return followed(known, result.findings, RECORDED) if result.profile.weight else known
 
 
 def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResult) -> dict[str, ProbeProfile]:
@@ -186,7 +185,9 @@ def _since(finding: HealthFinding, before: NodeReport | None, now: float) -> Hea
 
 def _utilization(sweep: Sweep) -> dict[str, float]:
     """Return how busy each GPU is, in percent; one whose driver does not tell it is missing."""
-    found = {one.slot: one.value.get("gpu") for one in sweep.all("nvml.utilization") if isinstance(one.value, dict)}
+    found = {
+        one.slot: one.value.get("gpu") for one in sweep.all(ReadingId.NVML_UTILIZATION) if isinstance(one.value, dict)
+    }
     return {slot: number for slot, value in sorted(found.items()) if (number := as_number(value)) is not None}
 
 

@@ -1,11 +1,11 @@
-"""What a GPU and its link can reach: the health columns of `data/gpus.json`, and what NVML tells of an unknown card."""
+"""The peaks of a GPU and its link: the health columns of `data/gpus.json`, and NVML's values of an unknown card."""
 
 import msgspec
 from msgspec import Struct
 
 
 class GpuLimits(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What health checks compare a product with. None: not known, so not judged.
+    """The limits of a product for health checks. None: not known, so not judged.
 
     `fp64`, `fp64_tensor` and `bf16` are operations per clock and multiprocessor (fp16 where there is no bf16). Floors
     are in GB/s: `memory_floor_gbs` is the vendor's diagnostic one, which only dead parts fail.
@@ -34,7 +34,7 @@ class PcieGeneration(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class GpuPeak(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a product of the table can reach."""
+    """A product of the table with its peaks."""
 
     product: str
     bandwidth_gbs: float

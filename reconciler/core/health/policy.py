@@ -25,7 +25,7 @@ Limit = Any
 
 
 class CheckMode(StrEnum):
-    """What a FAIL of a check may lead to: nothing, a proposal in Git, or an immediate taint if the lane is fast."""
+    """The strongest consequence of a FAIL: nothing, a proposal in Git, or an immediate taint if the lane is fast."""
 
     SHADOW = "shadow"
     PROPOSE = "propose"
@@ -36,14 +36,14 @@ _MODES = list(CheckMode)
 
 
 class Lane(StrEnum):
-    """Who decides. FAST: the merged policy, within the breaker. REVIEWED: the merge of a proposal."""
+    """The decider. FAST: the merged policy, within the breaker. REVIEWED: the merge of a proposal."""
 
     FAST = "fast"
     REVIEWED = "reviewed"
 
 
 class CheckRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one check may lead to. None: what the catalogue says. `enabled: false` switches the check off."""
+    """The rule of one check. None: as in the catalogue. `enabled: false` switches the check off."""
 
     enabled: bool = True
     mode: CheckMode | None = None
@@ -83,7 +83,7 @@ class BreakerLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LifecycleLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How many reports confirm a failure, and how long everything takes. Durations are in seconds."""
+    """The reports that confirm a failure, and the durations of the lifecycle. Durations are in seconds."""
 
     confirmations: int = 2
     of: int = 3
@@ -116,7 +116,7 @@ class PreflightRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What health changes in rendered jobs. `exclude` keeps them off quarantined nodes, `prefer` off suspected ones."""
+    """The changes of health in rendered jobs. `exclude` keeps them off quarantined nodes, `prefer` off suspects."""
 
     exclude: bool = False
     prefer: bool = False
@@ -124,7 +124,7 @@ class JobRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ExportChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Which labels of other projects are written to nodes."""
+    """The labels of other projects that are written to nodes."""
 
     autopilot_labels: bool = True
     agentaflow_labels: bool = True
@@ -138,7 +138,7 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How often every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
+    """The interval in which every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
 
     slot: the time of one round, in which every node meets another one. seconds: of one measurement.
     """
@@ -150,7 +150,7 @@ class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What a node should have. None or empty: nobody says. Agents compare it with what they read.
+    """The expected equipment of a node. None or empty: nobody says. Agents compare it with what they read.
 
     drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. origin: who expects it.
     """
@@ -158,7 +158,6 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     gpus: int | None = None
     drivers: tuple[str, ...] = ()
     denied_drivers: tuple[str, ...] = ()
-    mig: bool | None = None
     nvlinks: int | None = None
     pcie_width: int | None = None
     origin: str = ""
@@ -172,7 +171,7 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The policy of one node: the base policy with all that select it merged over it.
 
-    models: expected values by the name of a GPU model. remediation: who repairs, `us`, `provider` or `none`.
+    remediation: who repairs, `us`, `provider` or `none`.
     """
 
     name: str = ""
@@ -185,7 +184,6 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
     iperf: IperfRule = IperfRule()
-    models: Mapping[str, Mapping[str, Any]] = {}
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
     digest: str = ""
@@ -289,7 +287,6 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
-        models=spec.get("models", {}),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),
         remediation=spec.get("remediation", "none"),
     )

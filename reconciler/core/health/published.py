@@ -31,7 +31,7 @@ MAPS = frozenset({"networks", "passed_by", "utilization", "errors", "measured"})
 _STATUSES = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 _SEVERITIES = (FindingSeverity.FATAL, FindingSeverity.DEGRADED, FindingSeverity.INFO, FindingSeverity.APP)
 _KEPT_WHOLE = ((64, 1 << 20), (32, 64), (16, 16))
-"""How many findings keep their whole text, and how many a brief one, tried in this order."""
+"""The numbers of findings that keep their whole text and a brief one, tried in this order."""
 
 
 class MalformedReport(ValueError):
@@ -101,16 +101,16 @@ def _gravity(finding: HealthFinding) -> tuple[int, int, str, str]:
 def _fitted(report: NodeReport) -> NodeReport:
     """Return the report with its findings by gravity, and as much of them as `MAX_BYTES` allows."""
     findings = sorted((_clean(one) for one in report.findings if one.status in _STATUSES), key=_gravity)
-    whole = replace(report, findings=tuple(findings))
-    if _size(whole) <= MAX_BYTES:
-        return whole
-    short = whole
-    for measured, (full, brief) in product((report.measured, {}), _KEPT_WHOLE):  # a finding is worth more than a series
+    full = replace(report, findings=tuple(findings))
+    if _size(full) <= MAX_BYTES:
+        return full
+    short = full
+    for measured, (kept, brief) in product((report.measured, {}), _KEPT_WHOLE):  # a finding is worth more than a series
         cut = [
-            one if place < full else _brief(one) if place < full + brief else _bare(one)
+            one if place < kept else _brief(one) if place < kept + brief else _bare(one)
             for place, one in enumerate(findings)
         ]
-        short = replace(report, findings=tuple(cut), shortened=max(len(cut) - full, 0), measured=measured)
+        short = replace(report, findings=tuple(cut), shortened=max(len(cut) - kept, 0), measured=measured)
         if _size(short) <= MAX_BYTES:
             return short
     return _without_tail(short, MAX_BYTES)

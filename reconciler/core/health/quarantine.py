@@ -15,7 +15,7 @@ API_VERSION = "gpureconciler.io/v1alpha1"
 
 
 class TaintEffect(StrEnum):
-    """What the taint of a quarantine does to pods. NO_EXECUTE stops those that run."""
+    """The effect of a quarantine's taint on pods. NO_EXECUTE stops those that run."""
 
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
     NO_SCHEDULE = "NoSchedule"
@@ -23,13 +23,12 @@ class TaintEffect(StrEnum):
 
 
 class Stage(StrEnum):
-    """What the merge of the file asks for, in the order of a repair."""
+    """The stage that the merge of the file asks for, in the order of a repair."""
 
     QUARANTINE = "quarantine"
     DRAIN = "drain"
     REPAIR = "repair"
     VALIDATE = "validate"
-    LEMON = "lemon"
     RETIRE = "retire"
 
 

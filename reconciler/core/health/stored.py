@@ -54,7 +54,7 @@ def _items(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class StoredFiles(Struct, frozen=True, kw_only=True):
-    """What changes in a folder of stored reports: new files by name, and the names of those that are too old."""
+    """The changes of a folder of stored reports: new files by name, and the names of those that are too old."""
 
     written: Mapping[str, bytes]
     removed: tuple[str, ...] = ()

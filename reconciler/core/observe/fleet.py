@@ -5,10 +5,8 @@ from typing import Any
 
 from reconciler.core.devices import WHOLE_GPUS, product_label
 from reconciler.core.health.fleet.state import FleetNode
-from reconciler.core.health.nodes.edits import is_overridden
-from reconciler.core.health.nodes.owners import RepairOwner
+from reconciler.core.health.nodes import RepairOwner, is_overridden
 from reconciler.core.kinds.progress import conditions
-from reconciler.core.observe.placed import moment
 from reconciler.core.quantities import parse_quantity
 from reconciler.core.values import mapping, sequence, text
 
@@ -46,7 +44,6 @@ def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
         tainted=any(map(_is_trouble, sequence(mapping(body.get("spec")).get("taints")))),
         owner=owner.name if owner is not None else "",
         unfenced=is_overridden(body),
-        created=moment(text(metadata.get("creationTimestamp"))),
     )
 
 

@@ -1,6 +1,7 @@
 """`PolicyException` files: permission for one object, or for those of a selector, to break a rule until a date."""
 
 from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -182,8 +183,6 @@ def _invalid(document: Document, path: tuple[str, ...], message: str, hint: str 
 
 def suggest_rule(name: str, rules: Collection[str]) -> str:
     """Return a hint for the name of a rule that does not exist."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only used for problems
-
     similar = get_close_matches(name, sorted(rules), n=1)
     return f"did you mean {similar[0]}?" if similar else "see docs/reference/rules.md for the shipped rules"
 

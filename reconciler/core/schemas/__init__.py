@@ -5,8 +5,7 @@ follow in code, and rules of custom kinds in CEL. `tests/cluster/test_agreement.
 server. Not evaluated: admission webhooks, and whatever depends on the state of a cluster.
 """
 
-from reconciler.core.schemas.catalogue import Catalogue
-from reconciler.core.schemas.compiled import KindName
+from reconciler.core.schemas.catalogue import Catalogue, KindName
 from reconciler.core.schemas.sources import Bundle, Served
 
 __all__ = ["Bundle", "Catalogue", "KindName", "Served"]

@@ -1,8 +1,11 @@
 """`Catalogue`: all known kinds, and the validation of objects as a strict API server does it."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
+import jsonschema_rs
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.documents import Document
@@ -10,28 +13,79 @@ from reconciler.core.objects import FieldPath, split_api_version
 from reconciler.core.patterns import is_kind
 from reconciler.core.problems import Problem, Severity, Violation
 from reconciler.core.schemas import messages
+from reconciler.core.schemas.builtin.templates import created_pods, of_template
 from reconciler.core.schemas.builtin.validators import builtin_violations
-from reconciler.core.schemas.compiled import CompiledKind, KindName, Unusable
 from reconciler.core.schemas.metadata import metadata_violations
+from reconciler.core.schemas.rules.kind import KindRules, RuleAllowance
 from reconciler.core.schemas.schema import (
-    RuleAllowance,
+    KeyedLists,
     Schema,
     at,
     find_duplicates,
     has_duplicates,
+    has_rules,
+    keyed_lists,
 )
 from reconciler.core.schemas.sources import Archive, Bundle, CustomKind, Served, metadata_only, parse_definition
-from reconciler.core.schemas.stored import as_stored, has_null, with_defaults, with_zeros, without_added
-from reconciler.core.schemas.webhooks.templates import created_pods, of_template
+from reconciler.core.schemas.stored import Defaults, as_stored, has_null, with_defaults, with_zeros, without_added
 from reconciler.core.values import value_at
-
-if TYPE_CHECKING:
-    from reconciler.core.schemas.rules import KindRules
 
 OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
-_POD = KindName(group="", version="v1", kind="Pod")
 _ADD_DEFINITION = "add its CustomResourceDefinition to the repository"
+
+
+class KindName(Struct, frozen=True, kw_only=True):
+    """A kind at a version."""
+
+    group: str
+    version: str
+    kind: str
+
+
+class Unusable(Struct, frozen=True):
+    """Why the engine refuses a schema, which happens only for a definition from the repository."""
+
+    reason: str
+
+
+class CompiledKind:
+    """The schema of one kind, compiled on first use. `allowance` is what the rules of a repository share."""
+
+    def __init__(
+        self, name: KindName, schema: Schema, *, namespaced: bool | None, allowance: RuleAllowance | None = None
+    ) -> None:
+        self.name, self.schema, self.namespaced = name, schema, namespaced
+        self._allowance = allowance
+
+    @cached_property
+    def engine(self) -> Any:
+        """What validates objects; Unusable if the schema is wrong."""
+        options = jsonschema_rs.RegexOptions()  # linear in time: a pattern may come from the repository
+        try:
+            return jsonschema_rs.Draft202012Validator(self.schema, pattern_options=options, validate_formats=True)
+        except ValueError as error:
+            return Unusable(str(error).partition("\n")[0])
+
+    @cached_property
+    def rules(self) -> KindRules | None:
+        """The rules in CEL; None without any."""
+        if not has_rules(self.schema):
+            return None
+        return KindRules(self.schema, allowance=self._allowance)
+
+    @cached_property
+    def lists(self) -> KeyedLists:
+        """Its lists with keys."""
+        return keyed_lists(self.schema)
+
+    @cached_property
+    def defaults(self) -> Defaults:
+        """The defaults that a server adds to objects."""
+        return Defaults(self.schema, self.schema)
+
+
+_POD = KindName(group="", version="v1", kind="Pod")
 
 
 class Catalogue:
@@ -213,7 +267,7 @@ class Catalogue:
         bodies = ({"apiVersion": f"{group}/{version}", "kind": kind} for version in (served.versions if served else ()))
         return any(rules is not None and rules.about_creations for rules in map(self._rules, bodies))
 
-    def _rules(self, body: Mapping[str, Any]) -> "KindRules | None":
+    def _rules(self, body: Mapping[str, Any]) -> KindRules | None:
         group, version = split_api_version(str(body.get("apiVersion", "")))
         kind = str(body.get("kind", ""))
         served = self.served(group, kind)

@@ -5,6 +5,7 @@ Secret values never appear in a message: those of a Secret, of a variable such a
 
 import json
 from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher, get_close_matches
 from typing import Any
 
 from msgspec.structs import replace
@@ -109,8 +110,6 @@ def format_choices(names: list[str]) -> str:
 
 def closest(name: str, known: list[str]) -> str:
     """Return the known name that is most similar to `name`, or an empty string."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only used for problems
-
     by_lower = {candidate.lower(): candidate for candidate in reversed(known)}
     matches = get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.65)
     return by_lower[matches[0]] if matches else ""
@@ -118,8 +117,6 @@ def closest(name: str, known: list[str]) -> str:
 
 def is_misspelt(name: str, match: str) -> bool:
     """Return whether a name differs from a known one in so little that nobody else has it: `PytorchJobs`."""
-    from difflib import SequenceMatcher  # noqa: PLC0415 - only used for problems
-
     return bool(match) and SequenceMatcher(None, name.lower(), match.lower()).ratio() >= _MISSPELT
 
 

@@ -12,20 +12,6 @@ Schema = dict[str, Any]
 _Found = TypeVar("_Found")
 RULES = "x-kubernetes-validations"
 """The keyword of rules in CEL."""
-_MOST_OF_A_REPOSITORY = 300_000_000
-"""Steps: minutes of processor time at most."""
-
-
-class RuleAllowance:
-    """The steps that are left to the rules of a repository's definitions on all its objects together.
-
-    A server judges one object at a time.
-    """
-
-    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
-        self.left = most
-
-
 _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 
 

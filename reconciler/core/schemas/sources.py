@@ -7,18 +7,17 @@ are the schemas of our own kinds.
 
 import io
 import json
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from reconciler.core.schemas.schema import Schema
 from reconciler.core.schemas.stored import KindForm
-
-if TYPE_CHECKING:
-    import zipfile
+from reconciler.core.schemas.strict import object_meta, strict_custom
 
 _FORMS = "schemas/kubernetes/defaults.json"
 _RESOURCES = "schemas/kubernetes/resources.json"
@@ -71,9 +70,7 @@ class Archive:
         return self.made[name]
 
     @cached_property
-    def _zip(self) -> "zipfile.ZipFile":
-        import zipfile  # noqa: PLC0415 - a run over cached results opens no archive
-
+    def _zip(self) -> zipfile.ZipFile:
         return zipfile.ZipFile(io.BytesIO(self._bundle.read(_ARCHIVE)))
 
     @cached_property
@@ -167,8 +164,6 @@ def parse_definition(body: dict[str, Any], configmap: Callable[[], Schema]) -> C
     `configmap` returns the strict schema of a built-in kind, from which the schema of ObjectMeta is taken. What is
     wrong with an unusable definition is reported by the schema of CustomResourceDefinition itself.
     """
-    from reconciler.core.schemas.strict import object_meta, strict_custom  # noqa: PLC0415 - few repositories need it
-
     if body.get("kind") != "CustomResourceDefinition" or body.get("apiVersion") != "apiextensions.k8s.io/v1":
         return None
     try:
@@ -197,8 +192,6 @@ def parse_definition(body: dict[str, Any], configmap: Callable[[], Schema]) -> C
 
 def metadata_only(configmap: Callable[[], Schema]) -> Schema:
     """Return the schema of an object of an unknown kind, which constrains nothing but its metadata."""
-    from reconciler.core.schemas.strict import object_meta, strict_custom  # noqa: PLC0415 - few repositories need it
-
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "required": ["metadata"]}
     return strict_custom(free, group="", version="", kind="", meta=object_meta(configmap()))
 

@@ -20,7 +20,7 @@ from reconciler.outputs.sections.model import (
 from reconciler.outputs.terminal.page import Piece, Style
 
 _BOLD = frozenset({Style.STRONG, Style.CREATED, Style.UPDATED, Style.DELETED, Style.MOVED, Style.ERROR, Style.WARNING})
-_MAX_NAMES = 10  # of objects or places with the same finding
+_MAX_LISTED = 10  # of objects or places with the same finding
 
 
 def sections_markdown(sections: Iterable[PageSection], rows: int) -> Iterator[str]:
@@ -127,8 +127,8 @@ def _entry(entry: FindingEntry) -> str:
     says = (f"{code(finding.field)} " if finding.field else "") + prose(finding.message)
     if entry.others:
         what, names = entry.names
-        listed = ", ".join(code(name) for name in names[:_MAX_NAMES])
-        more = len(names) - _MAX_NAMES
+        listed = ", ".join(code(name) for name in names[:_MAX_LISTED])
+        more = len(names) - _MAX_LISTED
         return f"{says}<br>{f'{prose(what)}: ' if what else ''}{listed}" + (f" and {more:,} more" if more > 0 else "")
     name = name_of(finding)
     subject = f" {code(finding.subject)}" if finding.subject not in ("", name) else ""

@@ -120,8 +120,6 @@ def _expected(expected: NodeExpectation) -> Iterator[str]:
         yield f"driver {' or '.join(expected.drivers)}"
     if expected.denied_drivers:
         yield f"not driver {' or '.join(expected.denied_drivers)}"
-    if expected.mig is not None:
-        yield f"MIG {'enabled' if expected.mig else 'disabled'}"
     if expected.nvlinks is not None:
         yield f"{plural(expected.nvlinks, 'NVLink')} per GPU"
     if expected.pcie_width is not None:

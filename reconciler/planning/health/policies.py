@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _RULE = "health.replay"
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
-"""What reading a policy raises that no schema has accepted, such as a rendered file that was edited by hand."""
+"""The errors of reading a policy that no schema has accepted, such as a rendered file that was edited by hand."""
 
 
 def policy_effects(

@@ -20,7 +20,7 @@ from reconciler.controller.web.listener import HttpListener
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.merging import SweepResult
 from reconciler.core.health.policy import NodeExpectation
-from reconciler.core.health.readings import NodeReading
+from reconciler.core.health.readings import NodeReading, ReadingId
 from tests.app.health.test_agent import StoppedClock, Told
 from tests.app.health.test_node_tests import judged
 from tests.core.health.reports import FAIL, PASS, SKIP, finding, result, slot
@@ -196,7 +196,7 @@ def test_a_request_makes_the_tests_that_it_names() -> None:
     def measure(name: str, last: SweepResult | None) -> NodeReading:
         assert last is not None
         made.append(name)
-        return NodeReading(name=name, value="FAIL")
+        return NodeReading(name=ReadingId(name), value="FAIL")
 
     names = ("net.ping", "dcgm.level1", "dcgm.level2")
     tests = NodeTests({name: partial(measure, name) for name in names}, judged, StoppedClock())

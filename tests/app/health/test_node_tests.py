@@ -10,7 +10,7 @@ from reconciler.app.health.agent import Agent, AgentOptions
 from reconciler.app.health.measuring.node_tests import FRESH_SECONDS, NodeTests
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.merging import SweepResult, with_run
-from reconciler.core.health.readings import NodeReading
+from reconciler.core.health.readings import NodeReading, ReadingId
 from reconciler.core.health.report import ProfileRun
 from tests.app.health.test_agent import MemoryStore, Node, StoppedClock, Told, statuses
 from tests.core.health.reports import FAIL, PASS, UNKNOWN, finding, slot
@@ -29,7 +29,7 @@ class Cable:
         assert last is not None
         self.count += 1
         self.block.wait(30)
-        return NodeReading(name="net.ping", value=self.status.value)
+        return NodeReading(name=ReadingId("net.ping"), value=self.status.value)
 
 
 def judged(last: SweepResult, readings: Collection[NodeReading]) -> tuple[HealthFinding, ...]:

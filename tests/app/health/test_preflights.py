@@ -12,7 +12,7 @@ from reconciler.app.health.agent import Agent
 from reconciler.app.health.jobs.result import PATH, PreflightAnswer, tell_agent
 from reconciler.app.health.reports import StoredReport
 from reconciler.cli.main import run
-from reconciler.controller.agent.preflights import preflight_api
+from reconciler.controller.agent.process import preflight_api
 from reconciler.controller.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.inflight.preflight import PreflightResult

@@ -20,7 +20,7 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.judge import Limits, judge
 from reconciler.core.health.peaks import read_peaks
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
 
 PEAKS = read_peaks(bundle.read("data/gpus.json"))
 SLOT = "0000:3b:00.0"
@@ -31,11 +31,11 @@ PASS, WARN, FAIL, UNKNOWN, SKIP = CheckStatus
 def _found(check: str, readings: Mapping[str, Any], product: str = H100, limits: Limits | None = None) -> HealthFinding:
     """Judge one check over values, or errors, by the names of their readings."""
     rows = tuple(
-        NodeReading(name=name, slot=SLOT, error=value)
+        NodeReading(name=ReadingId(name), slot=SLOT, error=value)
         if isinstance(value, ReadError)
         else value
         if isinstance(value, NodeReading)
-        else NodeReading(name=name, slot=SLOT, value=value)
+        else NodeReading(name=ReadingId(name), slot=SLOT, value=value)
         for name, value in readings.items()
     )
     sweep = Sweep(node="n", taken_at=1.0, gpus=(GpuIdentity(slot=SLOT, product=product),), readings=rows)
@@ -255,7 +255,7 @@ def test_a_rate_that_falls_under_load_warns() -> None:
 )
 def test_an_error_that_ends_the_use_of_a_gpu_is_fatal(code: int, action: RepairAction) -> None:
     broken = NodeReading(
-        name="cuda.h2d",
+        name=ReadingId.CUDA_H2D,
         slot=SLOT,
         error=ReadError.FAILED,
         value={"code": code, "call": "cuEventSynchronize"},
@@ -272,7 +272,7 @@ def test_usable_needs_a_test_that_ran() -> None:
     assert _found("cuda.usable", {"cuda.device": {"sms": 1}, "cuda.d2h": ReadError.DEADLINE}).status is UNKNOWN
     assert _found("cuda.usable", {"cuda.device": ReadError.NO_LIBRARY}).status is UNKNOWN
     memory = NodeReading(
-        name="cuda.h2d", slot=SLOT, error=ReadError.FAILED, value={"code": 2, "call": "cuMemHostAlloc"}
+        name=ReadingId.CUDA_H2D, slot=SLOT, error=ReadError.FAILED, value={"code": 2, "call": "cuMemHostAlloc"}
     )
     assert _found("cuda.usable", {"cuda.device": {"sms": 1}, "cuda.h2d": memory}).status is PASS
 
@@ -294,10 +294,10 @@ def test_copies_between_gpus_by_product() -> None:
 def test_a_gpu_that_may_be_in_use_is_not_tested() -> None:
     def rows(processes: object, mig: int = 0) -> list[NodeReading]:
         return [
-            NodeReading(name="nvml.mig_mode", slot=SLOT, value={"current": mig, "pending": mig}),
-            NodeReading(name="nvml.processes", slot=SLOT, error=processes)
+            NodeReading(name=ReadingId("nvml.mig_mode"), slot=SLOT, value={"current": mig, "pending": mig}),
+            NodeReading(name=ReadingId("nvml.processes"), slot=SLOT, error=processes)
             if isinstance(processes, ReadError)
-            else NodeReading(name="nvml.processes", slot=SLOT, value=processes),
+            else NodeReading(name=ReadingId("nvml.processes"), slot=SLOT, value=processes),
         ]
 
     assert obstacle(rows([]), SLOT) is None

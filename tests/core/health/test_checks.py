@@ -332,19 +332,6 @@ CASES: dict[str, list[tuple[CheckStatus, Values, History]]] = {
         (FAIL, {"nvml.power_usage": BROKEN}, minutes(2, {"nvml.power_usage": BROKEN})),
         (SKIP, {"nvml.power_usage": NONE}, ()),
     ],
-    "idle.hot": [
-        (PASS, {}, ()),
-        (PASS, {"nvml.power_usage": 200_000}, ()),
-        (WARN, {"nvml.power_usage": 200_000}, minutes(10, {"nvml.power_usage": 200_000})),
-        (SKIP, {"nvml.utilization": {"gpu": 5}}, ()),
-        (SKIP, {"nvml.utilization": BROKEN}, ()),
-    ],
-    "persistence": [
-        (PASS, {}, ()),
-        (WARN, {"nvml.persistence": 0}, ()),
-        (SKIP, {"nvml.persistence": NONE}, ()),
-        (UNKNOWN, {"nvml.persistence": True}, ()),
-    ],
     "inforom": [
         (PASS, {}, ()),
         (WARN, {"nvml.inforom": ReadError.CORRUPTED_INFOROM}, ()),
@@ -353,12 +340,6 @@ CASES: dict[str, list[tuple[CheckStatus, Values, History]]] = {
         (UNKNOWN, {"nvml.inforom": BROKEN}, ()),
     ],
     "versions.uniform": [(PASS, {}, ()), (UNKNOWN, {"nvml.driver": BROKEN}, ()), (UNKNOWN, {"nvml.driver": ""}, ())],
-    "mig.mode": [
-        (PASS, {}, ()),
-        (WARN, {"nvml.mig_mode": {"current": 0, "pending": 1}}, ()),
-        (SKIP, {"nvml.mig_mode": NONE}, ()),
-        (UNKNOWN, {"nvml.mig_mode": [0, 0]}, ()),
-    ],
     "procs.orphan": [
         (PASS, {}, ()),
         (PASS, _ORPHAN, ()),
@@ -392,29 +373,6 @@ CASES: dict[str, list[tuple[CheckStatus, Values, History]]] = {
         (WARN, {"sysfs.acs": [{"slot": "0000:00:01.0", "control": 0x1D}]}, ()),
         (SKIP, {"sysfs.acs": DENIED}, ()),
         (UNKNOWN, {"sysfs.acs": BROKEN}, ()),
-    ],
-    "numa": [
-        (PASS, {}, ()),
-        (WARN, {"sysfs.pci_gpus": [{"slot": SLOT, "numa": "-1"}]}, ()),
-        (SKIP, {"sysfs.numa_nodes": 1}, ()),
-        (UNKNOWN, {"sysfs.numa_nodes": BROKEN}, ()),
-    ],
-    "nccl.env": [
-        (PASS, {}, ()),
-        (WARN, {"etc.nccl": "NCCL_DEBUG=INFO\nNCCL_IB_DISABLE=1\n"}, ()),
-        (PASS, {"etc.nccl": "# NCCL_IB_DISABLE=1\nNCCL_P2P_DISABLE=0\n"}, ()),
-        (UNKNOWN, {"etc.nccl": 5}, ()),
-    ],
-    "disk.space": [
-        (PASS, {}, ()),
-        (WARN, {"statfs.usage": [{"path": "/", "total": 100, "free": 9}]}, ()),
-        (UNKNOWN, {"statfs.usage": []}, ()),
-    ],
-    "clock.skew": [
-        (PASS, {}, ()),
-        (WARN, {"clock.adjtimex": {"offset": 0.0, "synchronized": 0}}, ()),
-        (WARN, {"clock.adjtimex": {"offset": -0.6, "synchronized": 1}}, ()),
-        (UNKNOWN, {"clock.adjtimex": BROKEN}, ()),
     ],
     "ib.state": [
         (PASS, {}, ()),
@@ -527,7 +485,6 @@ def test_the_fabric_manager_is_a_hint() -> None:
         ("nvml.init", {"nvml.init": ReadError.NO_LIBRARY}, NodeExpectation(gpus=0), SKIP),
         ("gpu.count", {}, NodeExpectation(gpus=8), FAIL),
         ("gpu.count", {}, NodeExpectation(gpus=4), PASS),
-        ("mig.mode", {}, NodeExpectation(mig=True), WARN),
         ("versions.uniform", {}, NodeExpectation(denied_drivers=("580.65.06",)), FAIL),
         ("versions.uniform", {}, NodeExpectation(drivers=("570.1",)), WARN),
         ("nvlink.active", {"nvml.nvlink_states": [0] * 18}, NodeExpectation(nvlinks=18), FAIL),
@@ -559,7 +516,6 @@ def test_a_number_of_gpus_that_somebody_expects_is_not_said_to_be_in_git() -> No
         ),
         ("versions.uniform", {}, {"drivers": ("570.1",)}, "driver 580.65.06 is not one of 570.1 (HealthPolicy h200)"),
         ("versions.uniform", {}, {"denied_drivers": ("580.65.06",)}, "driver 580.65.06 is denied (HealthPolicy h200)"),
-        ("mig.mode", {}, {"mig": True}, "MIG is off, and should be on (HealthPolicy h200)"),
         ("nvlink.active", {}, {"nvlinks": 19}, "18 of 19 links are active (HealthPolicy h200)"),
         ("pcie.width", {"nvml.pcie_width": 8}, {"pcie_width": 16}, "8 of 16 lanes (HealthPolicy h200)"),
         ("amd.count", {}, {"gpus": 99}, "of 99 GPUs (HealthPolicy h200)"),

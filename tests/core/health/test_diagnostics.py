@@ -1,4 +1,4 @@
-"""What `dcgmi diag` and `nvbandwidth` say: their JSON of two versions, exit codes, fatal tests, chosen results."""
+"""Results of `dcgmi diag`: its JSON of two versions, exit codes, fatal tests, chosen results."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.judge import judge
 from reconciler.core.health.peaks import read_peaks
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep, Value
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep, Value
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = CheckStatus
 PEAKS = read_peaks(bundle.read("data/gpus.json"))
@@ -37,7 +37,7 @@ def _version4(results: Results) -> dict[str, Any]:
 
 def _diag(document: Any, code: int = 0, level: int = 3, **limits: str) -> HealthFinding:
     value: Value = {"exitCode": code, "output": document, "message": "" if code == 0 else "busy"}
-    sweep = Sweep(node="n", taken_at=1.0, readings=(NodeReading(name=f"dcgm.level{level}", value=value),))
+    sweep = Sweep(node="n", taken_at=1.0, readings=(NodeReading(name=ReadingId(f"dcgm.level{level}"), value=value),))
     own = {name: Threshold(value=text, source=ThresholdSource.POLICY) for name, text in limits.items()}
     (finding,) = judge(sweep, only=(f"dcgm.level{level}",), limits={f"dcgm.level{level}": own})
     return finding
@@ -128,35 +128,9 @@ def test_chosen_results() -> None:
 
 def test_levels_and_profiles() -> None:
     """A level that is not part of a run is skipped; the last level is evidence for the vendor."""
-    sweep = Sweep(node="n", taken_at=1.0, readings=(NodeReading(name="dcgm.level4", error=ReadError.NOT_SUPPORTED),))
+    sweep = Sweep(
+        node="n", taken_at=1.0, readings=(NodeReading(name=ReadingId("dcgm.level4"), error=ReadError.NOT_SUPPORTED),)
+    )
     found = {finding.check: finding for finding in judge(sweep, profile=ProbeProfile.RMA) if "dcgm" in finding.check}
     assert {name: finding.status for name, finding in found.items()} == dict.fromkeys(found, SKIP)
     assert [finding.profile.value for finding in found.values()] == ["preflight", "deep", "deep", "rma"]
-
-
-def _copies(h2d: list[str], code: int = 0, status: str = "Passed") -> dict[str, CheckStatus]:
-    slots = ("0000:07:00.0", "0000:0b:00.0")
-    test = {"name": "host_to_device_memcpy_ce", "status": status, "bandwidth_matrix": [h2d], "sum": "1"}
-    devices = ["0: NVIDIA A100-SXM4-80GB: (00000000:0b:00)", "1: NVIDIA A100-SXM4-80GB: (00000000:07:00)"]
-    value: Value = {
-        "exitCode": code,
-        "output": {"nvbandwidth": {"GPU Device list": devices, "testcases": [test]}},
-    }
-    readings = [NodeReading(name="nvbandwidth", value=value)]
-    for slot in slots:
-        readings += [
-            NodeReading(name=f"nvml.pcie_{name}", slot=slot, value=number)
-            for name, number in (("max_generation", 4), ("gpu_generation", 4), ("width", 16))
-        ]
-    gpus = tuple(GpuIdentity(slot=slot, product="NVIDIA A100-SXM4-80GB") for slot in slots)
-    sweep = Sweep(node="n", taken_at=1.0, gpus=gpus, readings=tuple(readings))
-    return {finding.slot: finding.status for finding in judge(sweep, only=("nvbandwidth.h2d",), peaks=PEAKS)}
-
-
-def test_nvbandwidth_is_judged_like_our_own_copies() -> None:
-    """The order of the list of devices decides which column is which GPU."""
-    assert _copies(["26.03", "14.2"]) == {"0000:07:00.0": FAIL, "0000:0b:00.0": PASS}
-    assert _copies(["26.03", "N/A"]) == {"0000:07:00.0": UNKNOWN, "0000:0b:00.0": PASS}
-    assert _copies(["26.03"]) == {"0000:07:00.0": UNKNOWN, "0000:0b:00.0": PASS}
-    assert set(_copies(["26.03", "26"], code=1).values()) == {UNKNOWN}
-    assert set(_copies(["26.03", "26"], status="Waived").values()) == {UNKNOWN}

@@ -10,7 +10,7 @@ from reconciler.app.health.probe import read_replay, write_replay
 from reconciler.core.health.catalogue import BY_ID, CHECKS
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile, Threshold, ThresholdSource
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
 from tests.node.fakes.library import sound
 
 _NAMES = sorted({name for check in CHECKS for name in check.reads})
@@ -23,7 +23,7 @@ _SCALARS = (
 )
 _KEYS = st.sampled_from(
     ("current", "pending", "failure", "uncorrected", "state", "status", "health_mask", "gpu", "pid", "memory", "text",
-     "monotonic", "slot", "device", "port", "replay", "crc_flit", "correctable", "fatal", "free", "total", "numa")
+     "monotonic", "slot", "device", "port", "replay", "crc_flit", "correctable", "fatal", "free", "total")
 )  # fmt: skip
 _VALUES = st.recursive(
     _SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=5), max_leaves=8
@@ -36,7 +36,7 @@ _SLOTS = st.sampled_from(("", *(gpu.slot for gpu in _SOUND.gpus)))
 _CHANGES = st.lists(st.tuples(st.sampled_from(_NAMES), _SLOTS, _ERRORS, _VALUES), min_size=1, max_size=8)
 
 
-def _sweep(changes: list[tuple[str, str, ReadError | None, Any]], seconds: int) -> Sweep:
+def _sweep(changes: list[tuple[ReadingId, str, ReadError | None, Any]], seconds: int) -> Sweep:
     """Return a sound sweep in which some readings are anything."""
     readings = {(reading.name, reading.slot): reading for reading in _SOUND.readings}
     for name, slot, error, value in changes:

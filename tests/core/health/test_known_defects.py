@@ -9,7 +9,7 @@ from reconciler.core.health.findings import CheckStatus, FindingSeverity, Repair
 from reconciler.core.health.judge import judge
 from reconciler.core.health.policy import Lane
 from reconciler.core.health.readings import ReadError
-from reconciler.core.health.xids.table import read_xids
+from reconciler.core.health.xids import read_xids
 from tests.node.fakes.library import changed, sound
 
 SLOT = "0000:10:00.0"
@@ -52,7 +52,7 @@ def test_normal_reasons_are_no_throttling() -> None:
 
 def test_a_dead_gpu_does_not_hide_behind_one_call() -> None:
     """Whichever call is the first to say that the GPU is lost, the GPU is lost."""
-    for name in ("nvml.utilization", "nvml.numa", "nvml.processes"):
+    for name in ("nvml.utilization", "nvml.memory", "nvml.processes"):
         assert statuses({name: ReadError.GPU_LOST}, "gpu.reachable") == [CheckStatus.FAIL]
 
 

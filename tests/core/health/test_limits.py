@@ -59,7 +59,6 @@ def link(gbs: float) -> HealthFinding:
         (judged("retired.pages", FAIL, 63, "failPages"), {"failPages": 64}, WARN),
         (judged("retired.pages", WARN, 12, "warnPages"), {"failPages": 12}, FAIL),
         (judged("amd.ecc", FAIL, 3, "uncorrectable"), {"uncorrectable": 3}, PASS),
-        (judged("clock.skew", WARN, 0.7, "seconds"), {"seconds": 1}, PASS),
         (memory(0.70), {"failBelow": 0.65}, WARN),
         (memory(0.70), {"failBelow": 0.65, "warnBelow": 0.68}, PASS),
         (memory(0.80), {"failBelow": 0.82}, FAIL),

@@ -6,11 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds
-from reconciler.core.health.active.ring import turn_of
+from reconciler.core.health.active.links import PingTarget, interfaces, ping_targets, rounds, turn_of
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep, Value
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep, Value
 
 PASS, WARN, FAIL, UNKNOWN, SKIP = CheckStatus
 
@@ -76,7 +75,7 @@ def _pings(*received: int | None) -> NodeReading:
         else {"node": "b", "address": f"10.0.0.{number}", "interface": "net1", "error": "Network is unreachable"}
         for number, count in enumerate(received)
     ]
-    return NodeReading(name="net.ping", value=rows)
+    return NodeReading(name=ReadingId("net.ping"), value=rows)
 
 
 def test_an_address_that_never_answers_fails() -> None:
@@ -90,17 +89,17 @@ def test_an_address_that_never_answers_fails() -> None:
         UNKNOWN,
     )
     assert _found("net.ping").status is SKIP
-    assert _found("net.ping", NodeReading(name="net.ping", value=[])).status is SKIP
-    assert _found("net.ping", NodeReading(name="net.ping", error=ReadError.NOT_SUPPORTED)).status is SKIP
+    assert _found("net.ping", NodeReading(name=ReadingId("net.ping"), value=[])).status is SKIP
+    assert _found("net.ping", NodeReading(name=ReadingId("net.ping"), error=ReadError.NOT_SUPPORTED)).status is SKIP
 
 
 def test_iperf_is_told_and_not_judged() -> None:
     rows: list[Value] = [{"address": "a", "receivedGbps": 90.5}, {"address": "b", "receivedGbps": 3.25}]
-    finding = _found("net.iperf", NodeReading(name="net.iperf", value=rows))
+    finding = _found("net.iperf", NodeReading(name=ReadingId("net.iperf"), value=rows))
     assert (finding.status, finding.observed, finding.unit) == (PASS, 3.25, "Gb/s")
     broken: list[Value] = [*rows, {"error": "c:5200: Connection refused"}]
-    assert _found("net.iperf", NodeReading(name="net.iperf", value=broken)).status is UNKNOWN
-    assert _found("net.iperf", NodeReading(name="net.iperf", value=[])).status is UNKNOWN
+    assert _found("net.iperf", NodeReading(name=ReadingId("net.iperf"), value=broken)).status is UNKNOWN
+    assert _found("net.iperf", NodeReading(name=ReadingId("net.iperf"), value=[])).status is UNKNOWN
     assert _found("net.iperf").status is SKIP
 
 
@@ -108,5 +107,5 @@ def test_iperf_is_told_and_not_judged() -> None:
 def test_phases_of_a_claim(phase: str, status: CheckStatus) -> None:
     """F-087: only a bound claim passes."""
     value: Value = {"phase": phase, "storageClass": "fast", "seconds": 90.0}
-    assert _found("storage.pvc", NodeReading(name="storage.pvc", value=value)).status is status
+    assert _found("storage.pvc", NodeReading(name=ReadingId("storage.pvc"), value=value)).status is status
     assert _found("storage.pvc").status is SKIP

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.merging import finished, is_worth_writing, merged, with_run
 from reconciler.core.health.published import body_of, report_of
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 from reconciler.core.health.report import NodeReport, ProfileRun
 from tests.core.health.reports import FAIL, NOW, PASS, SKIP, UNKNOWN, WARN, finding, gpus, result, slot
 
@@ -253,8 +253,8 @@ def test_a_report_keeps_the_last_run_of_each_profile() -> None:
 
 def test_the_load_of_gpus_is_told_and_is_no_news() -> None:
     """F-101: in percent by slot, only where the driver tells it; another load alone is no reason to write."""
-    busy = NodeReading(name="nvml.utilization", slot=slot(0), value={"gpu": 97, "memory": 3})
-    hidden = NodeReading(name="nvml.utilization", slot=slot(1), error=ReadError.NOT_SUPPORTED)
+    busy = NodeReading(name=ReadingId("nvml.utilization"), slot=slot(0), value={"gpu": 97, "memory": 3})
+    hidden = NodeReading(name=ReadingId("nvml.utilization"), slot=slot(1), error=ReadError.NOT_SUPPORTED)
     report = merged(None, result(finding("a", PASS), readings=(busy, hidden)))
     assert report.utilization == {slot(0): 97.0}
     later = merged(report, result(finding("a", PASS), at=NOW + 1))

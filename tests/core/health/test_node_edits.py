@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.health.nodes.edits import node_edits, our_taint
-from reconciler.core.health.nodes.mark import (
+from reconciler.core.health.nodes import (
     AUTOSCALER_TAINT,
     KEEP,
     RECORD,
@@ -17,9 +16,11 @@ from reconciler.core.health.nodes.mark import (
     HealthTaint,
     NodeMark,
     condition_reason,
+    node_edits,
+    our_taint,
     parse_record,
+    repair_owner,
 )
-from reconciler.core.health.nodes.owners import repair_owner
 from reconciler.core.objects import matches_selector
 
 keys = st.sampled_from(["nvidia.com/gpu", "a/b~c", "node.kubernetes.io/unreachable", TAINT, AUTOSCALER_TAINT])

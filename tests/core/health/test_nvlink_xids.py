@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction
-from reconciler.core.health.xids.events import parse_xid
-from reconciler.core.health.xids.nvlink import LinkFault, link_fault
+from reconciler.core.health.xids import LinkFault, link_fault, parse_xid
 from tests.core.health.test_xids import DEGRADED, FATAL, Line, node, xid
 
 INFO = FindingSeverity.INFO

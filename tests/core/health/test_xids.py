@@ -13,11 +13,8 @@ from msgspec.structs import replace
 from reconciler.adapters import bundle
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import ReadError, Sweep
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xids.events import bursts, parse_xid
-from reconciler.core.health.xids.table import XidRule, read_xids
-from reconciler.core.health.xids.workloads import mention, mentioned, renamed, workload_of
+from reconciler.core.health.readings import ReadError, ReadingId, Sweep, normal_slot
+from reconciler.core.health.xids import XidRule, bursts, mention, mentioned, parse_xid, read_xids, renamed, workload_of
 from tests.node.fakes.library import changed, sound
 
 XIDS = read_xids(bundle.read("data/xids.json"))
@@ -144,7 +141,7 @@ def test_a_burst_is_judged_as_one() -> None:
 def test_the_same_line_read_twice() -> None:
     """After a restart the whole log is read again: one event, also together with earlier sweeps."""
     sweep = node([(1, 31, "pid=1, name=a, x")])
-    twice = changed(sweep, {"kmsg.lines": [*sweep.find("kmsg.lines").value] * 2})  # type: ignore[union-attr]
+    twice = changed(sweep, {"kmsg.lines": [*sweep.find(ReadingId("kmsg.lines")).value] * 2})  # type: ignore[union-attr]
     assert xid(twice) == xid(sweep)
     before = replace(sweep, taken_at=sweep.taken_at - 60)
     assert xid(sweep, history=[before, before]) == xid(sweep)
@@ -161,7 +158,7 @@ def test_an_earlier_boot_does_not_count() -> None:
     before = replace(node([(1, 79, "x")]), boot_id="another", taken_at=sound(1).taken_at - 60)
     assert xid(node([]), history=[before]).status is CheckStatus.PASS
     sweep = node([(1, 79, "x")])
-    rows = [{**row, "boot": "another"} for row in sweep.find("kmsg.lines").value]  # type: ignore[union-attr]
+    rows = [{**row, "boot": "another"} for row in sweep.find(ReadingId("kmsg.lines")).value]  # type: ignore[union-attr]
     assert xid(changed(sweep, {"kmsg.lines": rows})).status is CheckStatus.PASS
 
 
@@ -188,7 +185,7 @@ CONTAINER = "0123456789abcdef" * 4
 def of_pods(*pods: str, code: int = 31) -> Sweep:
     """Return a node on which `python3` of each of these pods caused an Xid, an hour after the other."""
     sweep = node([(2 + hour, code, f"pid={hour}, name=python3, x") for hour, _ in enumerate(pods)])
-    rows = sweep.find("kmsg.lines").value  # type: ignore[union-attr]
+    rows = sweep.find(ReadingId("kmsg.lines")).value  # type: ignore[union-attr]
     path = "0::/kubepods.slice/kubepods-pod{}.slice/cri-containerd-{}.scope"
     groups = [path.format(pod.replace("-", "_"), CONTAINER) if pod else "" for pod in pods]
     return changed(sweep, {"kmsg.lines": [{**row, "cgroup": one} for row, one in zip(rows, groups, strict=True)]})

@@ -3,7 +3,7 @@
 import shlex
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reconciler.core.launch import Launch, NotEditable, ProcessFlags, edit_launch, parse_launch, script_flag
@@ -150,6 +150,7 @@ GAP = st.sampled_from((" ", "  ", " \\\n  ", "\t"))
 
 
 @FEW
+@example(["--num_processes \\\n", "--alpha a"], ["--per_device_train_batch_size \\\n", "--beta=1"], " ", "", "")
 @given(
     FLAGS,
     FLAGS,
@@ -179,12 +180,15 @@ def test_bash_passes_the_same_words_but_for_the_flags(
 
 
 def _set(words: list[str], flags: dict[str, str]) -> list[str]:
+    r"""Set flags as the program reads them: another flag behind a flag is not its value (`--a \\` and a line's end)."""
     for flag, value in flags.items():
         places = [at for at, word in enumerate(words) if word == flag or word.startswith(f"{flag}=")]
         if not places:
             words += [flag, value]
         elif words[places[-1]] == flag:
-            words[places[-1] + 1 : places[-1] + 2] = [value]
+            after = words[places[-1] + 1 : places[-1] + 2]
+            has_value = bool(after) and not after[0].startswith("--")
+            words[places[-1] + 1 : places[-1] + 1 + has_value] = [value]
         else:
             words[places[-1]] = f"{flag}={value}"
     return words

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from reconciler.adapters import bundle
 from reconciler.core.documents import read
 from reconciler.core.schemas import Catalogue
+from reconciler.core.schemas.rules.kind import RuleAllowance
 from reconciler.core.schemas.rules.shape import escape
-from reconciler.core.schemas.schema import RuleAllowance
 
 SHIPPED = Catalogue(bundle)
 DEFINITION = """\

@@ -1,38 +1,34 @@
 """The chart on a real API server: what it renders, and the namespace that it is installed in."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.chart.programs import program
+from tests.chart.conftest import helm
 from tests.cli.conftest import fleet, new_repository
-from tests.cluster.build import crds
-from tests.cluster.fixtures import left_out
+from tests.cluster.fixtures import Parts
 from tests.cluster.judges import assert_all_accepted
-from tests.cluster.parts import HELM, MONITORING_MODULE
+from tests.cluster.parts import MONITORING_MODULE
 from tests.cluster.server import ApiServer, install_crds, wait_until
-from tests.cluster.store import PartsUnavailableError
 from tests.live.chart.rendering import Chart
 from tests.live.controller.conftest import person, server, template
 from tools.chart.build import CHART, NAMESPACE
 
 SOURCES = "/apis/gpureconciler.io/v1alpha1/configsources"
-__all__ = ["fleet", "new_repository", "person", "server", "template"]
+__all__ = ["fleet", "helm", "new_repository", "person", "server", "template"]
 
 
 @pytest.fixture(scope="session")
-def chart() -> Chart:
-    return Chart(program(HELM))
+def chart(helm: Path) -> Chart:
+    return Chart(helm)
 
 
 @pytest.fixture(scope="session")
-def cluster_with_monitoring(api_server: ApiServer, tmp_path_factory: pytest.TempPathFactory) -> ApiServer:
+def cluster_with_monitoring(api_server: ApiServer, parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> ApiServer:
     """Return the API server with the definitions of the Prometheus operator that the chart uses; the others are huge."""
-    try:
-        folder = crds(modules=(MONITORING_MODULE,))
-    except PartsUnavailableError as problem:
-        left_out(str(problem))
+    folder = parts.crds((MONITORING_MODULE,))
     few = tmp_path_factory.mktemp("monitoring")
     for name in ("servicemonitors", "prometheusrules"):
         shutil.copy(folder / f"monitoring.coreos.com_{name}.json", few)

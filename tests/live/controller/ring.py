@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +24,10 @@ class InProcess:
     def run(self, request: Request) -> PassOutcome:
         return reconcile(request, dict(os.environ))
 
-    def interrupt(self, keys: Iterable[str] | None = None) -> None:
+    def interrupt(self) -> None:
         pass
+
+    stop = interrupt
 
 
 class OneSource:

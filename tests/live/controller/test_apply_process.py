@@ -221,8 +221,8 @@ def test_the_leader_is_killed_in_the_middle_of_an_apply(target: Target, tmp_path
     world.create("fleet", mode="apply", interval="1s")
     with ExitStack() as stack:
         both = [stack.enter_context(target.running(tmp_path / "c", name)) for name in ("one", "two")]
-        wait_until(lambda: sum(one.value("reconciler_shards_held") for one in both) == 1, "a leader")
-        leader, standby = sorted(both, key=lambda one: -one.value("reconciler_shards_held"))
+        wait_until(lambda: sum(one.value("reconciler_leader") for one in both) == 1, "a leader")
+        leader, standby = sorted(both, key=lambda one: -one.value("reconciler_leader"))
         wait_until(lambda: leader.said("reconciled"), "the first pass")
         target.push(**wanted)
         wait_until(lambda: len(target.data()) > 3, "the first objects")
@@ -232,12 +232,12 @@ def test_the_leader_is_killed_in_the_middle_of_an_apply(target: Target, tmp_path
         made = target.uids()
         assert passes
         assert 3 < len(made) < len(wanted)
-        assert standby.value("reconciler_shards_held") == 0, "the lease is not free yet"
+        assert standby.value("reconciler_leader") == 0, "the lease is not free yet"
         wait_until(lambda: target.data() == wanted, "the work of the other replica")
         wait_until(lambda: standby.said("reconciled", reason="ReconciliationSucceeded"), "its report")
         after = target.uids()
         assert {name: after[name] for name in made} == made, "nothing was made twice"
         assert target.inventory() == after
         assert standby.stop() == 0
-        key = ObjectKey(group="coordination.k8s.io", kind="Lease", namespace=world.namespace, name="reconciler-shard-0")
+        key = ObjectKey(group="coordination.k8s.io", kind="Lease", namespace=world.namespace, name="reconciler")
         assert (world.live.get(key) or {})["spec"].get("holderIdentity", "") == ""

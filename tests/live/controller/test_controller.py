@@ -86,15 +86,14 @@ def test_a_day_of_a_controller(
     config(fleet={"mode": "observe", "suspend": True})
     wait_until(lambda: running.value('reconciler_suspend_status{kind="ConfigSource"}') == 1, "suspended")
     assert running.stop() == 0
-    lines = [json.loads(line) for line in (tmp_path / "spans.jsonl").read_text().splitlines()]
-    spans = [span for line in lines for span in line["resourceSpans"][0]["scopeSpans"][0]["spans"]]
+    spans = [json.loads(line) for line in (tmp_path / "spans.jsonl").read_text().splitlines()]
     pushes = [span for span in spans if span["name"] == "push"]
     assert len(pushes) == 1
-    trace = [span for span in spans if span["traceId"] == pushes[0]["traceId"]]
+    trace = [span for span in spans if span["trace"] == pushes[0]["trace"]]
     assert [span["name"] for span in trace] == ["fetch", "open", "plan", "commit", "push", "reconcile"]
-    (root,) = (span for span in trace if "parentSpanId" not in span)
-    assert {span["parentSpanId"] for span in trace if span is not root} == {root["spanId"]}
-    assert "canary" not in running.log.read_text() + str(lines)
+    (root,) = (span for span in trace if not span["parent"])
+    assert {span["parent"] for span in trace if span is not root} == {root["id"]}
+    assert "canary" not in running.log.read_text() + str(spans)
 
 
 def wait_for(running: Running, message: str, **fields: object) -> dict[str, Any]:

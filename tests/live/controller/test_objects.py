@@ -150,8 +150,8 @@ def test_the_leader_is_killed_in_the_middle_of_a_pass(
     world.create("fleet", mode="commit")
     with ExitStack() as stack:
         both = [stack.enter_context(controller(tmp_path / "c", *world.flags, name=name)) for name in ("one", "two")]
-        wait_until(lambda: sum(one.value("reconciler_shards_held") for one in both) == 1, "a leader")
-        leader, standby = sorted(both, key=lambda one: -one.value("reconciler_shards_held"))
+        wait_until(lambda: sum(one.value("reconciler_leader") for one in both) == 1, "a leader")
+        leader, standby = sorted(both, key=lambda one: -one.value("reconciler_leader"))
         wait_until(lambda: leader.said("reconciled"), "the first pass")
         assert standby.get("/readyz")[0] == 200
         begun: list[float] = []
@@ -170,5 +170,5 @@ def test_the_leader_is_killed_in_the_middle_of_a_pass(
         wait_until(lambda: standby.said("reconciled", pushed=server.tip()), "it is reported")
         assert server.git("rev-list", "--count", f"{tip}..main") == "1"
         assert standby.stop() == 0
-        key = ObjectKey(group="coordination.k8s.io", kind="Lease", namespace=world.namespace, name="reconciler-shard-0")
+        key = ObjectKey(group="coordination.k8s.io", kind="Lease", namespace=world.namespace, name="reconciler")
         assert (world.live.get(key) or {})["spec"].get("holderIdentity", "") == ""

@@ -1,4 +1,4 @@
-"""F-134: a controller whose own API server restarts, and whose leases cannot be written for a while."""
+"""F-134: a controller whose own API server restarts, and whose lease cannot be written for a while."""
 
 import os
 from collections.abc import Iterator
@@ -50,22 +50,22 @@ def watched(fragile: FragileServer, server: GitServer) -> Iterator[Watched]:
 def test_a_controller_outlives_an_outage_of_its_api_server(  # noqa: PLR0917 - fixtures
     fragile: FragileServer, watched: Watched, server: GitServer, person: Sandbox, tmp_path: Path, outage: str
 ) -> None:
-    """It gives up its shards in time, stays alive, and works again afterwards without a restart."""
+    """It gives up its lease in time, stays alive, and works again afterwards without a restart."""
     flags = ("--kubeconfig", str(fragile.kubeconfig), "--namespace", watched.namespace, "--lease-seconds", "3")
     broken = getattr(fragile, outage)()
     watched.create("fleet", "commit")
     with controller(tmp_path / "c", *flags) as running:
         wait_until(lambda: running.said("reconciled"), "the first pass")
-        assert running.value("reconciler_shards_held") == 1
+        assert running.value("reconciler_leader") == 1
         with broken:
-            wait_until(lambda: running.value("reconciler_shards_held") == 0, "the shard is given up")
+            wait_until(lambda: running.value("reconciler_leader") == 0, "the lease is given up")
             tip = push(person, job("blue"))
             assert running.get("/healthz") == (200, "ok\n")
             wait_until(lambda: warned(running), "a warning")
             assert server.tip() == tip, "another replica might work by now"
         wait_until(lambda: server.tip() != tip, "the commit after the outage")
         assert server.git("rev-parse", "main^") == tip
-        assert running.value("reconciler_shards_held") == 1
+        assert running.value("reconciler_leader") == 1
         watched.create("late", "observe")
         late = f"{watched.namespace}/late"
         wait_until(lambda: running.said("reconciled", source=late), "a source that is new: the watch was renewed")
@@ -74,4 +74,4 @@ def test_a_controller_outlives_an_outage_of_its_api_server(  # noqa: PLR0917 - f
 
 
 def warned(running: Running) -> bool:
-    return bool(running.said("the leases cannot be renewed"))
+    return bool(running.said("the lease cannot be renewed"))

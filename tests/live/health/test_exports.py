@@ -8,7 +8,7 @@ import pytest
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import node_key
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, ProbeProfile
-from reconciler.core.health.nodes.mark import MANAGER
+from reconciler.core.health.nodes import MANAGER
 from reconciler.core.health.report import ProfileRun
 from reconciler.core.live.managers import managers_of
 from tests.live.health.conftest import START, SetClock, events

@@ -10,7 +10,7 @@ from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import node_key
 from reconciler.core.health.fleet.decisions import HealthProposal
 from reconciler.core.health.fleet.state import HealthPhase
-from reconciler.core.health.nodes.mark import STATE_LABEL, TAINT
+from reconciler.core.health.nodes import STATE_LABEL, TAINT
 from reconciler.core.health.quarantine import NodeQuarantine, Stage
 from reconciler.core.objects import ObjectKey
 from tests.live.health.conftest import SetClock, conditions, events, taints

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.app.health.fast_lane import LaneRound
 from reconciler.cli.main import run as run_command
 from reconciler.controller.health.gauges import FleetGauges
-from reconciler.controller.health.watching import watch_jobs
+from reconciler.controller.health.rounds import watch_jobs
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome
 from reconciler.core.health.inflight.notes import JobNoteKind
@@ -21,8 +21,8 @@ from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.test_pass import push
 from tests.live.health.conftest import SetClock
 from tests.live.health.fleet import FAST, SLOT, LiveFleet
+from tests.live.health.test_events import make_job, pod, told
 from tests.live.health.test_rounds import Round, fleet, policy, run
-from tests.live.health.test_telling import make_job, pod, told
 
 __all__ = ["fleet", "run"]
 BUSY: dict[str, Any] = {"watts": 600.0, "utilization": 99.0, "traffic": 1e9, "occupied": True}

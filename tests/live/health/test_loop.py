@@ -9,7 +9,7 @@ from reconciler.app.health.fast_lane import LaneRound
 from reconciler.app.health.marking import node_key
 from reconciler.core.health.findings import CheckStatus, HealthFinding
 from reconciler.core.health.fleet.breaker import allowed
-from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.health.nodes import TAINT
 from tests.live.health.conftest import Node, SetClock, conditions, taints
 from tests.live.health.fleet import FAST, LiveFleet, lost
 

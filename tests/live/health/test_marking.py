@@ -7,9 +7,18 @@ from msgspec.structs import replace
 
 from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.marking import MarkResult, node_key, write_mark
-from reconciler.core.health.nodes.edits import HEARTBEAT_SECONDS, is_overridden, taint_record
-from reconciler.core.health.nodes.mark import AUTOSCALER_TAINT, KEEP, STATE_LABEL, TAINT, HealthTaint, NodeMark
-from reconciler.core.health.nodes.owners import repair_owner
+from reconciler.core.health.nodes import (
+    AUTOSCALER_TAINT,
+    HEARTBEAT_SECONDS,
+    KEEP,
+    STATE_LABEL,
+    TAINT,
+    HealthTaint,
+    NodeMark,
+    is_overridden,
+    repair_owner,
+    taint_record,
+)
 from tests.live.health.conftest import START, MakeNode, Node, SetClock, conditions, events, read, taints
 from tests.live.speed.conftest import Requests
 

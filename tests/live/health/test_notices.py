@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.health.notifying import tell, webhooks
+from reconciler.controller.health.rounds import tell, webhooks
 from reconciler.core.health.findings import RepairAction
 from reconciler.core.health.fleet.decisions import BreakerAlert, FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.core.health.fleet.state import BreakerState, FleetState, HealthPhase

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.controller.health.watching import watch_jobs
+from reconciler.controller.health.rounds import watch_jobs
 from reconciler.core.health.fleet.state import HealthPhase
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.core.objects import ObjectKey
 from tests.live.health.conftest import SetClock
 from tests.live.health.fleet import LiveFleet
-from tests.live.health.test_telling import pod
+from tests.live.health.test_events import pod
 
 Status = dict[str, Any]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.health.nodes import TAINT
 from tests.cluster.server import ApiServer, wait_until
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

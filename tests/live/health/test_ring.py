@@ -18,7 +18,7 @@ from reconciler.controller.agent.answers import BadQuery, read_query
 from reconciler.controller.agent.ring import CHECK, IperfRing, base_policy
 from reconciler.core.health.judge import judge
 from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
 from reconciler.core.health.report import NodeReport
 from reconciler.core.objects import ObjectKey
 from tests.cluster.server import wait_until
@@ -38,7 +38,7 @@ IDLE = Sweep(
     node="ring-a",
     taken_at=1.0,
     gpus=(GpuIdentity(slot="0000:10:00.0"),),
-    readings=(NodeReading(name="nvml.processes", slot="0000:10:00.0", value=[]),),
+    readings=(NodeReading(name=ReadingId("nvml.processes"), slot="0000:10:00.0", value=[]),),
 )
 
 
@@ -91,7 +91,9 @@ def ring(cluster: KubernetesCluster, node: str, environ: dict[str, str], turns: 
 
 
 def busy(sweep: Sweep) -> Sweep:
-    return replace(sweep, readings=(NodeReading(name="nvml.processes", slot="0000:10:00.0", value=[{"pid": 7}]),))
+    return replace(
+        sweep, readings=(NodeReading(name=ReadingId("nvml.processes"), slot="0000:10:00.0", value=[{"pid": 7}]),)
+    )
 
 
 def test_two_nodes_meet_in_their_turn(

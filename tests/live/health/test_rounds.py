@@ -18,7 +18,7 @@ from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.core.health.exports.labels import AUTOPILOT_HEALTH
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.health.nodes import TAINT
 from reconciler.core.health.report import ProfileRun
 from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS

@@ -13,7 +13,7 @@ from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.measuring.storage import _WRITE, LABEL, ClaimTest, claim_volume
 from reconciler.core.health.findings import CheckStatus
 from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.cluster import ClusterUnavailable
 
@@ -52,7 +52,9 @@ def _bind(live: KubernetesCluster, namespace: str) -> None:
 def test_a_bound_claim_is_deleted(live: KubernetesCluster, namespace: str) -> None:
     """F-087: create, bound, delete."""
     reading = claim_volume(live, _test(namespace), _Steps(lambda: _bind(live, namespace)))
-    assert reading == NodeReading(name="storage.pvc", value={"phase": "Bound", "storageClass": "fast", "seconds": 1.0})
+    assert reading == NodeReading(
+        name=ReadingId("storage.pvc"), value={"phase": "Bound", "storageClass": "fast", "seconds": 1.0}
+    )
     assert _claims(live, namespace) == []
 
 

@@ -13,7 +13,7 @@ from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.core.health.exports.fleet_gauges import samples_at
-from reconciler.core.health.nodes.mark import TAINT
+from reconciler.core.health.nodes import TAINT
 from reconciler.core.objects import ObjectKey
 from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer

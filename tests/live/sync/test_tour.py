@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.bed.start import NEEDED
-from tests.cluster.fixtures import built
+from tests.cluster.fixtures import Parts
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import wait_until
 from tests.system.test_docs_examples import ROOT, Shell, examples, matches
@@ -20,11 +20,11 @@ BLOCK = re.compile(r"^```console cluster\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
-def variables(control_plane_programs: ControlPlane, tmp_path: Path) -> Iterator[dict[str, str]]:
+def variables(control_plane_programs: ControlPlane, parts: Parts, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Start `make cluster` and return the variables that it prints."""
     assert control_plane_programs.kubectl is not None
     for what in NEEDED:
-        built(what)
+        parts.folder(what)
     log = tmp_path / "cluster.log"
     with log.open("wb") as output:
         argv = [sys.executable, "-m", "tests.cluster.bed.start"]

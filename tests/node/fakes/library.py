@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 REPLAYS = Path(__file__).parents[1] / "replays"
@@ -34,7 +34,9 @@ def sound(gpus: int = 2) -> Sweep:
     sweep = msgspec.convert(content["sweeps"][0], Sweep)
     slots = {gpu.slot for gpu in sweep.gpus[:gpus]} | {""}
     kept = tuple(reading for reading in sweep.readings if reading.slot in slots)
-    cards = [card for reading in sweep.all("sysfs.pci_gpus") for card in reading.value if card["slot"] in slots]
+    cards = [
+        card for reading in sweep.all(ReadingId("sysfs.pci_gpus")) for card in reading.value if card["slot"] in slots
+    ]
     sweep = replace(sweep, gpus=sweep.gpus[:gpus], readings=kept)
     return changed(sweep, {"nvml.count": gpus, "sysfs.pci_gpus": cards})
 
@@ -44,7 +46,7 @@ def changed(sweep: Sweep, values: Mapping[str, Any], slot: str = "", **fields: A
     readings = [reading for reading in sweep.readings if reading.name not in values or reading.slot != slot]
     for name, value in values.items():
         if isinstance(value, ReadError):
-            readings.append(NodeReading(name=name, slot=slot, error=value))
+            readings.append(NodeReading(name=ReadingId(name), slot=slot, error=value))
         elif value is not ...:
-            readings.append(NodeReading(name=name, slot=slot, value=value))
+            readings.append(NodeReading(name=ReadingId(name), slot=slot, value=value))
     return replace(sweep, readings=tuple(readings), **fields)

@@ -6,8 +6,7 @@ from typing import Any
 
 from reconciler.adapters.node import amdsmi_calls
 from reconciler.adapters.node.library import readings_of
-from reconciler.core.health.readings import Sweep
-from reconciler.core.health.sweeps import SourceReadings, make_sweep
+from reconciler.core.health.readings import SourceReadings, Sweep, make_sweep
 from tests.node.fakes.library import changed
 
 

@@ -23,7 +23,7 @@ from reconciler.adapters.node.cuda.driver import (
 )
 from reconciler.adapters.node.cuda.kernels import spin_kernels
 from reconciler.adapters.node.cuda.measurements import Budget, Fields
-from reconciler.core.health.active.cuda_errors import STICKY
+from reconciler.core.health.active.plans import STICKY
 
 _OF_CODES = {
     46: "busy",  # another process has the GPU for itself

@@ -14,7 +14,7 @@ THREADS = 256
 SPIN_THREADS = 1024
 """Threads in a block of a spin kernel: with one block for each multiprocessor no two share one."""
 RECORD_BYTES = 32
-"""What a spin kernel writes for each block: multiprocessor, clock cycles, start and end in ns, eight bytes each."""
+"""The record of a spin kernel for each block: multiprocessor, clock cycles, start and end in ns, eight bytes each."""
 SCALE = 3.0
 """The factor of daxpy."""
 X_PERIOD, Y_PERIOD = 1024, 256

@@ -236,13 +236,13 @@ def _soak(sample: Callable[[], float], seconds: float) -> Fields:
     values = [round(sample(), 4)]
     while time_left.has_more:
         values.append(round(sample(), 4))
-    ends = values[:SAMPLES], values[-SAMPLES:]
+    first, last = values[:SAMPLES], values[-SAMPLES:]
     return {
         "best": max(values),
         "median": round(median(values), 4),
-        "first": round(median(ends[0]), 4),
-        "last": round(median(ends[1]), 4),
-        "samples": ends[1],
+        "first": round(median(first), 4),
+        "last": round(median(last), 4),
+        "samples": last,
         "count": len(values),
     }
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.adapters.node.programs import absolute, not_run, run_program
 from reconciler.adapters.process import ChildCommand, ChildProcess, ProcessError, without_credentials
-from reconciler.core.health.readings import NodeReading, ReadError, Value
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Value
 
 FIRST_PORT = 5200
 SECONDS = 5
@@ -58,7 +58,7 @@ def iperf_client(
     try:
         found = run_program(argv, seconds=seconds + _SLACK_SECONDS, environ=environ)
     except ProcessError as problem:
-        return not_run("net.iperf", problem)
+        return not_run(ReadingId.NET_IPERF, problem)
     try:
         document = json.loads(found.text)
         problem_text = document.get("error", "")
@@ -75,10 +75,10 @@ def iperf_client(
         }
     except (json.JSONDecodeError, KeyError, TypeError, AttributeError):
         problem_text = _error(found.text) or found.message or f"exit code {found.code}"
-        return NodeReading(name="net.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
+        return NodeReading(name=ReadingId.NET_IPERF, error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
     if problem_text:
-        return NodeReading(name="net.iperf", error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
-    return NodeReading(name="net.iperf", value=value)
+        return NodeReading(name=ReadingId.NET_IPERF, error=ReadError.FAILED, detail=f"{address}:{port}: {problem_text}")
+    return NodeReading(name=ReadingId.NET_IPERF, value=value)
 
 
 def merged(readings: Sequence[NodeReading]) -> NodeReading:
@@ -87,7 +87,7 @@ def merged(readings: Sequence[NodeReading]) -> NodeReading:
         reading.value if reading.error is None else {"error": reading.detail or reading.error.value}
         for reading in readings
     ]
-    return NodeReading(name="net.iperf", value=rows)
+    return NodeReading(name=ReadingId.NET_IPERF, value=rows)
 
 
 def _error(text: str) -> str:

@@ -9,8 +9,7 @@ from reconciler.adapters.node.programs import ProgramOutput, not_run, run_progra
 from reconciler.adapters.process import ProcessError
 from reconciler.core.health.active.links import PingTarget
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Value
-from reconciler.core.health.sweeps import SourceReadings
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
 
 PACKETS = 10
 DEADLINE_SECONDS = 45
@@ -47,7 +46,7 @@ class PingSource:
             else row
             for target, row in zip(self._targets, rows, strict=True)
         ]
-        return SourceReadings(readings=(NodeReading(name="net.ping", value=value),))
+        return SourceReadings(readings=(NodeReading(name=ReadingId.NET_PING, value=value),))
 
     def close(self) -> None:
         """Do nothing: every ping has ended."""
@@ -58,11 +57,11 @@ class PingSource:
         try:
             found = run_program([*argv, target.address], seconds=self._seconds + 5, environ=self._environ)
         except ProcessError as problem:
-            return not_run("net.ping", problem)
+            return not_run(ReadingId.NET_PING, problem)
         counts = statistics(found)
         if counts is None:
             detail = f"exit code {found.code}{f': {found.message}' if found.message else ''}"
-            return NodeReading(name="net.ping", error=ReadError.FAILED, detail=detail)
+            return NodeReading(name=ReadingId.NET_PING, error=ReadError.FAILED, detail=detail)
         return {"node": target.node, "address": target.address, "interface": target.interface, **counts}
 
 

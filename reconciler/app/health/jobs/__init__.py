@@ -1,1 +1,1 @@
-"""What node health does for jobs before, during and after they run."""
+"""Checks of jobs before, during and after they run."""

@@ -5,19 +5,19 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.app.health.events import about_owner, about_pod, record_event
 from reconciler.app.health.fast_lane import LaneRound
 from reconciler.app.health.fleet_reading import pods_on
 from reconciler.app.health.reports import report_key
-from reconciler.app.health.telling import about_owner, about_pod, tell
 from reconciler.core.health.inflight.preflight import (
-    SEEN,
+    PREFLIGHTS,
     PreflightAttempt,
     PreflightVerdict,
     acknowledgement,
     counted,
     verdicts,
 )
-from reconciler.core.health.nodes.mark import MANAGER
+from reconciler.core.health.nodes import MANAGER
 from reconciler.core.health.report import NodeReport
 from reconciler.core.kinds.health.jobs import CONTAINER
 from reconciler.core.observe.placed import controller_of
@@ -30,7 +30,7 @@ FAILED = "PreflightFailed"
 
 
 class Acknowledged(Struct, frozen=True, kw_only=True):
-    """What became of failed preflight checks: all attempts that count now, and those that are new."""
+    """The result of failed preflight checks: all attempts that count now, and those that are new."""
 
     attempts: tuple[PreflightAttempt, ...] = ()
     new: tuple[PreflightAttempt, ...] = ()
@@ -43,10 +43,10 @@ def acknowledge(
 
     A claim about a pod that does not run its check on that node is not believed.
     """
-    seen = {one.pod for one in known}
+    counted_pods = {one.pod for one in known}
     new: list[tuple[PreflightAttempt, Body]] = []
     for node, report in sorted(done.reading.reports.items()):
-        fresh = {one.uid: one for one in report.preflights if one.uid not in seen}
+        fresh = {one.uid: one for one in report.preflights if one.uid not in counted_pods}
         for pod in _checked_pods(cluster, node) if fresh else ():
             uid = pod["metadata"]["uid"]
             if (failed := fresh.get(uid)) is not None:
@@ -59,7 +59,7 @@ def acknowledge(
     for attempt, pod in new:
         said = _told(attempt, [one for one in attempts if one.owner == attempt.owner], most)
         for about in (about_pod(pod), *about_owner(pod)):
-            tell(cluster, about, reason=FAILED, message=said, is_warning=True, clock=clock)
+            record_event(cluster, about, reason=FAILED, message=said, is_warning=True, clock=clock)
     return Acknowledged(attempts=attempts, new=tuple(attempt for attempt, _ in new))
 
 
@@ -74,7 +74,7 @@ def _checked_pods(cluster: LiveCluster, node: str) -> Iterator[Body]:
 def _write(cluster: LiveCluster, report: NodeReport, found: Mapping[str, PreflightVerdict]) -> None:
     named = {one.uid for one in report.preflights}
     value = acknowledgement({uid: verdict for uid, verdict in found.items() if uid in named})
-    changes: dict[str, Any] = {"metadata": {"annotations": {SEEN: value}}}
+    changes: dict[str, Any] = {"metadata": {"annotations": {PREFLIGHTS: value}}}
     cluster.patch(report_key(report.node), changes, manager=MANAGER)
 
 

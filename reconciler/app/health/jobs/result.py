@@ -17,7 +17,7 @@ Send = Callable[[str, bytes], bytes]
 
 
 class PreflightAnswer(Struct, frozen=True, kw_only=True):
-    """What the agent answers: the verdict of the controller, empty as long as there is none."""
+    """The answer of the agent: the verdict of the controller, empty as long as there is none."""
 
     verdict: str = ""
 

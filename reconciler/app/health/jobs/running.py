@@ -1,27 +1,88 @@
 """Look at the running jobs of a cluster: which hang, which are slow, and what those that ended left on their GPUs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.app.health.events import EventTarget, notify_job, record_event
 from reconciler.app.health.fast_lane import LaneRound
-from reconciler.app.health.jobs.probation import ProvenNodes, ended_well
+from reconciler.app.health.fleet_reading import pods_on
 from reconciler.app.health.state_store import LaneState
-from reconciler.app.health.telling import Told, tell, tell_job
+from reconciler.core.health.fleet.state import HealthPhase
+from reconciler.core.health.inflight.detect import JobSeries
 from reconciler.core.health.inflight.notes import JobNote, JobNoteKind, left_by, notes
 from reconciler.core.health.inflight.postflight import JobErrors, newest
-from reconciler.core.health.inflight.series import JobSeries
-from reconciler.core.health.inflight.watch import JobsSeen, WatchedJob, look
+from reconciler.core.health.inflight.watch import ObservedJobs, WatchedJob, look
 from reconciler.core.kinds.kind import Kinds
+from reconciler.core.kinds.progress import Phase
 from reconciler.core.kinds.workloads import POD
-from reconciler.core.observe.placed import controller_of, placed_jobs
+from reconciler.core.objects import split_api_version
+from reconciler.core.observe.placed import controller_of, placed_jobs, row_of, succeeded_owners
 from reconciler.core.observe.preflights import incomplete_preflights
-from reconciler.core.values import NOT_JSON
+from reconciler.core.values import NOT_JSON, mapping, text
 from reconciler.errors import ConfigError
 from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import Body, LiveCluster
+from reconciler.ports.cluster import Body, ClusterError, LiveCluster
+
+MOST = 100
+"""The number of jobs that are remembered of a node: the most that a policy can ask for."""
+
+_DEPTH = 5  # a Job of a JobSet of a TrainJob in an AppWrapper, and one more
+
+
+class ProvenNodes(Struct, frozen=True, kw_only=True):
+    """The workloads that ended well on each node in probation, by UID; and what could not be read."""
+
+    jobs: Mapping[str, tuple[str, ...]] = {}
+    problems: tuple[str, ...] = ()
+
+
+def ended_well(cluster: LiveCluster, kinds: Kinds, done: LaneRound) -> ProvenNodes:
+    """Return what was known, with the workloads that have ended well since. A list that fails counts nothing.
+
+    Only the pods of nodes in probation are listed.
+    """
+    jobs: dict[str, tuple[str, ...]] = {}
+    problems: list[str] = []
+    for name, node in sorted(done.evaluation.state.nodes.items()):
+        if node.phase is not HealthPhase.PROBATION:
+            continue
+        known = done.state.proven.get(name, ())
+        try:
+            owners = succeeded_owners(kinds, pods_on(cluster, name), node.since)
+            new = [uid for one in owners for uid in _succeeded(cluster, kinds, one)]
+        except ClusterError as error:
+            problems.append(f"{name}: the jobs of its probation cannot be counted: {error.message}")
+            new = []
+        if known or new:
+            jobs[name] = tuple(dict.fromkeys((*known, *new)))[:MOST]
+    return ProvenNodes(jobs=jobs, problems=tuple(problems))
+
+
+def _succeeded(cluster: LiveCluster, kinds: Kinds, owner: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the UID of the whole workload of an owner if all of it succeeded."""
+    namespace = text(owner.get("namespace"))
+    for _ in range(_DEPTH):
+        row, body = row_of(kinds, owner), _find(cluster, namespace, owner)
+        if body is None or row.progress is None:
+            return
+        above = controller_of(body)
+        if row_of(kinds, above).progress is None:
+            if row.progress(body).phase is Phase.SUCCEEDED:
+                yield text(owner.get("uid"))
+            return
+        owner = above
+
+
+def _find(cluster: LiveCluster, namespace: str, owner: Mapping[str, Any]) -> Body | None:
+    """Return an owner, unless it is gone. It is listed: that is what the chart permits in every mode."""
+    resource = cluster.resource(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
+    listing = cluster.list(resource, namespace=namespace, fields=f"metadata.name={text(owner.get('name'))}")
+    return next((one for one in listing.objects if mapping(one.get("metadata")).get("uid") == owner.get("uid")), None)
+
 
 LOOK_SECONDS = 60.0
 """The time between two looks: agents report less often."""
@@ -36,7 +97,7 @@ _PHASES = ("Running", "Pending")
 
 
 class JobWatch(Struct, frozen=True, kw_only=True):
-    """What is kept of the jobs of a cluster between two looks. Losing it costs a new warm-up."""
+    """The jobs of a cluster as they are kept between two looks. Losing it costs a new warm-up."""
 
     looked_at: float = 0.0
     jobs: tuple[WatchedJob, ...] = ()
@@ -50,7 +111,7 @@ class JobsRound(Struct, frozen=True, kw_only=True, eq=False):
     """
 
     watch: JobWatch
-    seen: JobsSeen
+    observed: ObservedJobs
     notes: tuple[JobNote, ...]
     left: tuple[JobErrors, ...] = ()
     late: tuple[JobNote, ...] = ()
@@ -81,34 +142,34 @@ def look_at_jobs(cluster: LiveCluster, kinds: Kinds, watch: JobWatch, done: Lane
         return None
     resource = cluster.resource(*POD)
     pods = [pod for phase in _PHASES for pod in cluster.list(resource, fields=f"status.phase={phase}").objects]
-    seen = look(watch.jobs, placed_jobs(kinds, pods), done.reading.reports, done.now)
+    observed = look(watch.jobs, placed_jobs(kinds, pods), done.reading.reports, done.now)
     late = incomplete_preflights(pods, done.now)
-    said = (*notes(done.state.jobs, seen, done.reading.reports, done.now), *late)
-    kept = JobWatch(looked_at=done.now, jobs=seen.jobs)
-    left = left_by(seen, done.reading.reports)
+    said = (*notes(done.state.jobs, observed, done.reading.reports, done.now), *late)
+    kept = JobWatch(looked_at=done.now, jobs=observed.jobs)
+    left = left_by(observed, done.reading.reports)
     known = {one.uid for one in done.state.jobs if one.kind is JobNoteKind.PREFLIGHT}
     new = tuple(one for one in late if one.uid not in known)
     proven = ended_well(cluster, kinds, done)
-    return JobsRound(watch=kept, seen=seen, notes=said, left=left, late=new, pods=pods, proven=proven)
+    return JobsRound(watch=kept, observed=observed, notes=said, left=left, late=new, pods=pods, proven=proven)
 
 
 def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
     """Tell the owners of jobs what is new: an event on the job, and on the pods that it is about."""
     said = {(one.uid, one.kind): one for one in made.notes}
-    for job in made.seen.begun:
+    for job in made.observed.begun:
         problem = job.problem
-        note = said.get((job.job.uid, JobNoteKind(problem.kind))) if problem is not None else None
+        note = said.get((job.job.uid, JobNoteKind(problem.kind.value))) if problem is not None else None
         if problem is not None and note is not None:
             pods = [pod for pod in made.pods if controller_of(pod).get("uid") == job.job.uid]
-            tell_job(cluster, _about(note), pods, problem, text=note.text, clock=clock)
+            notify_job(cluster, _about(note), pods, problem, text=note.text, clock=clock)
     for late in made.late:
-        tell(cluster, _about(late), reason=INCOMPLETE, message=late.text, is_warning=True, clock=clock)
-    for job in made.seen.ended:
+        record_event(cluster, _about(late), reason=INCOMPLETE, message=late.text, is_warning=True, clock=clock)
+    for job in made.observed.ended:
         if (note := said.get((job.job.uid, JobNoteKind.ERRORS))) is not None:
-            tell(cluster, _about(note), reason=ERRORS, message=note.text, is_warning=True, clock=clock)
+            record_event(cluster, _about(note), reason=ERRORS, message=note.text, is_warning=True, clock=clock)
 
 
-def _about(note: JobNote) -> Told:
-    return Told(
+def _about(note: JobNote) -> EventTarget:
+    return EventTarget(
         api_version=note.api_version, kind=note.object_kind, name=note.name, uid=note.uid, namespace=note.namespace
     )

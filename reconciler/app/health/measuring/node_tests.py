@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from reconciler.core.health.findings import HealthFinding
 from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 from reconciler.errors import one_line
 from reconciler.ports.clock import Clock
 
@@ -62,7 +62,7 @@ class NodeTests:
             reading = self._tests[check](last)
         except Exception as error:  # noqa: BLE001 - a test that breaks is a reading without a value
             detail = one_line(f"{type(error).__name__}: {error}")
-            reading = NodeReading(name=check, error=ReadError.FAILED, detail=detail)
+            reading = NodeReading(name=ReadingId(check), error=ReadError.FAILED, detail=detail)
         with self._lock:
             self._readings[check] = reading
             self._ended[check] = self._clock.elapsed()

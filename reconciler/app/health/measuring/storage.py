@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.health.readings import NodeReading, ReadError
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId
 from reconciler.core.objects import ObjectKey
 from reconciler.ports.clock import Clock
 from reconciler.ports.cluster import ClusterError, LiveCluster
@@ -27,7 +27,7 @@ _WRITE = (  # in Python, which the image has: a file of random bytes that is rea
 
 
 class ClaimTest(Struct, frozen=True, kw_only=True):
-    """What to claim, and for how long to wait.
+    """A claim to make, and the time to wait for it.
 
     image: of a pod on this node that writes to the volume; empty: only the claim is tested. owner: the reference of
     the pod that makes the test, with which Kubernetes deletes what a killed test leaves.
@@ -53,13 +53,13 @@ def claim_volume(cluster: LiveCluster, test: ClaimTest, clock: Clock) -> NodeRea
     left: list[str] = []
     try:
         if reason := _unusable(cluster, test):
-            return NodeReading(name="storage.pvc", error=ReadError.NOT_SUPPORTED, detail=reason)
+            return NodeReading(name=ReadingId.STORAGE_PVC, error=ReadError.NOT_SUPPORTED, detail=reason)
         with _claimed(cluster, test, left) as name:
             value = _outcome(cluster, test, name, clock)
     except ClusterError as problem:
-        return NodeReading(name="storage.pvc", error=ReadError.FAILED, detail=str(problem))
+        return NodeReading(name=ReadingId.STORAGE_PVC, error=ReadError.FAILED, detail=str(problem))
     value |= {"storageClass": test.storage_class, "seconds": round(clock.elapsed() - start, 3)}
-    return NodeReading(name="storage.pvc", value=value | ({"left": left[0]} if left else {}))
+    return NodeReading(name=ReadingId.STORAGE_PVC, value=value | ({"left": left[0]} if left else {}))
 
 
 def remove_left(cluster: LiveCluster, test: ClaimTest) -> None:

@@ -4,9 +4,8 @@ Source of names, overloads and semantics: cel-go 0.26, k8s.io/apiserver/pkg/cel/
 """
 
 from reconciler.core.cel.library import (
-    amounts,
-    authorization,
     conversions,
+    kubernetes,
     lists,
     named_formats,
     network,
@@ -15,12 +14,10 @@ from reconciler.core.cel.library import (
     regexes,
     texts,
     times,
-    versions,
 )
 from reconciler.core.cel.library.signature import Signature
 
-_PARTS = (operators, conversions, times, texts, regexes, lists, optionals, network, versions, amounts, named_formats,
-          authorization)  # fmt: skip
+_PARTS = (operators, conversions, times, texts, regexes, lists, optionals, network, kubernetes, named_formats)
 
 
 def _overloads() -> dict[str, tuple[Signature, ...]]:

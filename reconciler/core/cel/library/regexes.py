@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
+
+import re2
 
 from reconciler.core.cel.library.signature import Signature, both, member
 from reconciler.core.cel.values import CelError
@@ -11,16 +13,8 @@ from reconciler.core.patterns import later
 
 _ESCAPED = later(r"\\(?:Q[\s\S]*?(?:\\E|\Z)|[\s\S])")
 _MOST_KEPT = 128
-
-
-@cache
-def _engine() -> tuple[Any, Any]:
-    """Return the module and its options."""
-    import re2  # noqa: PLC0415 - few policies use regular expressions
-
-    options = re2.Options()
-    options.log_errors = False
-    return re2, options
+_OPTIONS = re2.Options()
+_OPTIONS.log_errors = False
 
 
 @lru_cache(maxsize=_MOST_KEPT)
@@ -28,9 +22,8 @@ def _compiled(pattern: str) -> Any:
     """Return a compiled pattern. Raises CelError for one that Go refuses."""
     if "\\C" in pattern and "\\C" in _ESCAPED.findall(pattern):  # RE2 has it, and Go has not
         raise CelError("invalid regular expression: invalid escape sequence: `\\C`")
-    re2, options = _engine()
     try:
-        return re2.compile(pattern, options)
+        return re2.compile(pattern, _OPTIONS)
     except re2.error as error:
         raise CelError(f"invalid regular expression: {error.args[0].decode(errors='replace')}") from None
     except UnicodeEncodeError:
@@ -62,8 +55,7 @@ def first_within(text: str, words: tuple[str, ...]) -> int:
 
 @lru_cache(maxsize=_MOST_KEPT)
 def _any_of(words: tuple[str, ...]) -> Any:
-    re2, options = _engine()
-    return re2.compile("|".join(map(re2.escape, words)).encode(), options)
+    return re2.compile("|".join(map(re2.escape, words)).encode(), _OPTIONS)
 
 
 def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from fractions import Fraction
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from reconciler.core.cel.library.operators import moment
 from reconciler.core.cel.library.signature import Signature, member
@@ -91,8 +92,6 @@ def _zone(name: str) -> tzinfo:
         return timezone(timedelta(minutes=total))
     if name in ("", "UTC"):
         return UTC
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - few expressions name a time zone
-
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):

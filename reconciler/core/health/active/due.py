@@ -1,13 +1,12 @@
-"""Which nodes are due for a deep run: their validation needs one, or their agents ask for one. A few at one time."""
+"""The nodes that are due for a deep run: their validation needs one, or their agents ask for one. A few at one time."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.fleet.conclude import is_stale
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision
-from reconciler.core.health.fleet.evaluate import FleetInput
+from reconciler.core.health.fleet.evaluate import FleetInput, is_stale
 from reconciler.core.health.fleet.state import HealthPhase, NodeState
 from reconciler.core.health.report import NodeReport
 

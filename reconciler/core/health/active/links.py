@@ -1,4 +1,4 @@
-"""Which links of the network to test: every interface of every node by ping, every pair of nodes by iperf."""
+"""The links of the network to test: every interface of every node by ping, every pair of nodes by iperf, in turns."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -73,3 +73,26 @@ def pairs_of(nodes: Collection[str], number: int) -> tuple[IperfPair, ...]:
     pairs = zip(turned[:half], reversed(turned[half:]), strict=True)
     both = [(one, two) if number % 2 == 0 else (two, one) for one, two in pairs]
     return tuple(sorted(IperfPair(client=one, server=two) for one, two in both if one and two))
+
+
+class IperfTurn(Struct, frozen=True, kw_only=True):
+    """The turn of one node: with whom, and until when. Times are in seconds since the epoch."""
+
+    pair: IperfPair
+    starts_at: float
+    ends_at: float
+
+
+def slot_start(now: float, slot: float) -> float:
+    """Return when the turns of this time began: at the same moment on every node."""
+    return now // slot * slot
+
+
+def turn_of(node: str, nodes: Collection[str], now: float, *, every: float, slot: float) -> IperfTurn | None:
+    """Return the turn of a node now; None while it rests. Every two nodes meet once after each multiple of `every`."""
+    starts_at = slot_start(now, slot)
+    number = int((starts_at - now // every * every) // slot)
+    if number < 0:  # a period that began within this turn
+        return None
+    found = next((pair for pair in pairs_of(nodes, number) if node in (pair.client, pair.server)), None)
+    return None if found is None else IperfTurn(pair=found, starts_at=starts_at, ends_at=starts_at + slot)

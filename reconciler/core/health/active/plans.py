@@ -1,11 +1,34 @@
-"""What each profile runs besides the light sweep, how long it may take, and which GPUs may be tested at all."""
+"""The plan of each profile: tests besides the light sweep, their limits of time, and the GPUs that may be tested."""
 
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
+
+UNCORRECTABLE_ECC = 214
+STICKY = {
+    UNCORRECTABLE_ECC: "an uncorrectable memory error",
+    700: "an illegal address",
+    702: "a kernel that did not finish",
+    710: "a device-side assertion",
+    714: "a hardware stack error",
+    715: "an illegal instruction",
+    716: "a misaligned address",
+    717: "an invalid address space",
+    718: "an invalid program counter",
+    719: "a failed launch",
+    999: "an unknown error",
+}
+"""The meaning of codes (`CUresult`). The kernels of the tests cause none of it on a healthy GPU."""
+
+
+def sticky_code(reading: NodeReading) -> int:
+    """Return the code of an error after which the GPU cannot be used by its process; 0 if it is none."""
+    code = reading.value.get("code") if reading.error is not None and isinstance(reading.value, dict) else None
+    return code if isinstance(code, int) and code in STICKY else 0
+
 
 _ALL = ("h2d", "d2h", "daxpy", "fp64", "bf16", "fp32")
 
@@ -26,7 +49,6 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
     budget: float = 5.0
     deadline: float = 30.0
     diag_level: int = 0
-    has_nvbandwidth: bool = False
 
 
 _ROWS = (
@@ -55,7 +77,6 @@ _ROWS = (
         budget=20.0,
         deadline=90.0,
         diag_level=3,
-        has_nvbandwidth=True,
     ),
     ProfilePlan(
         profile=ProbeProfile.RMA,
@@ -67,7 +88,6 @@ _ROWS = (
         budget=20.0,
         deadline=90.0,
         diag_level=4,
-        has_nvbandwidth=True,
     ),
 )
 PLANS = {plan.profile: plan for plan in _ROWS}
@@ -86,10 +106,10 @@ def obstacles(sweep: Sweep | None) -> Iterator[tuple[ReadError, str]]:
 def obstacle(readings: Sequence[NodeReading], slot: str) -> tuple[ReadError, str] | None:
     """Return why a GPU must not be tested now: in use, MIG on, or not known to be idle. None: it may be tested."""
     found = {reading.name: reading for reading in readings if reading.slot == slot}
-    mig = found.get("nvml.mig_mode")
+    mig = found.get(ReadingId.NVML_MIG_MODE)
     if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
         return ReadError.NOT_SUPPORTED, "MIG is on"
-    processes = found.get("nvml.processes")
+    processes = found.get(ReadingId.NVML_PROCESSES)
     if processes is None or processes.error is not None or not isinstance(processes.value, list):
         detail = "nvml.processes was not read" if processes is None else processes.detail or str(processes.error)
         return ReadError.FAILED, f"not tested: the GPU may be in use ({detail})"

@@ -12,6 +12,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
+from reconciler.core.health.readings import ReadingId
 from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -20,24 +21,27 @@ _EXPORTER = "AMD device metrics exporter, health thresholds"
 
 
 def _init(given: CheckInput) -> CheckResult:
-    found, wanted = int(given.number("amdsmi.count")), given.expected.gpus
+    found, wanted = int(given.number(ReadingId.AMDSMI_COUNT)), given.expected.gpus
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
     if wanted is None:
-        wanted, said_by = len(given.rows("sysfs.pci_gpus")), ""
+        wanted, said_by = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), ""
         limit = Threshold(value=wanted, source=ThresholdSource.SPEC, citation="the PCI bus")
     text = f"{found} of {plural(wanted, 'GPU')}{said_by}"
     return CheckResult(status=FAIL if found < wanted else PASS, message=text, observed=found, threshold=limit)
 
 
 def _ecc(given: CheckInput) -> CheckResult:
-    count = given.field("amdsmi.ecc", "uncorrectable")
+    count = given.field(ReadingId.AMDSMI_ECC, "uncorrectable")
     status = FAIL if count > given.limit("uncorrectable") else PASS
     text = f"{count:g} uncorrectable memory errors"
     return CheckResult(status=status, message=text, observed=count, threshold=given.threshold("uncorrectable"))
 
 
 def _pages(given: CheckInput) -> CheckResult:
-    pending, lost = given.field("amdsmi.bad_pages", "pending"), given.field("amdsmi.bad_pages", "unreservable")
+    pending, lost = (
+        given.field(ReadingId.AMDSMI_BAD_PAGES, "pending"),
+        given.field(ReadingId.AMDSMI_BAD_PAGES, "unreservable"),
+    )
     if lost:
         return CheckResult(status=FAIL, message=f"{plural(lost, 'bad page')} cannot be reserved", observed=lost)
     status = WARN if pending else PASS
@@ -47,17 +51,17 @@ def _pages(given: CheckInput) -> CheckResult:
 
 
 def _width(given: CheckInput) -> CheckResult:
-    current, wanted = given.field("amdsmi.pcie", "width"), given.expected.pcie_width
+    current, wanted = given.field(ReadingId.AMDSMI_PCIE, "width"), given.expected.pcie_width
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
     if wanted is None:
-        wanted, said_by = int(given.field("amdsmi.pcie", "max_width")), ""
+        wanted, said_by = int(given.field(ReadingId.AMDSMI_PCIE, "max_width")), ""
         limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     text = f"{current:g} of {wanted} lanes{said_by}"
     return CheckResult(status=FAIL if current < wanted else PASS, message=text, observed=current, threshold=limit)
 
 
 def _replays(given: CheckInput) -> CheckResult:
-    grown = since_zero(given, "amdsmi.pcie", "replays", seconds=_TEN)
+    grown = since_zero(given, ReadingId.AMDSMI_PCIE, "replays", seconds=_TEN)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("replaysAMinute") else PASS
     limit, text = given.threshold("replaysAMinute"), f"{a_minute:.1f} replays a minute"
@@ -69,7 +73,7 @@ _REASONS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
 
 def _throttle(given: CheckInput) -> CheckResult:
     """Judge which part of the time each limit was active. The power limit is normal under load."""
-    table = given.table("amdsmi.violations")
+    table = given.table(ReadingId.AMDSMI_VIOLATIONS)
     known = {name: number for name in _REASONS if (number := as_number(table.get(name))) is not None}
     if not known:
         raise Unmeasured(CheckStatus.SKIP, "the GPU reports no reason for throttling")
@@ -80,13 +84,13 @@ def _throttle(given: CheckInput) -> CheckResult:
 
 
 def _xgmi(given: CheckInput) -> CheckResult:
-    code = given.number("amdsmi.xgmi_error")
+    code = given.number(ReadingId.AMDSMI_XGMI_ERROR)
     status = FAIL if code else PASS
     return CheckResult(status=status, message="XGMI reports errors" if code else "XGMI reports no error", observed=code)
 
 
 def _heat(given: CheckInput) -> CheckResult:
-    table = given.table("amdsmi.temperature")
+    table = given.table(ReadingId.AMDSMI_TEMPERATURE)
     pairs = [
         (name, as_number(table.get(name)), as_number(table.get(f"{name}_limit"))) for name in ("hotspot", "memory")
     ]
@@ -100,7 +104,7 @@ def _heat(given: CheckInput) -> CheckResult:
 
 
 def _power(given: CheckInput) -> CheckResult:
-    watts, most = given.field("amdsmi.power", "watts"), given.field("amdsmi.power", "limit")
+    watts, most = given.field(ReadingId.AMDSMI_POWER, "watts"), given.field(ReadingId.AMDSMI_POWER, "limit")
     limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="power limit of this GPU")
     status = WARN if not 0 < watts <= most * given.limit("overLimit") else PASS
     return CheckResult(status=status, message=f"{watts:g} W", observed=watts, threshold=limit)
@@ -115,7 +119,7 @@ CHECKS = (
         id="amd.count",
         title="AMD SMI works, and all GPUs are present",
         judge=_init,
-        reads=("amdsmi.init", "amdsmi.count", "sysfs.pci_gpus"),
+        reads=(ReadingId.AMDSMI_INIT, ReadingId.AMDSMI_COUNT, ReadingId.SYSFS_PCI_GPUS),
         scope=CheckScope.NODE,
         severity=FindingSeverity.FATAL,
         action=RepairAction.REBOOT_NODE,
@@ -126,7 +130,7 @@ CHECKS = (
         id="amd.ecc",
         title="No uncorrectable memory errors",
         judge=_ecc,
-        reads=("amdsmi.ecc",),
+        reads=(ReadingId.AMDSMI_ECC,),
         limits={"uncorrectable": Threshold(value=0, source=ThresholdSource.VENDOR, citation=_EXPORTER)},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
@@ -136,7 +140,7 @@ CHECKS = (
         id="amd.bad_pages",
         title="No bad memory page is pending",
         judge=_pages,
-        reads=("amdsmi.bad_pages",),
+        reads=(ReadingId.AMDSMI_BAD_PAGES,),
         action=RepairAction.RESET_GPU,
         unit="pages",
     ),
@@ -144,7 +148,7 @@ CHECKS = (
         id="amd.pcie.width",
         title="The PCIe link has all its lanes",
         judge=_width,
-        reads=("amdsmi.pcie",),
+        reads=(ReadingId.AMDSMI_PCIE,),
         action=RepairAction.REBOOT_NODE,
         unit="lanes",
     ),
@@ -152,7 +156,7 @@ CHECKS = (
         id="amd.pcie.replay",
         title="Few PCIe replays",
         judge=_replays,
-        reads=("amdsmi.pcie",),
+        reads=(ReadingId.AMDSMI_PCIE,),
         limits={"replaysAMinute": Threshold(value=31, source=ThresholdSource.SPEC, citation="as x16 of generation 5")},
         window=_TEN,
         unit="replays/min",
@@ -161,7 +165,7 @@ CHECKS = (
         id="amd.throttle",
         title="The GPU is not slowed down by heat for long",
         judge=_throttle,
-        reads=("amdsmi.violations",),
+        reads=(ReadingId.AMDSMI_VIOLATIONS,),
         limits={"percent": Threshold(value=5, source=ThresholdSource.SPEC)},
         unit="%",
     ),
@@ -169,7 +173,7 @@ CHECKS = (
         id="amd.xgmi",
         title="XGMI reports no error",
         judge=_xgmi,
-        reads=("amdsmi.xgmi_error",),
+        reads=(ReadingId.AMDSMI_XGMI_ERROR,),
         severity=FindingSeverity.FATAL,
         action=RepairAction.RUN_DIAG,
         unit="status",
@@ -178,7 +182,7 @@ CHECKS = (
         id="amd.temperature",
         title="The GPU is not too hot",
         judge=_heat,
-        reads=("amdsmi.temperature",),
+        reads=(ReadingId.AMDSMI_TEMPERATURE,),
         limits={"warnBelow": Threshold(value=5, source=ThresholdSource.SPEC)},
         unit="degrees",
     ),
@@ -186,7 +190,7 @@ CHECKS = (
         id="amd.power",
         title="The power can be read and is plausible",
         judge=_power,
-        reads=("amdsmi.power",),
+        reads=(ReadingId.AMDSMI_POWER,),
         limits={"overLimit": Threshold(value=1.1, source=ThresholdSource.SPEC)},
         unit="W",
     ),

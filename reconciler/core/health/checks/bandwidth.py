@@ -11,6 +11,7 @@ from reconciler.core.health.findings import (
     ThresholdSource,
 )
 from reconciler.core.health.peaks import PcieGeneration, memory_peak_gbs
+from reconciler.core.health.readings import ReadingId
 
 _OF_LINK = Threshold(
     value="by generation", source=ThresholdSource.VENDOR, citation="data/gpus.json: azurehpc-health-checks, PCI Express"
@@ -60,7 +61,7 @@ def _in_gbs(limit: Threshold, gbs: float) -> Threshold:
     return Threshold(value=round(gbs, 3), source=limit.source, citation=limit.citation)
 
 
-def _direction(given: CheckInput, name: str, what: str) -> CheckResult:
+def _direction(given: CheckInput, name: ReadingId, what: str) -> CheckResult:
     found = given.table(name)
     return judge_link(given, given.field(name, "best"), what, found.get("link"), len(found.get("samples") or [0]))
 
@@ -86,19 +87,19 @@ def _of_link(given: CheckInput, name: str, row: PcieGeneration) -> Threshold:
 
 def _link(given: CheckInput, link: object) -> tuple[PcieGeneration, int]:
     """Return generation and width: from sysfs while the copy ran, else from NVML."""
-    seen: dict[str, Any] = link if isinstance(link, dict) else {}
+    state: dict[str, Any] = link if isinstance(link, dict) else {}
     generation = _first(
-        as_number(seen.get("maxGeneration")),
-        _least(_read(given, "nvml.pcie_max_generation"), _read(given, "nvml.pcie_gpu_generation")),
+        as_number(state.get("maxGeneration")),
+        _least(_read(given, ReadingId.NVML_PCIE_MAX_GENERATION), _read(given, ReadingId.NVML_PCIE_GPU_GENERATION)),
     )
-    width = _first(as_number(seen.get("width")), _read(given, "nvml.pcie_width"))
+    width = _first(as_number(state.get("width")), _read(given, ReadingId.NVML_PCIE_WIDTH))
     row = given.peaks.pcie(int(generation)) if generation else None
     if row is None or not width:
         raise Unmeasured(CheckStatus.UNKNOWN, "generation and width of the PCI Express link are not known")
     return row, int(width)
 
 
-def _read(given: CheckInput, name: str) -> float | None:
+def _read(given: CheckInput, name: ReadingId) -> float | None:
     reading = given.sweep.find(name, given.slot)
     return None if reading is None or reading.error is not None else as_number(reading.value)
 
@@ -113,9 +114,9 @@ def _least(*values: float | None) -> float | None:
 
 def _generation(given: CheckInput) -> CheckResult:
     """Judge the generation while copies run: without load, links go down to save power."""
-    link = given.table("cuda.h2d").get("link")
-    seen: dict[str, Any] = link if isinstance(link, dict) else {}
-    current, most = as_number(seen.get("generation")), as_number(seen.get("maxGeneration"))
+    link = given.table(ReadingId.CUDA_H2D).get("link")
+    state: dict[str, Any] = link if isinstance(link, dict) else {}
+    current, most = as_number(state.get("generation")), as_number(state.get("maxGeneration"))
     if current is None or most is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "the generation of the link cannot be read from sysfs")
     threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")
@@ -127,8 +128,8 @@ def _generation(given: CheckInput) -> CheckResult:
 
 
 def _memory(given: CheckInput) -> CheckResult:
-    found = given.table("cuda.daxpy")
-    observed = given.field("cuda.daxpy", "best")
+    found = given.table(ReadingId.CUDA_DAXPY)
+    observed = given.field(ReadingId.CUDA_DAXPY, "best")
     peak = memory_peak(given)
     if observed > peak * _IMPOSSIBLE:
         text = f"memory: {observed:.4g} GB/s is more than the peak of {peak:.4g}: the measurement or the peak is wrong"
@@ -143,9 +144,9 @@ def memory_peak(given: CheckInput) -> float:
     gpu = given.peaks.gpu(given.gpu.product)
     if gpu is not None:
         return gpu.bandwidth_gbs
-    clock, bits = _read(given, "nvml.clock_memory_max"), _read(given, "nvml.memory_bus_width")
+    clock, bits = _read(given, ReadingId.NVML_CLOCK_MEMORY_MAX), _read(given, ReadingId.NVML_MEMORY_BUS_WIDTH)
     if not clock or not bits:
-        device = given.sweep.find("cuda.device", given.slot)
+        device = given.sweep.find(ReadingId.CUDA_DEVICE, given.slot)
         facts = device.value if device is not None and isinstance(device.value, dict) else {}
         clock, bits = (as_number(facts.get("memoryClockKhz")) or 0) / 1000, as_number(facts.get("busBits"))
     if not clock or not bits:
@@ -158,16 +159,16 @@ def _loses_to_ecc(given: CheckInput) -> bool:
     gpu = given.peaks.gpu(given.gpu.product)
     if gpu is not None and (gpu.health is None or not gpu.health.gddr):
         return False
-    mode = given.sweep.find("nvml.ecc_mode", given.slot)
+    mode = given.sweep.find(ReadingId.NVML_ECC_MODE, given.slot)
     is_known = mode is not None and mode.error is None and isinstance(mode.value, dict)
     return not is_known or mode.value.get("current") != 0  # type: ignore[union-attr]
 
 
 def _peers(given: CheckInput) -> CheckResult:
     """Judge the slowest copy to another GPU over NVLink; copies through the host are reported and not judged."""
-    if given.sweep.find("cuda.peer", given.slot) is None and len(given.sweep.gpus) == 1:
+    if given.sweep.find(ReadingId.CUDA_PEER, given.slot) is None and len(given.sweep.gpus) == 1:
         raise Unmeasured(CheckStatus.SKIP, "this node has one GPU")
-    found = given.table("cuda.peer")
+    found = given.table(ReadingId.CUDA_PEER)
     rates = {peer: as_number(row.get("best")) for peer, row in found.items() if isinstance(row, dict)}
     broken = sorted(peer for peer, rate in rates.items() if rate is None)
     if broken or not rates:
@@ -189,34 +190,45 @@ def _peers(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold)
 
 
+_LINK_READINGS = (ReadingId.NVML_PCIE_MAX_GENERATION, ReadingId.NVML_PCIE_GPU_GENERATION, ReadingId.NVML_PCIE_WIDTH)
 CHECKS = (
     HealthCheck(
         id="pcie.h2d",
         title="Pinned copies to the GPU reach the bandwidth of the link",
-        judge=lambda given: _direction(given, "cuda.h2d", "to the GPU"),
-        reads=("cuda.h2d", "nvml.pcie_max_generation", "nvml.pcie_gpu_generation", "nvml.pcie_width"),
+        judge=lambda given: _direction(given, ReadingId.CUDA_H2D, "to the GPU"),
+        reads=(
+            ReadingId.CUDA_H2D,
+            ReadingId.NVML_PCIE_MAX_GENERATION,
+            ReadingId.NVML_PCIE_GPU_GENERATION,
+            ReadingId.NVML_PCIE_WIDTH,
+        ),
         profile=ProbeProfile.PREFLIGHT,
         unit="GB/s",
         limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
+        is_recorded=True,
     ),
     HealthCheck(
         id="pcie.d2h",
         title="Pinned copies from the GPU reach the bandwidth of the link",
-        judge=lambda given: _direction(given, "cuda.d2h", "from the GPU"),
-        reads=("cuda.d2h", "nvml.pcie_max_generation", "nvml.pcie_gpu_generation", "nvml.pcie_width"),
+        judge=lambda given: _direction(given, ReadingId.CUDA_D2H, "from the GPU"),
+        reads=(
+            ReadingId.CUDA_D2H,
+            ReadingId.NVML_PCIE_MAX_GENERATION,
+            ReadingId.NVML_PCIE_GPU_GENERATION,
+            ReadingId.NVML_PCIE_WIDTH,
+        ),
         profile=ProbeProfile.PREFLIGHT,
         unit="GB/s",
         limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
+        is_recorded=True,
     ),
     HealthCheck(
         id="pcie.gen.load",
         title="The PCI Express link runs at its full generation while copies run",
         judge=_generation,
-        reads=("cuda.h2d",),
+        reads=(ReadingId.CUDA_H2D,),
         profile=ProbeProfile.PREFLIGHT,
         unit="generation",
         action=RepairAction.RUN_DIAG,
@@ -225,7 +237,13 @@ CHECKS = (
         id="hbm.bandwidth",
         title="The memory of the GPU reaches its bandwidth",
         judge=_memory,
-        reads=("cuda.daxpy", "cuda.device", "nvml.clock_memory_max", "nvml.memory_bus_width", "nvml.ecc_mode"),
+        reads=(
+            ReadingId.CUDA_DAXPY,
+            ReadingId.CUDA_DEVICE,
+            ReadingId.NVML_CLOCK_MEMORY_MAX,
+            ReadingId.NVML_MEMORY_BUS_WIDTH,
+            ReadingId.NVML_ECC_MODE,
+        ),
         profile=ProbeProfile.PREFLIGHT,
         unit="GB/s",
         limits={
@@ -235,17 +253,17 @@ CHECKS = (
             "failBelowGddr": _spec(0.68, f"{_SHEET}; ECC on GDDR takes 6 to 10 %"),
         },
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
+        is_recorded=True,
     ),
     HealthCheck(
         id="p2p.bandwidth",
         title="Copies to every other GPU of the node reach the bandwidth of NVLink",
         judge=_peers,
-        reads=("cuda.peer",),
+        reads=(ReadingId.CUDA_PEER,),
         profile=ProbeProfile.DEEP,
         unit="GB/s",
         limits={"failBelow": _OF_PRODUCT},
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
+        is_recorded=True,
     ),
 )

@@ -1,4 +1,4 @@
-"""What a check is: one row with its function. What it gets is a `CheckInput`, what it returns a `CheckResult`.
+"""A check: one row with its function, which gets a `CheckInput` and returns a `CheckResult`.
 
 A value that cannot be read raises `Unmeasured` inside the function, which becomes UNKNOWN or SKIP: a check cannot
 take a missing value for a good one.
@@ -22,21 +22,21 @@ from reconciler.core.health.findings import (
 )
 from reconciler.core.health.peaks import NO_PEAKS, PeakTable
 from reconciler.core.health.policy import CheckMode, Lane, NodeExpectation
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, Sweep
-from reconciler.core.health.xids.table import NO_XIDS, XidTable
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
+from reconciler.core.health.xids import NO_XIDS, XidTable
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 
 class CheckScope(StrEnum):
-    """What a check judges: each GPU by itself, or the node."""
+    """The subject of a check: each GPU by itself, or the node."""
 
     GPU = "gpu"
     NODE = "node"
 
 
 class CheckPrivilege(StrEnum):
-    """What a reading needs: a container with the driver's libraries, root in it, or access to the host."""
+    """The privilege of a reading: a container with the driver's libraries, root in it, or access to the host."""
 
     USER = "user"
     ROOT = "root"
@@ -44,7 +44,7 @@ class CheckPrivilege(StrEnum):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What a check says about one GPU or the node. `severity` and `action` are those of the row unless given.
+    """The result of a check on one GPU or the node. `severity` and `action` are those of the row unless given.
 
     `scale` is what the limits of the check are parts of; 0: they are in its unit.
     """
@@ -99,8 +99,11 @@ def as_number(value: object) -> float | None:
     return None
 
 
+_LIBRARIES = {"nvml": ReadingId.NVML_INIT, "amdsmi": ReadingId.AMDSMI_INIT}
+
+
 class CheckInput(Struct, frozen=True, kw_only=True):
-    """What a check looks at. `history` are earlier sweeps of this node, oldest first; `slot` is empty for the node."""
+    """The input of a check. `history` are earlier sweeps of this node, oldest first; `slot` is empty for the node."""
 
     sweep: Sweep
     slot: str = ""
@@ -132,11 +135,11 @@ class CheckInput(Struct, frozen=True, kw_only=True):
             return None
         return Threshold(value=value, source=ThresholdSource.POLICY, citation=self.expected.origin)
 
-    def value(self, name: str, slot: str | None = None) -> Any:
+    def value(self, name: ReadingId, slot: str | None = None) -> Any:
         """Return a value of this slot (or another). Raises `Unmeasured` if there is none."""
         reading = self.sweep.find(name, self.slot if slot is None else slot)
         if reading is None:
-            library = self.sweep.find(f"{name.partition('.')[0]}.init")
+            library = self.sweep.find(_LIBRARIES[name.source]) if name.source in _LIBRARIES else None
             if library is not None and library.error is not None:
                 raise meaning(library)
             raise Unmeasured(CheckStatus.UNKNOWN, f"{name}: not read")
@@ -144,29 +147,29 @@ class CheckInput(Struct, frozen=True, kw_only=True):
             raise meaning(reading)
         return reading.value
 
-    def number(self, name: str, slot: str | None = None) -> float:
+    def number(self, name: ReadingId, slot: str | None = None) -> float:
         """Return a value that is a finite number."""
         return self._number(name, self.value(name, slot))
 
-    def field(self, name: str, key: str, slot: str | None = None) -> float:
+    def field(self, name: ReadingId, key: str, slot: str | None = None) -> float:
         """Return a number inside a value."""
         return self._number(f"{name}.{key}", self.table(name, slot).get(key))
 
-    def table(self, name: str, slot: str | None = None) -> Mapping[str, Any]:
+    def table(self, name: ReadingId, slot: str | None = None) -> Mapping[str, Any]:
         """Return a value that has named parts."""
         value = self.value(name, slot)
         if not isinstance(value, dict):
             raise Unmeasured(CheckStatus.UNKNOWN, f"{name}: not a table")
         return value
 
-    def rows(self, name: str, slot: str | None = None) -> list[dict[str, Any]]:
+    def rows(self, name: ReadingId, slot: str | None = None) -> list[dict[str, Any]]:
         """Return a value that is a list of tables."""
         value = self.value(name, slot)
         if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
             raise Unmeasured(CheckStatus.UNKNOWN, f"{name}: not a list of tables")
         return value
 
-    def text(self, name: str, slot: str | None = None) -> str:
+    def text(self, name: ReadingId, slot: str | None = None) -> str:
         """Return a value that is text and not empty."""
         value = self.value(name, slot)
         if not isinstance(value, str) or not value.strip():
@@ -202,14 +205,13 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     """A row of the catalogue. Documentation, policy schema, metrics and alerts are made from it.
 
     `reads` names the readings; `window` is how many seconds of earlier sweeps the check looks at; `vendor` is empty for
-    a check of every node. `is_compared`: its values are kept in reports and compared with those of equal GPUs; more is
-    better.
+    a check of every node. `is_recorded`: reports keep its values, so that limits of a policy can judge them.
     """
 
     id: str
     title: str
     judge: Callable[[CheckInput], CheckResult]
-    reads: tuple[str, ...]
+    reads: tuple[ReadingId, ...]
     scope: CheckScope = CheckScope.GPU
     profile: ProbeProfile = ProbeProfile.LIGHT
     unit: str = ""
@@ -222,4 +224,9 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     vendor: str = "nvidia"
     window: float = 0.0
     rule: int = 1
-    is_compared: bool = False
+    is_recorded: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse readings that no source reads."""
+        for name in self.reads:
+            ReadingId(name)

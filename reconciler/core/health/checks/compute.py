@@ -1,6 +1,6 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
-from reconciler.core.health.active.cuda_errors import STICKY, UNCORRECTABLE_ECC, sticky_code
+from reconciler.core.health.active.plans import STICKY, UNCORRECTABLE_ECC, sticky_code
 from reconciler.core.health.checks.check import (
     CheckInput,
     CheckResult,
@@ -17,10 +17,10 @@ from reconciler.core.health.findings import (
     Threshold,
     ThresholdSource,
 )
-from reconciler.core.health.readings import ReadError
+from reconciler.core.health.readings import ReadError, ReadingId
 
-_EXACT = ("cuda.daxpy", "cuda.fp64", "cuda.bf16", "cuda.fp32", "cuda.soak")
-_TESTS = ("cuda.device", "cuda.h2d", "cuda.d2h", *_EXACT, "cuda.peer")
+_EXACT = (ReadingId.CUDA_DAXPY, ReadingId.CUDA_FP64, ReadingId.CUDA_BF16, ReadingId.CUDA_FP32, ReadingId.CUDA_SOAK)
+_TESTS = (ReadingId.CUDA_DEVICE, ReadingId.CUDA_H2D, ReadingId.CUDA_D2H, *_EXACT, ReadingId.CUDA_PEER)
 _SPREAD = Threshold(
     value=0.97,
     source=ThresholdSource.SPEC,
@@ -47,7 +47,7 @@ def _usable(given: CheckInput) -> CheckResult:
                 observed=code,
                 action=RepairAction.RESET_GPU if code == UNCORRECTABLE_ECC else RepairAction.RUN_DIAG,
             )
-    given.value("cuda.device")
+    given.value(ReadingId.CUDA_DEVICE)
     late = next((reading for reading in readings if reading.error is ReadError.DEADLINE), None)
     if late is not None:
         raise meaning(late)
@@ -82,7 +82,7 @@ def _checksum(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message="all results are exact", observed=0, samples=measured)
 
 
-def _rate(given: CheckInput, name: str) -> CheckResult:
+def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
     """Tell the rate; judge it by a reference if there is one, and the slowest multiprocessor by the median."""
     observed = given.field(name, "best")
     found = given.table(name)
@@ -114,7 +114,7 @@ def _rate(given: CheckInput, name: str) -> CheckResult:
 
 def _soak(given: CheckInput) -> CheckResult:
     """Compare the last samples of a long run with the first: heat and power show there."""
-    first, last = given.field("cuda.soak", "first"), given.field("cuda.soak", "last")
+    first, last = given.field(ReadingId.CUDA_SOAK, "first"), given.field(ReadingId.CUDA_SOAK, "last")
     if first <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, "cuda.soak: no rate")
     part = last / first
@@ -123,11 +123,11 @@ def _soak(given: CheckInput) -> CheckResult:
         message=f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
         observed=last,
         threshold=given.threshold("lastPart"),
-        samples=int(given.field("cuda.soak", "count")),
+        samples=int(given.field(ReadingId.CUDA_SOAK, "count")),
     )
 
 
-def _of_peak(given: CheckInput, name: str) -> str:
+def _of_peak(given: CheckInput, name: ReadingId) -> str:
     """Say how much of the peak at the measured clock that is: a slow clock and slow silicon look different."""
     found = given.table(name)
     clock, rate = as_number(found.get("clockMhz")), as_number(found.get("flopPerClock"))
@@ -135,22 +135,22 @@ def _of_peak(given: CheckInput, name: str) -> str:
     limits = given.peaks.limits(given.gpu.product)
     if limits is None or rate is None:
         return text
-    peaks = {("cuda.fp64", "tensor"): limits.fp64_tensor or limits.fp64, ("cuda.fp64", "vector"): limits.fp64}
-    peak = peaks.get((name, str(found.get("unit")))) or (limits.bf16 if name == "cuda.bf16" else None)
+    fp64 = {"tensor": limits.fp64_tensor or limits.fp64, "vector": limits.fp64}
+    peaks = {ReadingId.CUDA_FP64: fp64.get(str(found.get("unit"))), ReadingId.CUDA_BF16: limits.bf16}
+    peak = peaks.get(name)
     return f"{text}, {rate / peak:.0%} of the peak at that clock" if peak else text
 
 
-def _rate_row(kind: str, title: str) -> HealthCheck:
+def _rate_row(id_: str, name: ReadingId, title: str) -> HealthCheck:
     return HealthCheck(
-        id=f"compute.{kind}",
+        id=id_,
         title=title,
-        judge=lambda given: _rate(given, f"cuda.{kind}"),
-        reads=(f"cuda.{kind}",),
+        judge=lambda given: _rate(given, name),
+        reads=(name,),
         profile=ProbeProfile.PREFLIGHT,
         unit="TFLOPS",
         limits={"slowestPart": _SPREAD, "referenceTflops": _REFERENCE, "belowReference": _BELOW_REFERENCE},
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
     )
 
 
@@ -175,18 +175,19 @@ CHECKS = (
         action=RepairAction.RUN_DIAG,
         unit="results",
     ),
-    _rate_row("fp64", "FP64 arithmetic: all multiprocessors keep up"),
-    _rate_row("bf16", "bf16 tensor cores: all multiprocessors keep up"),
-    _rate_row("fp32", "FP32 arithmetic, on GPUs without bf16: all multiprocessors keep up"),
+    _rate_row("compute.fp64", ReadingId.CUDA_FP64, "FP64 arithmetic: all multiprocessors keep up"),
+    _rate_row("compute.bf16", ReadingId.CUDA_BF16, "bf16 tensor cores: all multiprocessors keep up"),
+    _rate_row(
+        "compute.fp32", ReadingId.CUDA_FP32, "FP32 arithmetic, on GPUs without bf16: all multiprocessors keep up"
+    ),
     HealthCheck(
         id="compute.soak",
         title="Arithmetic keeps its rate for two minutes",
         judge=_soak,
-        reads=("cuda.soak",),
+        reads=(ReadingId.CUDA_SOAK,),
         profile=ProbeProfile.DEEP,
         unit="TFLOPS",
         limits={"lastPart": _LAST_PART},
         action=RepairAction.RUN_DIAG,
-        is_compared=True,
     ),
 )

@@ -7,11 +7,11 @@ from msgspec import Struct
 
 from reconciler.core.health.checks.check import DAY, CheckInput, Unmeasured, as_number
 from reconciler.core.health.findings import CheckStatus
-from reconciler.core.health.readings import Sweep
+from reconciler.core.health.readings import ReadingId, Sweep
 
 
 class CounterChange(Struct, frozen=True, kw_only=True):
-    """How much a counter grew, over which time, by how many sweeps."""
+    """The growth of a counter, its duration, and the number of sweeps."""
 
     difference: float
     seconds: float
@@ -24,7 +24,7 @@ class CounterChange(Struct, frozen=True, kw_only=True):
 
 
 def change(
-    given: CheckInput, name: str, key: str = "", *, seconds: float, any_boot: bool = False
+    given: CheckInput, name: ReadingId, key: str = "", *, seconds: float, any_boot: bool = False
 ) -> CounterChange | None:
     """Return how a counter changed within a time, up to the last sweep; None without an earlier value.
 
@@ -43,7 +43,7 @@ def change(
     return CounterChange(difference=grown, seconds=points[-1][0] - points[0][0], samples=len(points))
 
 
-def rate(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange:
+def rate(given: CheckInput, name: ReadingId, key: str = "", *, seconds: float) -> CounterChange:
     """Return how a counter changed. Raises `Unmeasured`: SKIP without an earlier sweep, or why it cannot be read."""
     given.field(name, key) if key else given.number(name)
     found = change(given, name, key, seconds=seconds)
@@ -52,7 +52,7 @@ def rate(given: CheckInput, name: str, key: str = "", *, seconds: float) -> Coun
     return found
 
 
-def since_zero(given: CheckInput, name: str, key: str = "", *, seconds: float) -> CounterChange:
+def since_zero(given: CheckInput, name: ReadingId, key: str = "", *, seconds: float) -> CounterChange:
     """Return how a counter changed; no change where it is 0 now, with or without an earlier sweep."""
     value = given.field(name, key) if key else given.number(name)
     if value == 0 and change(given, name, key, seconds=seconds) is None:
@@ -91,7 +91,7 @@ def _holds(given: CheckInput, holds: Callable[[CheckInput], bool]) -> bool:
         return False
 
 
-def _value(sweep: Sweep, name: str, key: str, slot: str) -> float | None:
+def _value(sweep: Sweep, name: ReadingId, key: str, slot: str) -> float | None:
     reading = sweep.find(name, slot)
     if reading is None or reading.error is not None:
         return None

@@ -1,4 +1,4 @@
-"""Diagnostics: what `dcgmi diag` and `nvbandwidth` found, in their JSON, and what a job left on its GPUs."""
+"""Diagnostics: the results of `dcgmi diag` in its JSON, and the errors that a job left on its GPUs."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.health.checks.bandwidth import judge_link
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
 from reconciler.core.health.findings import (
     CheckStatus,
@@ -17,7 +16,7 @@ from reconciler.core.health.findings import (
     ThresholdSource,
 )
 from reconciler.core.health.policy import CheckMode
-from reconciler.core.health.slots import normal_slot
+from reconciler.core.health.readings import DIAG_READINGS, ReadingId
 
 _FATAL = Threshold(
     value="PCIe, NVLink, ECC, GPU Memory",
@@ -32,7 +31,6 @@ _PATHS = Threshold(
 _SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap"}
 """Names of tests that mean the same in another version."""
 _PROFILES = {1: ProbeProfile.PREFLIGHT, 2: ProbeProfile.DEEP, 3: ProbeProfile.DEEP, 4: ProbeProfile.RMA}
-_GPU = re.compile(r"\(([0-9a-fA-F:.]+)\)\s*$")
 
 
 class DiagResult(Struct, frozen=True, kw_only=True):
@@ -89,9 +87,10 @@ def _text(result: dict[str, Any]) -> str:
 
 def _diag(given: CheckInput, level: int) -> CheckResult:
     """Judge by names of tests, never by the words of their messages, and never pass without results."""
-    if given.sweep.find(f"dcgm.level{level}") is None:
+    name = DIAG_READINGS[level]
+    if given.sweep.find(name) is None:
         raise Unmeasured(CheckStatus.SKIP, f"level {level} is not part of this run")
-    found = given.table(f"dcgm.level{level}")
+    found = given.table(name)
     results = _chosen(given, [*diag_results(found.get("output"))])
     failed = [result for result in results if result.status == "fail"]
     code = as_number(found.get("exitCode"))
@@ -165,62 +164,16 @@ def _reason(results: list[DiagResult]) -> str:
     return f" ({text})" if text else ""
 
 
-def _copies(given: CheckInput, test: str, what: str) -> CheckResult:
-    """Judge the copies that nvbandwidth measured for this GPU like those of our own test."""
-    found = given.table("nvbandwidth", "")
-    body = found.get("output", {}).get("nvbandwidth", {}) if isinstance(found.get("output"), dict) else {}
-    row = next((row for row in _rows(body, "testcases") if row.get("name") == test), None)
-    if row is None or plain(str(row.get("status"))) != "passed" or found.get("exitCode") != 0:
-        status = "no result" if row is None else f"status {row.get('status')}"
-        raise Unmeasured(CheckStatus.UNKNOWN, f"nvbandwidth: {test}: {status}, exit code {found.get('exitCode')}")
-    devices = body.get("GPU Device list")
-    slots = [_slot(str(text)) for text in devices] if isinstance(devices, list) else []
-    matrix = row.get("bandwidth_matrix")
-    cells = matrix[0] if isinstance(matrix, list) and matrix and isinstance(matrix[0], list) else []
-    observed = as_number(_float(cells[slots.index(given.slot)])) if given.slot in slots[: len(cells)] else None
-    if observed is None:
-        raise Unmeasured(CheckStatus.UNKNOWN, f"nvbandwidth: {test}: no value for this GPU")
-    return judge_link(given, observed, what)
-
-
-def _slot(text: str) -> str:
-    """Return the slot in an entry of the device list, `0: NVIDIA H200: (00000000:3b:00)`."""
-    found = _GPU.search(text)
-    return normal_slot(found[1]) if found else ""
-
-
-def _float(value: object) -> object:
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return None
-
-
 def _diag_row(level: int) -> HealthCheck:
     return HealthCheck(
         id=f"dcgm.level{level}",
         title=f"`dcgmi diag` passes at level {level}",
         judge=lambda given: _diag(given, level),
-        reads=(f"dcgm.level{level}",),
+        reads=(DIAG_READINGS[level],),
         scope=CheckScope.NODE,
         profile=_PROFILES[level],
         limits={"fatal": _FATAL, "paths": _PATHS},
         action=RepairAction.RUN_DIAG if level < max(_PROFILES) else RepairAction.CONTACT_SUPPORT,
-    )
-
-
-def _copy_row(direction: str, test: str, what: str) -> HealthCheck:
-    limit = Threshold(value="by generation", source=ThresholdSource.VENDOR, citation="as pcie.h2d and pcie.d2h")
-    return HealthCheck(
-        id=f"nvbandwidth.{direction}",
-        title=f"Copies {what} reach the bandwidth of the link, by `nvbandwidth`",
-        judge=lambda given: _copies(given, test, what),
-        reads=("nvbandwidth", "nvml.pcie_max_generation", "nvml.pcie_gpu_generation", "nvml.pcie_width"),
-        profile=ProbeProfile.DEEP,
-        unit="GB/s",
-        limits={"warnBelow": limit, "failBelow": limit},
-        action=RepairAction.RUN_DIAG,
-        is_compared=True,
     )
 
 
@@ -236,10 +189,10 @@ _DESTROYED = {"ecc.uncorrected": "uncorrected memory errors", "pcie.fatal": "fat
 
 def _job_errors(given: CheckInput) -> CheckResult:
     """Judge how much counters of errors grew from the start of a job to its end, which the controller knows."""
-    if given.sweep.find(JOB_ERRORS, given.slot) is None:
+    if given.sweep.find(ReadingId.JOB_ERRORS, given.slot) is None:
         raise Unmeasured(CheckStatus.SKIP, "counted by the controller when a job ends")
-    grown = given.table(JOB_ERRORS)
-    hours = max(given.field(JOB_ERRORS, "seconds") / 3600, 1.0)
+    grown = given.table(ReadingId.JOB_ERRORS)
+    hours = max(given.field(ReadingId.JOB_ERRORS, "seconds") / 3600, 1.0)
     counts = {name: as_number(grown.get(name)) or 0.0 for name in (*_DESTROYED, *_AN_HOUR)}
     named = {**_DESTROYED, **_AN_HOUR}
     text = ", ".join(f"{count:g} {named[name]}" for name, count in counts.items() if count) or "no errors"
@@ -261,13 +214,11 @@ def _an_hour(count: float) -> Threshold:
 
 CHECKS = (
     *map(_diag_row, _PROFILES),
-    _copy_row("h2d", "host_to_device_memcpy_ce", "to the GPU"),
-    _copy_row("d2h", "device_to_host_memcpy_ce", "from the GPU"),
     HealthCheck(
         id=JOB_ERRORS,
         title="A job left no errors on its GPUs, by their counters from its start to its end",
         judge=_job_errors,
-        reads=(JOB_ERRORS,),
+        reads=(ReadingId.JOB_ERRORS,),
         profile=ProbeProfile.POSTFLIGHT,
         unit="errors",
         limits={"correctedAnHour": _an_hour(10), "replaysAnHour": _an_hour(100), "linkErrorsAnHour": _an_hour(100)},

@@ -14,7 +14,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import in_a_row
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
-from reconciler.core.health.readings import NodeReading, ReadError, Sweep
+from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
 from reconciler.core.values import plural
 
 _SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
@@ -22,7 +22,7 @@ _IN_A_ROW = Threshold(value=3, source=ThresholdSource.SPEC, citation="a GPU that
 
 
 def _init(given: CheckInput) -> CheckResult:
-    reading = given.sweep.find("nvml.init")
+    reading = given.sweep.find(ReadingId.NVML_INIT)
     if reading is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "nvml.init: not read")
     if reading.error is None:
@@ -43,7 +43,7 @@ def _init(given: CheckInput) -> CheckResult:
         if given.expected.gpus == 0:
             raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
     if reading.error in _SILENT:
-        return _silent(given, [reading], lambda sweep: _has_error(sweep.find("nvml.init"), _SILENT))
+        return _silent(given, [reading], lambda sweep: _has_error(sweep.find(ReadingId.NVML_INIT), _SILENT))
     raise meaning(reading)
 
 
@@ -52,8 +52,8 @@ def _count(given: CheckInput) -> CheckResult:
     expected, place = given.expected.gpus, f"expected{given.expected.said_by}"
     threshold = given.expected_limit(expected)
     if expected is None:
-        expected, place = len(given.rows("sysfs.pci_gpus")), "on the PCI bus"
-    found = int(given.number("nvml.count"))
+        expected, place = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), "on the PCI bus"
+    found = int(given.number(ReadingId.NVML_COUNT))
     if found < expected:
         return CheckResult(
             status=CheckStatus.FAIL,
@@ -72,13 +72,13 @@ def _reachable(given: CheckInput) -> CheckResult:
         return CheckResult(status=CheckStatus.FAIL, message=str(meaning(lost)), action=RepairAction.POWER_CYCLE)
     if reset := errors.get(ReadError.RESET_REQUIRED):
         return CheckResult(status=CheckStatus.FAIL, message=str(meaning(reset)), action=RepairAction.RESET_GPU)
-    handle = given.sweep.find("nvml.handle", given.slot)
+    handle = given.sweep.find(ReadingId.NVML_HANDLE, given.slot)
     silent = [errors[error] for error in (ReadError.DEADLINE,) if error in errors]
     if handle is not None and handle.error in _SILENT:
         silent.append(handle)
     if silent:
         return _silent(given, silent, lambda sweep: _is_silent(sweep, given.slot))
-    given.value("nvml.handle")
+    given.value(ReadingId.NVML_HANDLE)
     return CheckResult(status=CheckStatus.PASS, message="the GPU answers")
 
 
@@ -95,7 +95,7 @@ RECOVERY = {
 
 
 def _recovery(given: CheckInput) -> CheckResult:
-    code = int(given.number("nvml.recovery_action"))
+    code = int(given.number(ReadingId.NVML_RECOVERY_ACTION))
     if code == 0:
         return CheckResult(status=CheckStatus.PASS, message="the driver asks for no recovery action", observed="none")
     if code not in RECOVERY:
@@ -105,7 +105,7 @@ def _recovery(given: CheckInput) -> CheckResult:
 
 
 def _is_silent(sweep: Sweep, slot: str) -> bool:
-    return _has_error(sweep.find("nvml.handle", slot), _SILENT) or any(
+    return _has_error(sweep.find(ReadingId.NVML_HANDLE, slot), _SILENT) or any(
         reading.slot == slot and reading.error is ReadError.DEADLINE for reading in sweep.readings
     )
 
@@ -134,7 +134,7 @@ CHECKS = (
         id="nvml.init",
         title="NVML can be used",
         judge=_init,
-        reads=("nvml.init",),
+        reads=(ReadingId.NVML_INIT,),
         scope=CheckScope.NODE,
         limits={"sweeps": _IN_A_ROW},
         severity=FindingSeverity.FATAL,
@@ -146,7 +146,7 @@ CHECKS = (
         id="gpu.count",
         title="All GPUs are present",
         judge=_count,
-        reads=("nvml.count", "sysfs.pci_gpus"),
+        reads=(ReadingId.NVML_COUNT, ReadingId.SYSFS_PCI_GPUS),
         scope=CheckScope.NODE,
         severity=FindingSeverity.FATAL,
         action=RepairAction.POWER_CYCLE,
@@ -157,7 +157,7 @@ CHECKS = (
         id="gpu.reachable",
         title="The GPU answers",
         judge=_reachable,
-        reads=("nvml.handle",),
+        reads=(ReadingId.NVML_HANDLE,),
         limits={"sweeps": _IN_A_ROW},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
@@ -169,7 +169,7 @@ CHECKS = (
         id="gpu.recovery_action",
         title="The driver asks for no recovery action",
         judge=_recovery,
-        reads=("nvml.recovery_action",),
+        reads=(ReadingId.NVML_RECOVERY_ACTION,),
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
         lane=Lane.FAST,

@@ -20,20 +20,21 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.driver import RECOVERY
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
-from reconciler.core.health.slots import normal_slot
-from reconciler.core.health.xids.events import (
+from reconciler.core.health.readings import ReadingId, normal_slot
+from reconciler.core.health.xids import (
     RECOVERY_CHANGED,
     UNKNOWN_PROGRAM,
+    LinkFault,
     XidEvent,
+    XidRule,
     bursts,
+    link_fault,
+    mention,
     parse_xid,
     recovery_of,
     since_reset,
     together,
 )
-from reconciler.core.health.xids.nvlink import LinkFault, link_fault
-from reconciler.core.health.xids.table import XidRule
-from reconciler.core.health.xids.workloads import mention
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _APP, _INFO = FindingSeverity.APP, FindingSeverity.INFO
@@ -57,11 +58,11 @@ class _KernelLine(Struct, frozen=True):
 
 def _lines(given: CheckInput) -> Iterator[_KernelLine]:
     """Yield the lines of this boot, also those that earlier sweeps have read and the kernel has dropped since."""
-    given.rows("kmsg.lines", slot="")
-    boot = given.sweep.find("procfs.btime")
+    given.rows(ReadingId.KMSG_LINES, slot="")
+    boot = given.sweep.find(ReadingId.PROCFS_BTIME)
     booted = as_number(boot.value) if boot is not None else None
     for sweep in (*given.earlier(7 * DAY), given.sweep):
-        reading = sweep.find("kmsg.lines")
+        reading = sweep.find(ReadingId.KMSG_LINES)
         for row in reading.value if reading is not None and isinstance(reading.value, list) else ():
             if isinstance(row, dict) and isinstance(row.get("text"), str):
                 seconds = _seconds(row, booted)
@@ -101,7 +102,7 @@ def _told(given: CheckInput) -> list[XidEvent]:
     """Return the Xids of this GPU in this boot that NVML has told, with and without the kernel's log."""
     found = []
     for sweep in (*given.earlier(7 * DAY), given.sweep):
-        reading = sweep.find("nvml.xids")
+        reading = sweep.find(ReadingId.NVML_XIDS)
         rows = reading.value.get("xids") if reading is not None and isinstance(reading.value, dict) else None
         for row in rows if isinstance(rows, list) else ():
             code, seconds = (
@@ -174,7 +175,7 @@ def _asked(given: CheckInput, burst: tuple[XidEvent, ...]) -> tuple[FindingSever
 
 def _now(given: CheckInput) -> int | None:
     try:
-        return int(given.number("nvml.recovery_action"))
+        return int(given.number(ReadingId.NVML_RECOVERY_ACTION))
     except Unmeasured:
         return None
 
@@ -225,7 +226,7 @@ def _is_harmless(event: XidEvent) -> bool:
 
 def _is_remap_pending(given: CheckInput) -> bool:
     try:
-        return given.field("nvml.remapped_rows", "pending") > 0
+        return given.field(ReadingId.NVML_REMAPPED_ROWS, "pending") > 0
     except Unmeasured:
         return False
 
@@ -245,7 +246,13 @@ CHECKS = (
         id="gpu.xid",
         title="No Xid that matters since the last boot or reset",
         judge=_xids,
-        reads=("kmsg.lines", "nvml.xids", "nvml.recovery_action", "nvml.remapped_rows"),
+        reads=(
+            ReadingId.KMSG_LINES,
+            ReadingId.PROCFS_BTIME,
+            ReadingId.NVML_XIDS,
+            ReadingId.NVML_RECOVERY_ACTION,
+            ReadingId.NVML_REMAPPED_ROWS,
+        ),
         limits={"hours": Threshold(value=24, source=ThresholdSource.SPEC, citation="for codes that blame a program")},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
@@ -258,7 +265,7 @@ CHECKS = (
         id="kmsg.fallen_off",
         title="No GPU fell off the bus",
         judge=_fallen_off,
-        reads=("kmsg.lines",),
+        reads=(ReadingId.KMSG_LINES, ReadingId.PROCFS_BTIME),
         scope=CheckScope.NODE,
         severity=FindingSeverity.FATAL,
         action=RepairAction.POWER_CYCLE,

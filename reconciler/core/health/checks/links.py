@@ -16,6 +16,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import change
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import Lane
+from reconciler.core.health.readings import ReadingId
 from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -24,7 +25,7 @@ _HALF_HOUR = 30 * MINUTE
 
 
 def _states(given: CheckInput, slot: str) -> list[int]:
-    value = given.value("nvml.nvlink_states", slot)
+    value = given.value(ReadingId.NVML_NVLINK_STATES, slot)
     if not isinstance(value, list) or not value or any(as_number(state) is None for state in value):
         raise Unmeasured(CheckStatus.UNKNOWN, "nvml.nvlink_states: not a list of states")
     return [int(state) for state in value]
@@ -65,7 +66,7 @@ def _active(given: CheckInput) -> CheckResult:
 
 
 def _speed(given: CheckInput) -> CheckResult:
-    value = given.value("nvml.nvlink_speeds")
+    value = given.value(ReadingId.NVML_NVLINK_SPEEDS)
     speeds = [number for each in value if (number := as_number(each))] if isinstance(value, list) else []
     if not speeds:
         raise Unmeasured(CheckStatus.SKIP, "no link reports its speed")
@@ -84,9 +85,9 @@ _RETRIES = ("replay", "recovery", "recovery_events")
 
 
 def _errors(given: CheckInput) -> CheckResult:
-    counters = given.table("nvml.nvlink_errors")
-    grown = {name: change(given, "nvml.nvlink_errors", name, seconds=_HALF_HOUR) for name in counters}
-    totals = {name: given.field("nvml.nvlink_errors", name) for name in counters}
+    counters = given.table(ReadingId.NVML_NVLINK_ERRORS)
+    grown = {name: change(given, ReadingId.NVML_NVLINK_ERRORS, name, seconds=_HALF_HOUR) for name in counters}
+    totals = {name: given.field(ReadingId.NVML_NVLINK_ERRORS, name) for name in counters}
     if not totals:
         raise Unmeasured(CheckStatus.UNKNOWN, "nvml.nvlink_errors: no counter")
     if not any(totals.values()):
@@ -125,7 +126,7 @@ def _windows(given: CheckInput) -> int:
 
 def _counter(given: CheckInput, name: str) -> float | None:
     try:
-        return given.field("nvml.nvlink_errors", name)
+        return given.field(ReadingId.NVML_NVLINK_ERRORS, name)
     except Unmeasured:
         return None
 
@@ -141,7 +142,7 @@ _TRUE, _CONFIGURED = 1, 1  # of two bits: 1 true, 2 false, 0 not known; of the c
 
 
 def _fabric(given: CheckInput) -> CheckResult:
-    state = int(given.field("nvml.fabric", "state"))
+    state = int(given.field(ReadingId.NVML_FABRIC, "state"))
     if state == _NOT_SUPPORTED:
         raise Unmeasured(CheckStatus.SKIP, "the GPU is not part of a fabric")
     if state == _COMPLETED:
@@ -162,17 +163,20 @@ def _age(given: CheckInput, state: int) -> float:
     others = [
         sweep.taken_at
         for sweep in given.earlier(24 * 60 * MINUTE)
-        if (reading := sweep.find("nvml.fabric", given.slot)) is not None
+        if (reading := sweep.find(ReadingId.NVML_FABRIC, given.slot)) is not None
         and isinstance(reading.value, dict)
         and reading.value.get("state") != state
     ]
     if others:
         return given.sweep.taken_at - max(others)
-    return given.number("procfs.uptime", slot="")
+    return given.number(ReadingId.PROCFS_UPTIME, slot="")
 
 
 def _health(given: CheckInput) -> CheckResult:
-    code, mask = int(given.field("nvml.fabric", "status")), int(given.field("nvml.fabric", "health_mask"))
+    code, mask = (
+        int(given.field(ReadingId.NVML_FABRIC, "status")),
+        int(given.field(ReadingId.NVML_FABRIC, "health_mask")),
+    )
     if code:
         return CheckResult(status=FAIL, message=f"the fabric was set up with error {code}", observed=code)
     bad = [(text, status) for shift, text, status in _FLAGS if mask >> shift & 3 == _TRUE]
@@ -185,7 +189,7 @@ def _health(given: CheckInput) -> CheckResult:
 
 
 def _ports(given: CheckInput) -> dict[str, dict[str, Any]]:
-    return {f"{row.get('device')}/{row.get('port')}": row for row in given.rows("sysfs.infiniband_ports")}
+    return {f"{row.get('device')}/{row.get('port')}": row for row in given.rows(ReadingId.SYSFS_INFINIBAND_PORTS)}
 
 
 def _is_up(row: dict[str, Any]) -> bool:
@@ -261,7 +265,7 @@ CHECKS = (
         id="nvlink.active",
         title="All NVLinks are up",
         judge=_active,
-        reads=("nvml.nvlink_states",),
+        reads=(ReadingId.NVML_NVLINK_STATES,),
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
         unit="links",
@@ -270,7 +274,7 @@ CHECKS = (
         id="nvlink.speed",
         title="NVLinks have their full speed",
         judge=_speed,
-        reads=("nvml.nvlink_speeds",),
+        reads=(ReadingId.NVML_NVLINK_SPEEDS,),
         action=RepairAction.RESET_GPU,
         unit="MB/s",
     ),
@@ -278,7 +282,7 @@ CHECKS = (
         id="nvlink.errors",
         title="No lasting NVLink errors",
         judge=_errors,
-        reads=("nvml.nvlink_errors",),
+        reads=(ReadingId.NVML_NVLINK_ERRORS,),
         limits={
             "crcASecond": Threshold(value=100, source=ThresholdSource.VENDOR, citation="DCGM, NVLink CRC errors"),
             "windows": Threshold(value=15, source=ThresholdSource.VENDOR, citation="NVRx, of 30 windows of a minute"),
@@ -292,7 +296,7 @@ CHECKS = (
         id="fabric.state",
         title="The GPU is part of its NVSwitch fabric",
         judge=_fabric,
-        reads=("nvml.fabric", "procfs.uptime"),
+        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_UPTIME),
         limits={
             "startMinutes": Threshold(value=5, source=ThresholdSource.SPEC),
             "missingMinutes": Threshold(value=10, source=ThresholdSource.SPEC),
@@ -306,7 +310,7 @@ CHECKS = (
         id="ib.state",
         title="InfiniBand ports stay up",
         judge=_ports_state,
-        reads=("sysfs.infiniband_ports",),
+        reads=(ReadingId.SYSFS_INFINIBAND_PORTS,),
         scope=CheckScope.NODE,
         vendor="",
         limits={

@@ -13,6 +13,7 @@ from reconciler.core.health.checks.check import (
 from reconciler.core.health.checks.counters import change, since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import CheckMode, Lane
+from reconciler.core.health.readings import ReadingId
 from reconciler.core.values import plural
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -24,7 +25,7 @@ def _vendor(value: float, citation: str) -> Threshold:
 
 
 def _ecc_mode(given: CheckInput) -> CheckResult:
-    current, pending = (int(given.field("nvml.ecc_mode", key)) for key in ("current", "pending"))
+    current, pending = (int(given.field(ReadingId.NVML_ECC_MODE, key)) for key in ("current", "pending"))
     if current != pending:
         return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
     status = PASS if current else WARN
@@ -36,11 +37,11 @@ _ON = {True: "on", False: "off"}
 
 def _uncorrected(given: CheckInput) -> CheckResult:
     """Judge uncorrected errors by what the driver makes of them: it contains most, and asks for a reset otherwise."""
-    count = int(given.number("nvml.ecc_uncorrected"))
+    count = int(given.number(ReadingId.NVML_ECC_UNCORRECTED))
     if count == 0:
         return CheckResult(status=PASS, message="no uncorrected memory errors since the driver was loaded", observed=0)
-    grown = change(given, "nvml.ecc_uncorrected", seconds=DAY)
-    if _number(given, "nvml.recovery_action") or _part(given, "nvml.remapped_rows", "failure"):
+    grown = change(given, ReadingId.NVML_ECC_UNCORRECTED, seconds=DAY)
+    if _number(given, ReadingId.NVML_RECOVERY_ACTION) or _part(given, ReadingId.NVML_REMAPPED_ROWS, "failure"):
         text = "and the driver asks for a recovery, or a remap failed"
         return CheckResult(status=FAIL, message=f"{plural(count, 'uncorrected memory error')}, {text}", observed=count)
     if grown is not None and grown.difference >= given.limit("errorsInADay"):
@@ -59,21 +60,23 @@ def _uncorrected(given: CheckInput) -> CheckResult:
     )
 
 
-def _number(given: CheckInput, name: str) -> float | None:
+def _number(given: CheckInput, name: ReadingId) -> float | None:
     reading = given.sweep.find(name, given.slot)
     return as_number(reading.value) if reading is not None and reading.error is None else None
 
 
-def _part(given: CheckInput, name: str, key: str) -> float | None:
+def _part(given: CheckInput, name: ReadingId, key: str) -> float | None:
     reading = given.sweep.find(name, given.slot)
     value = reading.value if reading is not None and reading.error is None else None
     return as_number(value.get(key)) if isinstance(value, dict) else None
 
 
 def _sram(given: CheckInput) -> CheckResult:
-    flag = given.field("nvml.sram_ecc", "bThresholdExceeded")
-    uncorrected = given.field("nvml.sram_ecc", "volatileUncParity") + given.field("nvml.sram_ecc", "volatileUncSecDed")
-    corrected = given.field("nvml.sram_ecc", "aggregateCor")
+    flag = given.field(ReadingId.NVML_SRAM_ECC, "bThresholdExceeded")
+    uncorrected = given.field(ReadingId.NVML_SRAM_ECC, "volatileUncParity") + given.field(
+        ReadingId.NVML_SRAM_ECC, "volatileUncSecDed"
+    )
+    corrected = given.field(ReadingId.NVML_SRAM_ECC, "aggregateCor")
     if flag:
         text = "uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic"
         return CheckResult(status=FAIL, message=text, observed=uncorrected)
@@ -95,7 +98,7 @@ def _sram(given: CheckInput) -> CheckResult:
 
 def _corrected(given: CheckInput) -> CheckResult:
     """Judge the rate alone: it never fails, and an old total says nothing."""
-    grown = since_zero(given, "nvml.ecc_corrected", seconds=HOUR)
+    grown = since_zero(given, ReadingId.NVML_ECC_CORRECTED, seconds=HOUR)
     an_hour = grown.difference / max(grown.seconds, HOUR) * HOUR
     if an_hour > given.limit("errorsAnHour"):
         status, text = WARN, f"{an_hour:.0f} corrected memory errors an hour"
@@ -111,8 +114,8 @@ def _corrected(given: CheckInput) -> CheckResult:
 
 
 def _banks(given: CheckInput) -> CheckResult:
-    none, low = (int(given.field("nvml.row_histogram", key)) for key in ("none", "low"))
-    if none and _part(given, "nvml.remapped_rows", "pending"):
+    none, low = (int(given.field(ReadingId.NVML_ROW_HISTOGRAM, key)) for key in ("none", "low"))
+    if none and _part(given, ReadingId.NVML_REMAPPED_ROWS, "pending"):
         text = f"{none} banks have no spare rows left, and a remap is pending"
         return CheckResult(status=FAIL, message=text, observed=none)
     if none or low:
@@ -125,7 +128,7 @@ def _banks(given: CheckInput) -> CheckResult:
 
 
 def _retired(given: CheckInput) -> CheckResult:
-    single, double, pending = (int(given.field("nvml.retired_pages", key)) for key in _PAGES)
+    single, double, pending = (int(given.field(ReadingId.NVML_RETIRED_PAGES, key)) for key in _PAGES)
     pages = single + double
     if pages >= given.limit("failPages") or (pages >= given.limit("failPages") - 1 and pending):
         return CheckResult(
@@ -151,10 +154,10 @@ _PAGES = ("single_bit", "double_bit", "pending")
 
 def _repair(given: CheckInput) -> CheckResult:
     """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
-    beyond = _number(given, "nvml.unrepairable")
+    beyond = _number(given, ReadingId.NVML_UNREPAIRABLE)
     if beyond:
         return CheckResult(status=FAIL, message="memory is beyond repair: replace the GPU", observed=1)
-    channel, tpc = (int(given.field("nvml.repair", key)) for key in ("channel_pending", "tpc_pending"))
+    channel, tpc = (int(given.field(ReadingId.NVML_REPAIR, key)) for key in ("channel_pending", "tpc_pending"))
     if channel or tpc:
         return CheckResult(
             status=WARN,
@@ -167,10 +170,10 @@ def _repair(given: CheckInput) -> CheckResult:
 
 def _rows(given: CheckInput, key: str) -> int:
     """Return a part of the remapped rows. With MIG on, NVML has none: SKIP, whatever it returns."""
-    mig = given.sweep.find("nvml.mig_mode", given.slot)
+    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, given.slot)
     if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
         raise Unmeasured(CheckStatus.SKIP, "remapped rows cannot be read while MIG is on")
-    return int(given.field("nvml.remapped_rows", key))
+    return int(given.field(ReadingId.NVML_REMAPPED_ROWS, key))
 
 
 def _pending(given: CheckInput) -> CheckResult:
@@ -196,7 +199,7 @@ def _remap_count(given: CheckInput) -> CheckResult:
         return CheckResult(
             status=WARN, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
         )
-    grown = change(given, "nvml.remapped_rows", "uncorrected", seconds=7 * DAY, any_boot=True)
+    grown = change(given, ReadingId.NVML_REMAPPED_ROWS, "uncorrected", seconds=7 * DAY, any_boot=True)
     if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
         return CheckResult(
             status=WARN,
@@ -215,14 +218,14 @@ CHECKS = (
         id="ecc.mode",
         title="ECC is on, and stays on",
         judge=_ecc_mode,
-        reads=("nvml.ecc_mode",),
+        reads=(ReadingId.NVML_ECC_MODE,),
         unit="mode",
     ),
     HealthCheck(
         id="ecc.dram.unc.volatile",
         title="No uncorrected memory errors since the driver was loaded",
         judge=_uncorrected,
-        reads=("nvml.ecc_uncorrected", "nvml.recovery_action", "nvml.remapped_rows"),
+        reads=(ReadingId.NVML_ECC_UNCORRECTED, ReadingId.NVML_RECOVERY_ACTION, ReadingId.NVML_REMAPPED_ROWS),
         limits={"errorsInADay": Threshold(value=2, source=ThresholdSource.SPEC, citation="between DCGM and gpud")},
         severity=FindingSeverity.FATAL,
         action=RepairAction.RESET_GPU,
@@ -234,7 +237,7 @@ CHECKS = (
         id="ecc.sram",
         title="No uncorrected SRAM errors",
         judge=_sram,
-        reads=("nvml.sram_ecc",),
+        reads=(ReadingId.NVML_SRAM_ECC,),
         limits={"corrected": _vendor(10_000, "Azure HPC health checks")},
         severity=FindingSeverity.FATAL,
         action=RepairAction.CONTACT_SUPPORT,
@@ -246,7 +249,7 @@ CHECKS = (
         id="ecc.dram.corr.rate",
         title="Few corrected memory errors",
         judge=_corrected,
-        reads=("nvml.ecc_corrected",),
+        reads=(ReadingId.NVML_ECC_CORRECTED,),
         limits={"errorsAnHour": Threshold(value=100, source=ThresholdSource.SPEC)},
         mode=CheckMode.SHADOW,
         window=HOUR,
@@ -256,7 +259,7 @@ CHECKS = (
         id="remap.pending",
         title="No memory row waits for a remap",
         judge=_pending,
-        reads=("nvml.remapped_rows", "nvml.mig_mode"),
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
         action=RepairAction.RESET_GPU,
         unit="flag",
     ),
@@ -264,7 +267,7 @@ CHECKS = (
         id="remap.failure",
         title="No remap of a memory row failed",
         judge=_failure,
-        reads=("nvml.remapped_rows", "nvml.mig_mode"),
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
         severity=FindingSeverity.FATAL,
         action=RepairAction.CONTACT_SUPPORT,
         lane=Lane.FAST,
@@ -274,7 +277,7 @@ CHECKS = (
         id="remap.count",
         title="Few memory rows were remapped for uncorrectable errors",
         judge=_remap_count,
-        reads=("nvml.remapped_rows", "nvml.mig_mode"),
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
         limits={
             "rows": _vendor(512, "DCGM, row remap limit"),
             "rowsInAWeek": Threshold(value=8, source=ThresholdSource.SPEC),
@@ -286,7 +289,7 @@ CHECKS = (
         id="remap.banks",
         title="All memory banks have spare rows",
         judge=_banks,
-        reads=("nvml.row_histogram", "nvml.remapped_rows"),
+        reads=(ReadingId.NVML_ROW_HISTOGRAM, ReadingId.NVML_REMAPPED_ROWS),
         severity=FindingSeverity.FATAL,
         action=RepairAction.CONTACT_SUPPORT,
         unit="banks",
@@ -295,7 +298,7 @@ CHECKS = (
         id="retired.pages",
         title="Few memory pages were retired (V100, T4)",
         judge=_retired,
-        reads=("nvml.retired_pages",),
+        reads=(ReadingId.NVML_RETIRED_PAGES,),
         limits={
             "warnPages": _vendor(10, "Meta GCM"),
             "failPages": _vendor(63, "DCGM, retired pages limit"),
@@ -308,7 +311,7 @@ CHECKS = (
         id="mem.repair",
         title="No memory repair is pending or impossible (Blackwell)",
         judge=_repair,
-        reads=("nvml.repair", "nvml.unrepairable"),
+        reads=(ReadingId.NVML_REPAIR, ReadingId.NVML_UNREPAIRABLE),
         severity=FindingSeverity.FATAL,
         action=RepairAction.CONTACT_SUPPORT,
         unit="flag",

@@ -2,6 +2,7 @@
 
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
 from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.core.health.readings import ReadingId
 from reconciler.core.values import plural
 
 _LOSS = Threshold(
@@ -11,9 +12,9 @@ _SOME_LOSS = Threshold(value=10, source=ThresholdSource.POLICY, citation="percen
 
 
 def _ping(given: CheckInput) -> CheckResult:
-    if given.sweep.find("net.ping") is None:
+    if given.sweep.find(ReadingId.NET_PING) is None:
         raise Unmeasured(CheckStatus.SKIP, "no addresses to ping were given")
-    rows = given.rows("net.ping")
+    rows = given.rows(ReadingId.NET_PING)
     if not rows:
         raise Unmeasured(CheckStatus.SKIP, "there is no other node")
     lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
@@ -70,9 +71,9 @@ def _named(addresses: list[str], rows: list[dict[str, object]]) -> str:
 
 
 def _iperf(given: CheckInput) -> CheckResult:
-    if given.sweep.find("net.iperf") is None:
+    if given.sweep.find(ReadingId.NET_IPERF) is None:
         raise Unmeasured(CheckStatus.SKIP, "no iperf was asked for")
-    rows = given.rows("net.iperf")
+    rows = given.rows(ReadingId.NET_IPERF)
     broken = [str(row["error"]) for row in rows if row.get("error")]
     rates = [(as_number(row.get("receivedGbps")), str(row.get("address"))) for row in rows if not row.get("error")]
     known = sorted((rate, address) for rate, address in rates if rate is not None)
@@ -88,7 +89,7 @@ CHECKS = (
         id="net.ping",
         title="Every interface of every other node answers",
         judge=_ping,
-        reads=("net.ping",),
+        reads=(ReadingId.NET_PING,),
         scope=CheckScope.NODE,
         profile=ProbeProfile.DEEP,
         vendor="",
@@ -98,7 +99,7 @@ CHECKS = (
         id="net.iperf",
         title="Bandwidth to other nodes, reported and not judged",
         judge=_iperf,
-        reads=("net.iperf",),
+        reads=(ReadingId.NET_IPERF,),
         scope=CheckScope.NODE,
         profile=ProbeProfile.DEEP,
         vendor="",

@@ -5,6 +5,7 @@ import math
 from reconciler.core.health.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
 from reconciler.core.health.checks.counters import in_a_row, since_zero
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _TRANSFERS = {1: 2.5, 2: 5.0, 3: 8.0, 4: 16.0, 5: 32.0, 6: 64.0}  # GT/s of one lane
@@ -14,10 +15,10 @@ _NARROW = ("GH200", "GB200", "GB300")  # the processor is reached by C2C; PCIe h
 
 
 def _width(given: CheckInput) -> CheckResult:
-    current, wanted = int(given.number("nvml.pcie_width")), given.expected.pcie_width
+    current, wanted = int(given.number(ReadingId.NVML_PCIE_WIDTH)), given.expected.pcie_width
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
     if wanted is None:
-        most, said_by = int(given.number("nvml.pcie_max_width")), ""
+        most, said_by = int(given.number(ReadingId.NVML_PCIE_MAX_WIDTH)), ""
         wanted = 1 if any(name in given.gpu.product for name in _NARROW) else most
         limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     if wanted <= 0 or current <= 0:
@@ -31,17 +32,17 @@ def _is_slow(given: CheckInput) -> bool:
     """Say whether the link is slower than it can be while the GPU works: an idle link saves power."""
     return (
         _generation(given) < _best_generation(given)
-        and given.number("nvml.performance_state") == 0
-        and given.field("nvml.utilization", "gpu") > 0
+        and given.number(ReadingId.NVML_PERFORMANCE_STATE) == 0
+        and given.field(ReadingId.NVML_UTILIZATION, "gpu") > 0
     )
 
 
 def _generation(given: CheckInput) -> int:
-    return int(given.number("nvml.pcie_generation"))
+    return int(given.number(ReadingId.NVML_PCIE_GENERATION))
 
 
 def _best_generation(given: CheckInput) -> int:
-    return int(min(given.number("nvml.pcie_max_generation"), given.number("nvml.pcie_gpu_generation")))
+    return int(min(given.number(ReadingId.NVML_PCIE_MAX_GENERATION), given.number(ReadingId.NVML_PCIE_GPU_GENERATION)))
 
 
 def _speed(given: CheckInput) -> CheckResult:
@@ -71,10 +72,10 @@ def most_replays(generation: int, width: int) -> int | None:
 
 
 def _replays(given: CheckInput) -> CheckResult:
-    limit = most_replays(_best_generation(given), int(given.number("nvml.pcie_width")))
+    limit = most_replays(_best_generation(given), int(given.number(ReadingId.NVML_PCIE_WIDTH)))
     if limit is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "the driver reports a link that PCIe does not have")
-    grown = since_zero(given, "nvml.pcie_replays", seconds=10 * MINUTE)
+    grown = since_zero(given, ReadingId.NVML_PCIE_REPLAYS, seconds=10 * MINUTE)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     threshold = Threshold(value=limit, source=ThresholdSource.VENDOR, citation=_BIT_ERRORS)
     most = limit * given.limit("failFactor")
@@ -90,11 +91,11 @@ def _replays(given: CheckInput) -> CheckResult:
 
 
 def _errors(given: CheckInput) -> CheckResult:
-    errors = given.table("nvml.pcie_errors")
-    if "fatal" in errors and given.field("nvml.pcie_errors", "fatal") > 0:
-        fatal = int(given.field("nvml.pcie_errors", "fatal"))
+    errors = given.table(ReadingId.NVML_PCIE_ERRORS)
+    if "fatal" in errors and given.field(ReadingId.NVML_PCIE_ERRORS, "fatal") > 0:
+        fatal = int(given.field(ReadingId.NVML_PCIE_ERRORS, "fatal"))
         return CheckResult(status=FAIL, message=f"{fatal} fatal PCIe errors", observed=fatal)
-    grown = since_zero(given, "nvml.pcie_errors", "correctable", seconds=10 * MINUTE)
+    grown = since_zero(given, ReadingId.NVML_PCIE_ERRORS, "correctable", seconds=10 * MINUTE)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("correctableAMinute") else PASS
     return CheckResult(
@@ -111,7 +112,7 @@ CHECKS = (
         id="pcie.width",
         title="The PCIe link has all its lanes",
         judge=_width,
-        reads=("nvml.pcie_width", "nvml.pcie_max_width"),
+        reads=(ReadingId.NVML_PCIE_WIDTH, ReadingId.NVML_PCIE_MAX_WIDTH),
         action=RepairAction.REBOOT_NODE,
         unit="lanes",
     ),
@@ -120,11 +121,11 @@ CHECKS = (
         title="The PCIe link has its full speed while the GPU works",
         judge=_speed,
         reads=(
-            "nvml.pcie_generation",
-            "nvml.pcie_max_generation",
-            "nvml.pcie_gpu_generation",
-            "nvml.performance_state",
-            "nvml.utilization",
+            ReadingId.NVML_PCIE_GENERATION,
+            ReadingId.NVML_PCIE_MAX_GENERATION,
+            ReadingId.NVML_PCIE_GPU_GENERATION,
+            ReadingId.NVML_PERFORMANCE_STATE,
+            ReadingId.NVML_UTILIZATION,
         ),
         limits={"sweeps": Threshold(value=3, source=ThresholdSource.SPEC)},
         window=10 * MINUTE,
@@ -134,7 +135,12 @@ CHECKS = (
         id="pcie.replay",
         title="Few PCIe replays",
         judge=_replays,
-        reads=("nvml.pcie_replays", "nvml.pcie_width", "nvml.pcie_max_generation", "nvml.pcie_gpu_generation"),
+        reads=(
+            ReadingId.NVML_PCIE_REPLAYS,
+            ReadingId.NVML_PCIE_WIDTH,
+            ReadingId.NVML_PCIE_MAX_GENERATION,
+            ReadingId.NVML_PCIE_GPU_GENERATION,
+        ),
         limits={"failFactor": Threshold(value=10, source=ThresholdSource.SPEC)},
         window=10 * MINUTE,
         unit="replays/min",
@@ -143,7 +149,7 @@ CHECKS = (
         id="pcie.errors",
         title="No fatal PCIe errors, few correctable ones",
         judge=_errors,
-        reads=("nvml.pcie_errors",),
+        reads=(ReadingId.NVML_PCIE_ERRORS,),
         limits={
             "correctableAMinute": Threshold(
                 value=32, source=ThresholdSource.VENDOR, citation="DCGM, 480 AER errors in 15 minutes"

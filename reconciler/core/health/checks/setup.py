@@ -1,4 +1,4 @@
-"""How a GPU is set up: persistence, InfoROM, versions, MIG, processes outside pods. Nothing is ever changed."""
+"""The setup of a GPU: InfoROM, versions, processes outside pods. Nothing is ever changed."""
 
 from reconciler.core.health.checks.check import (
     MINUTE,
@@ -11,18 +11,11 @@ from reconciler.core.health.checks.check import (
     as_number,
 )
 from reconciler.core.health.checks.counters import lasting
-from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.core.health.findings import CheckStatus, RepairAction, Threshold, ThresholdSource
 from reconciler.core.health.policy import CheckMode
-from reconciler.core.health.readings import ReadError
+from reconciler.core.health.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
-
-
-def _persistence(given: CheckInput) -> CheckResult:
-    if given.number("nvml.persistence"):
-        return CheckResult(status=PASS, message="persistence mode is on", observed="on")
-    text = "persistence mode is off: the driver may unload between jobs, and counters start again"
-    return CheckResult(status=WARN, message=text, observed="off")
 
 
 def _inforom(given: CheckInput) -> CheckResult:
@@ -30,19 +23,19 @@ def _inforom(given: CheckInput) -> CheckResult:
     for reading in given.sweep.readings:
         if reading.slot == given.slot and reading.error is ReadError.CORRUPTED_INFOROM:
             return CheckResult(status=WARN, message=f"the InfoROM is corrupted ({reading.name})", observed="corrupted")
-    given.value("nvml.inforom")
+    given.value(ReadingId.NVML_INFOROM)
     return CheckResult(status=PASS, message="the InfoROM is valid", observed="valid")
 
 
 def _versions(given: CheckInput) -> CheckResult:
-    driver = given.text("nvml.driver")
+    driver = given.text(ReadingId.NVML_DRIVER)
     if driver in given.expected.denied_drivers:
         text = f"driver {driver} is denied{given.expected.said_by}"
         return CheckResult(status=FAIL, message=text, observed=driver)
     if given.expected.drivers and driver not in given.expected.drivers:
         text = f"driver {driver} is not one of {', '.join(given.expected.drivers)}{given.expected.said_by}"
         return CheckResult(status=WARN, message=text, observed=driver)
-    for name, part in (("nvml.vbios", "VBIOS"), ("nvml.gsp_firmware", "GSP firmware")):
+    for name, part in ((ReadingId.NVML_VBIOS, "VBIOS"), (ReadingId.NVML_GSP_FIRMWARE, "GSP firmware")):
         for product in sorted({gpu.product for gpu in given.sweep.gpus}):
             readings = (given.sweep.find(name, gpu.slot) for gpu in given.sweep.gpus if gpu.product == product)
             found = {str(reading.value) for reading in readings if reading is not None and reading.error is None}
@@ -52,25 +45,13 @@ def _versions(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message=f"driver {driver}, and the same firmware on all GPUs", observed=driver)
 
 
-def _mig(given: CheckInput) -> CheckResult:
-    current, pending = (int(given.field("nvml.mig_mode", key)) for key in ("current", "pending"))
-    said = "on" if current else "off"
-    if current != pending:
-        return CheckResult(status=WARN, message=f"MIG is {said} until the next reset", observed=said)
-    if given.expected.mig is not None and bool(current) != given.expected.mig:
-        wanted = "on" if given.expected.mig else "off"
-        text = f"MIG is {said}, and should be {wanted}{given.expected.said_by}"
-        return CheckResult(status=WARN, message=text, observed=said)
-    return CheckResult(status=PASS, message=f"MIG is {said}", observed=said)
-
-
 _GIB = 1 << 30
 
 
 def _orphans(given: CheckInput) -> CheckResult:
     """Look for processes that hold memory of a GPU and belong to no pod. Needs the process ids of the host."""
-    given.rows("nvml.processes")
-    daemons = given.value("procfs.daemons", slot="")
+    given.rows(ReadingId.NVML_PROCESSES)
+    daemons = given.value(ReadingId.PROCFS_DAEMONS, slot="")
     if not isinstance(daemons, list) or "kubelet" not in daemons:
         raise Unmeasured(CheckStatus.SKIP, "no kubelet runs here, or its processes cannot be seen")
     found = _orphan_pids(given)
@@ -87,9 +68,9 @@ def _orphans(given: CheckInput) -> CheckResult:
 
 def _orphan_pids(given: CheckInput) -> set[int] | None:
     """Return the processes with over a GiB that no pod owns; None if one of them cannot be seen."""
-    groups = given.table("procfs.cgroups", slot="")
+    groups = given.table(ReadingId.PROCFS_CGROUPS, slot="")
     found: set[int] = set()
-    for row in given.rows("nvml.processes"):
+    for row in given.rows(ReadingId.NVML_PROCESSES):
         pid, memory = as_number(row.get("pid")), as_number(row.get("memory"))
         if pid is None or memory is None or memory <= _GIB:
             continue
@@ -103,42 +84,25 @@ def _orphan_pids(given: CheckInput) -> set[int] | None:
 
 CHECKS = (
     HealthCheck(
-        id="persistence",
-        title="Persistence mode is on",
-        judge=_persistence,
-        reads=("nvml.persistence",),
-        severity=FindingSeverity.INFO,
-        unit="mode",
-    ),
-    HealthCheck(
         id="inforom",
         title="The InfoROM is valid",
         judge=_inforom,
-        reads=("nvml.inforom",),
+        reads=(ReadingId.NVML_INFOROM, ReadingId.NVML_INFOROM_VERSION),
         action=RepairAction.CONTACT_SUPPORT,
     ),
     HealthCheck(
         id="versions.uniform",
         title="One allowed driver, one firmware for GPUs of one model",
         judge=_versions,
-        reads=("nvml.driver", "nvml.vbios", "nvml.gsp_firmware"),
+        reads=(ReadingId.NVML_DRIVER, ReadingId.NVML_VBIOS, ReadingId.NVML_GSP_FIRMWARE),
         scope=CheckScope.NODE,
         mode=CheckMode.PROPOSE,
-    ),
-    HealthCheck(
-        id="mig.mode",
-        title="MIG is as declared",
-        judge=_mig,
-        reads=("nvml.mig_mode",),
-        severity=FindingSeverity.INFO,
-        mode=CheckMode.PROPOSE,
-        unit="mode",
     ),
     HealthCheck(
         id="procs.orphan",
         title="No process outside pods holds memory of the GPU",
         judge=_orphans,
-        reads=("nvml.processes", "procfs.daemons", "procfs.cgroups"),
+        reads=(ReadingId.NVML_PROCESSES, ReadingId.PROCFS_DAEMONS, ReadingId.PROCFS_CGROUPS),
         limits={"minutes": Threshold(value=5, source=ThresholdSource.SPEC)},
         mode=CheckMode.PROPOSE,
         privilege=CheckPrivilege.HOST,

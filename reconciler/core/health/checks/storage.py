@@ -2,6 +2,7 @@
 
 from reconciler.core.health.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured
 from reconciler.core.health.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.core.health.readings import ReadingId
 
 _SECONDS = Threshold(
     value=90, source=ThresholdSource.POLICY, citation="seconds until a claim of 100 MiB is bound and written"
@@ -9,10 +10,10 @@ _SECONDS = Threshold(
 
 
 def _claim(given: CheckInput) -> CheckResult:
-    if given.sweep.find("storage.pvc") is None:
+    if given.sweep.find(ReadingId.STORAGE_PVC) is None:
         raise Unmeasured(CheckStatus.SKIP, "no storage class was given")
-    found = given.table("storage.pvc")
-    phase, seconds = str(found.get("phase")), given.field("storage.pvc", "seconds")
+    found = given.table(ReadingId.STORAGE_PVC)
+    phase, seconds = str(found.get("phase")), given.field(ReadingId.STORAGE_PVC, "seconds")
     threshold = given.threshold("seconds")
     if found.get("left"):
         message = f"the claim {found['left']} could not be deleted"
@@ -30,7 +31,7 @@ CHECKS = (
         id="storage.pvc",
         title="A PersistentVolumeClaim is bound and written in time",
         judge=_claim,
-        reads=("storage.pvc",),
+        reads=(ReadingId.STORAGE_PVC,),
         scope=CheckScope.NODE,
         profile=ProbeProfile.DEEP,
         vendor="",

@@ -3,7 +3,7 @@
 from reconciler.core.health.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
 from reconciler.core.health.checks.counters import CounterChange, change, in_a_row, lasting
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.core.health.readings import ReadError
+from reconciler.core.health.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _TEN = 10 * MINUTE
@@ -11,7 +11,7 @@ _SPEC = ThresholdSource.SPEC
 
 
 def _margin(given: CheckInput) -> CheckResult:
-    margin, slowdown = given.number("nvml.temperature_margin"), given.number("nvml.margin_limit")
+    margin, slowdown = given.number(ReadingId.NVML_TEMPERATURE_MARGIN), given.number(ReadingId.NVML_MARGIN_LIMIT)
     limit = Threshold(value=slowdown, source=ThresholdSource.VENDOR, citation="NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT")
     text = f"{margin:g} degrees to the limit, slowdown at {slowdown:g}"
     if margin > slowdown + given.limit("warnDegrees"):
@@ -22,18 +22,18 @@ def _margin(given: CheckInput) -> CheckResult:
 
 
 def _is_over(given: CheckInput) -> bool:
-    return given.number("nvml.temperature_margin") < given.number("nvml.margin_limit")
+    return given.number(ReadingId.NVML_TEMPERATURE_MARGIN) < given.number(ReadingId.NVML_MARGIN_LIMIT)
 
 
 def _core(given: CheckInput) -> CheckResult:
     """Judge the temperature of GPUs that do not tell their margin, by their own threshold where they have one."""
-    margin = given.sweep.find("nvml.temperature_margin", given.slot)
+    margin = given.sweep.find(ReadingId.NVML_TEMPERATURE_MARGIN, given.slot)
     if margin is not None and margin.error is None:
         raise Unmeasured(CheckStatus.SKIP, "temp.margin judges this GPU")
-    degrees = given.number("nvml.temperature")
-    slowdown = given.sweep.find("nvml.temperature_slowdown", given.slot)
+    degrees = given.number(ReadingId.NVML_TEMPERATURE)
+    slowdown = given.sweep.find(ReadingId.NVML_TEMPERATURE_SLOWDOWN, given.slot)
     if slowdown is not None and slowdown.error is None:
-        hot = given.number("nvml.temperature_slowdown")
+        hot = given.number(ReadingId.NVML_TEMPERATURE_SLOWDOWN)
         limits = [
             Threshold(value=value, source=ThresholdSource.VENDOR, citation="slowdown threshold of this GPU")
             for value in (hot - given.limit("warnBelowSlowdown"), hot)
@@ -46,7 +46,7 @@ def _core(given: CheckInput) -> CheckResult:
 
 
 def _memory(given: CheckInput) -> CheckResult:
-    degrees, most = given.number("nvml.memory_temperature"), given.number("nvml.memory_temperature_max")
+    degrees, most = given.number(ReadingId.NVML_MEMORY_TEMPERATURE), given.number(ReadingId.NVML_MEMORY_TEMPERATURE_MAX)
     source, citation = ThresholdSource.VENDOR, "memory threshold of this GPU"
     return _compare(
         degrees,
@@ -71,22 +71,22 @@ _FULL_WINDOW = 0.9 * _TEN
 
 def _throttle(given: CheckInput) -> CheckResult:
     """Judge for which part of ten minutes a GPU was slowed down. Idle, set clocks and the power cap are normal."""
-    reasons = int(given.number("nvml.clocks_event_reasons"))
-    seen: list[tuple[CheckStatus, float, str]] = []
+    reasons = int(given.number(ReadingId.NVML_CLOCKS_EVENT_REASONS))
+    causes: list[tuple[CheckStatus, float, str]] = []
     for names, status, name in ((_HARDWARE, FAIL, "failPercent"), (_SOFTWARE, WARN, "warnPercent")):
         for bit, (counter, text) in names.items():
             percent, seconds = _percent(given, bit, counter)
             if percent > given.limit(name) and seconds >= _FULL_WINDOW:
-                seen.append((status, percent, f"{text} for {percent:.0f} % of {seconds / MINUTE:.0f} minutes"))
+                causes.append((status, percent, f"{text} for {percent:.0f} % of {seconds / MINUTE:.0f} minutes"))
             elif reasons & bit and bit is not _SW_THERMAL:
-                seen.append((WARN, percent, f"{text} now"))
-    if not seen:
+                causes.append((WARN, percent, f"{text} now"))
+    if not causes:
         return CheckResult(status=PASS, message="no lasting slowdown", observed=0)
-    status = FAIL if any(each is FAIL for each, _, _ in seen) else WARN
+    status = FAIL if any(each is FAIL for each, _, _ in causes) else WARN
     return CheckResult(
         status=status,
-        message=", ".join(text for _, _, text in seen),
-        observed=round(max(percent for _, percent, _ in seen), 1),
+        message=", ".join(text for _, _, text in causes),
+        observed=round(max(percent for _, percent, _ in causes), 1),
         threshold=given.threshold("failPercent" if status is FAIL else "warnPercent"),
         samples=len(given.earlier(_TEN)) + 1,
     )
@@ -94,11 +94,13 @@ def _throttle(given: CheckInput) -> CheckResult:
 
 def _percent(given: CheckInput, bit: int, counter: str) -> tuple[float, float]:
     """Return the percentage of time, and the time: by the driver's counter of nanoseconds, else by the sweeps."""
-    counted: CounterChange | None = change(given, "nvml.violations", counter, seconds=_TEN) if counter else None
+    counted: CounterChange | None = change(given, ReadingId.NVML_VIOLATIONS, counter, seconds=_TEN) if counter else None
     if counted is not None:
         return min(100.0, counted.per_second / 1e9 * 100), counted.seconds
     sweeps = [*given.earlier(_TEN), given.sweep]
-    values = [reading.value for sweep in sweeps if (reading := sweep.find("nvml.clocks_event_reasons", given.slot))]
+    values = [
+        reading.value for sweep in sweeps if (reading := sweep.find(ReadingId.NVML_CLOCKS_EVENT_REASONS, given.slot))
+    ]
     known = [value for value in values if isinstance(value, int)]
     share = sum(bool(value & bit) for value in known) / len(known) if known else 0.0
     return share * 100, given.sweep.taken_at - sweeps[0].taken_at
@@ -108,7 +110,10 @@ _NORMAL = 0x01 | 0x02 | 0x100  # idle, clocks that somebody set, display clocks
 
 
 def _clock(given: CheckInput) -> CheckResult:
-    busy, reasons = given.field("nvml.utilization", "gpu"), int(given.number("nvml.clocks_event_reasons"))
+    busy, reasons = (
+        given.field(ReadingId.NVML_UTILIZATION, "gpu"),
+        int(given.number(ReadingId.NVML_CLOCKS_EVENT_REASONS)),
+    )
     if busy <= given.limit("busyPercent"):
         raise Unmeasured(CheckStatus.SKIP, f"the GPU is not busy enough to judge its clock ({busy:g} %)")
     if reasons & ~_NORMAL:
@@ -124,14 +129,14 @@ def _clock(given: CheckInput) -> CheckResult:
 
 
 def _clock_percent(given: CheckInput) -> float:
-    most = given.number("nvml.clock_sm_max")
+    most = given.number(ReadingId.NVML_CLOCK_SM_MAX)
     if most <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, "the driver reports no highest clock")
-    return given.number("nvml.clock_sm") / most * 100
+    return given.number(ReadingId.NVML_CLOCK_SM) / most * 100
 
 
 def _limit(given: CheckInput) -> CheckResult:
-    enforced, usual = given.number("nvml.power_limit"), given.number("nvml.power_default_limit")
+    enforced, usual = given.number(ReadingId.NVML_POWER_LIMIT), given.number(ReadingId.NVML_POWER_DEFAULT_LIMIT)
     if usual <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, "the driver reports no default power limit")
     percent = enforced / usual * 100
@@ -144,14 +149,14 @@ def _limit(given: CheckInput) -> CheckResult:
 
 
 def _usage(given: CheckInput) -> CheckResult:
-    reading = given.sweep.find("nvml.power_usage", given.slot)
+    reading = given.sweep.find(ReadingId.NVML_POWER_USAGE, given.slot)
     if reading is not None and reading.error is ReadError.FAILED:
         count = in_a_row(given, _is_unreadable)
         if count >= given.limit("sweeps"):
             text = f"the power cannot be read ({reading.detail}), {count} sweeps in a row"
             return CheckResult(status=FAIL, message=text, threshold=given.threshold("sweeps"), samples=count)
-    watts = given.number("nvml.power_usage") / 1000
-    most = given.number("nvml.power_limit") / 1000 * given.limit("overLimit")
+    watts = given.number(ReadingId.NVML_POWER_USAGE) / 1000
+    most = given.number(ReadingId.NVML_POWER_LIMIT) / 1000 * given.limit("overLimit")
     is_odd = not given.limit("leastWatts") <= watts <= most
     least = given.limit("leastWatts")
     text = f"{watts:.0f} W" + (f", outside {least:g} to {most:.0f} W" if is_odd else "")
@@ -159,40 +164,8 @@ def _usage(given: CheckInput) -> CheckResult:
 
 
 def _is_unreadable(given: CheckInput) -> bool:
-    reading = given.sweep.find("nvml.power_usage", given.slot)
+    reading = given.sweep.find(ReadingId.NVML_POWER_USAGE, given.slot)
     return reading is not None and reading.error is ReadError.FAILED
-
-
-def _idle(given: CheckInput) -> CheckResult:
-    """Compare idle GPUs of a node with each other: one that is hot alone does something that nobody asked for."""
-    if not _is_idle(given, given.slot):
-        raise Unmeasured(CheckStatus.SKIP, "the GPU is not idle")
-    watts = given.number("nvml.power_usage") / 1000
-    idle = [slot for slot in (gpu.slot for gpu in given.sweep.gpus) if slot != given.slot and _is_idle(given, slot)]
-    if len(idle) < given.limit("peers"):
-        raise Unmeasured(CheckStatus.SKIP, f"{len(idle)} other GPUs of this node are idle, too few to compare")
-    if _is_hot(given):
-        if lasting(given, _TEN, _is_hot):
-            text = f"{watts:.0f} W while idle for ten minutes, more than twice its peers"
-            return CheckResult(status=WARN, message=text, observed=round(watts, 1), threshold=given.threshold("factor"))
-        text = f"{watts:.0f} W while idle, more than twice its peers, but not for ten minutes"
-        return CheckResult(status=PASS, message=text, observed=round(watts, 1))
-    return CheckResult(status=PASS, message=f"{watts:.0f} W while idle", observed=round(watts, 1))
-
-
-def _is_idle(given: CheckInput, slot: str) -> bool:
-    try:
-        return given.field("nvml.utilization", "gpu", slot) == 0 and given.number("nvml.power_usage", slot) > 0
-    except Unmeasured:
-        return False
-
-
-def _is_hot(given: CheckInput) -> bool:
-    others = [gpu.slot for gpu in given.sweep.gpus if gpu.slot != given.slot and _is_idle(given, gpu.slot)]
-    if not others or not _is_idle(given, given.slot):
-        return False
-    watts = sorted(given.number("nvml.power_usage", slot) for slot in others)
-    return given.number("nvml.power_usage") > watts[len(watts) // 2] * given.limit("factor")
 
 
 _GPUD = "gpud, and Azure HPC health checks"
@@ -201,7 +174,7 @@ CHECKS = (
         id="temp.margin",
         title="The GPU is far enough from its thermal slowdown",
         judge=_margin,
-        reads=("nvml.temperature_margin", "nvml.margin_limit"),
+        reads=(ReadingId.NVML_TEMPERATURE_MARGIN, ReadingId.NVML_MARGIN_LIMIT),
         limits={
             "warnDegrees": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
             "sweeps": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
@@ -213,7 +186,7 @@ CHECKS = (
         id="temp.core",
         title="The GPU is not too hot (A100 and older)",
         judge=_core,
-        reads=("nvml.temperature", "nvml.temperature_slowdown", "nvml.temperature_margin"),
+        reads=(ReadingId.NVML_TEMPERATURE, ReadingId.NVML_TEMPERATURE_SLOWDOWN, ReadingId.NVML_TEMPERATURE_MARGIN),
         limits={
             "warnBelowSlowdown": Threshold(value=5, source=_SPEC),
             "warnDegrees": Threshold(value=85, source=_SPEC, citation="only where the GPU has no threshold"),
@@ -225,7 +198,7 @@ CHECKS = (
         id="temp.hbm",
         title="The memory is not too hot",
         judge=_memory,
-        reads=("nvml.memory_temperature", "nvml.memory_temperature_max"),
+        reads=(ReadingId.NVML_MEMORY_TEMPERATURE, ReadingId.NVML_MEMORY_TEMPERATURE_MAX),
         limits={"warnBelowMax": Threshold(value=5, source=_SPEC)},
         unit="degrees",
     ),
@@ -233,7 +206,7 @@ CHECKS = (
         id="throttle",
         title="Heat and power brakes do not slow the GPU down for long",
         judge=_throttle,
-        reads=("nvml.clocks_event_reasons", "nvml.violations"),
+        reads=(ReadingId.NVML_CLOCKS_EVENT_REASONS, ReadingId.NVML_VIOLATIONS),
         limits={
             "warnPercent": Threshold(value=5, source=_SPEC, citation=_GPUD),
             "failPercent": Threshold(value=10, source=_SPEC, citation=_GPUD),
@@ -245,7 +218,12 @@ CHECKS = (
         id="clock.locked",
         title="A busy GPU reaches its clock",
         judge=_clock,
-        reads=("nvml.clock_sm", "nvml.clock_sm_max", "nvml.utilization", "nvml.clocks_event_reasons"),
+        reads=(
+            ReadingId.NVML_CLOCK_SM,
+            ReadingId.NVML_CLOCK_SM_MAX,
+            ReadingId.NVML_UTILIZATION,
+            ReadingId.NVML_CLOCKS_EVENT_REASONS,
+        ),
         limits={
             "busyPercent": Threshold(value=80, source=_SPEC),
             "warnPercent": Threshold(value=90, source=_SPEC),
@@ -258,7 +236,7 @@ CHECKS = (
         id="power.limit",
         title="The power limit is the vendor's default",
         judge=_limit,
-        reads=("nvml.power_limit", "nvml.power_default_limit"),
+        reads=(ReadingId.NVML_POWER_LIMIT, ReadingId.NVML_POWER_DEFAULT_LIMIT),
         limits={
             "warnPercent": Threshold(value=95, source=ThresholdSource.VENDOR, citation="DCGM, enforced power limit"),
             "failPercent": Threshold(value=80, source=_SPEC),
@@ -269,7 +247,7 @@ CHECKS = (
         id="power.read",
         title="The power can be read and is plausible",
         judge=_usage,
-        reads=("nvml.power_usage", "nvml.power_limit"),
+        reads=(ReadingId.NVML_POWER_USAGE, ReadingId.NVML_POWER_LIMIT),
         limits={
             "leastWatts": Threshold(value=5, source=_SPEC, citation="an idle T4 takes 9 W"),
             "overLimit": Threshold(value=1.1, source=_SPEC),
@@ -278,18 +256,6 @@ CHECKS = (
         window=_TEN,
         severity=FindingSeverity.DEGRADED,
         action=RepairAction.RUN_DIAG,
-        unit="W",
-    ),
-    HealthCheck(
-        id="idle.hot",
-        title="An idle GPU takes no more power than its idle peers",
-        judge=_idle,
-        reads=("nvml.utilization", "nvml.power_usage"),
-        limits={
-            "factor": Threshold(value=2, source=_SPEC),
-            "peers": Threshold(value=3, source=_SPEC),
-        },
-        window=_TEN,
         unit="W",
     ),
 )

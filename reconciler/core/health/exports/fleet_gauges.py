@@ -15,7 +15,7 @@ Samples = Mapping[str, Mapping[tuple[str, ...], float]]
 
 
 class FleetSamples(Struct, frozen=True, kw_only=True):
-    """What one round over one cluster saw.
+    """The counts of one round over one cluster.
 
     nodes: UID, phase and pool of each node. stops: 1 where the breaker stops quarantines. measured_at: the time of the
     report of each node; one without a report is missing, because its agent has never been there. hanging: namespace and
@@ -76,9 +76,9 @@ def samples_at(fleets: Iterable[FleetSamples], now: float) -> Samples:
     }
 
 
-def _gravity(seen: tuple[str, str]) -> tuple[bool, int, str]:
-    phase = HealthPhase(seen[0])
-    return phase.is_out, _PHASES.index(phase), seen[1]
+def _gravity(row: tuple[str, str]) -> tuple[bool, int, str]:
+    phase = HealthPhase(row[0])
+    return phase.is_out, _PHASES.index(phase), row[1]
 
 
 _PHASES = tuple(HealthPhase)

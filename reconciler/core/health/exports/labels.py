@@ -3,12 +3,16 @@
 import datetime as dt
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
 from reconciler.core.health.merging import DCGM_LEVEL
+from reconciler.core.health.nodes import MANAGER
+from reconciler.core.health.policy import ExportChoices
 from reconciler.core.health.report import NodeReport
+from reconciler.core.values import mapping, sequence
 
 AUTOPILOT_HEALTH = "autopilot.ibm.com/gpuhealth"
 AUTOPILOT_DCGM = "autopilot.ibm.com/dcgm.level."
@@ -40,7 +44,7 @@ class UtilizationTier(StrEnum):
 
 
 class GpuLoad(Struct, frozen=True, kw_only=True):
-    """What AgentaFlow's rules look at, of one GPU; None is not known. Utilisation in percent, memory in bytes."""
+    """The values of one GPU for AgentaFlow's rules; None is not known. Utilisation in percent, memory in bytes."""
 
     utilization: float | None = None
     memory_used: float | None = None
@@ -145,7 +149,7 @@ def _is_free(load: GpuLoad | None) -> bool:
 
 
 class GpuIssue(StrEnum):
-    """How AgentaFlow grades a GPU."""
+    """The grade of a GPU by AgentaFlow."""
 
     HEALTHY = "healthy"
     INFO = "info"
@@ -167,3 +171,57 @@ def graded(load: GpuLoad) -> GpuIssue:
     if load.temperature > _WARM or is_full:
         return GpuIssue.WARNING
     return GpuIssue.INFO if (load.utilization or 0.0) > _HOT else GpuIssue.HEALTHY
+
+
+_TIER = f"{AGENTAFLOW}utilization-tier"
+
+
+def node_labels(
+    body: Mapping[str, Any], report: NodeReport | None, choices: ExportChoices, now: float, *, is_current: bool
+) -> NodeLabels:
+    """Return what a node shall say in the formats of Autopilot and AgentaFlow.
+
+    `is_current`: the report is neither too old nor about another node of this name. Of one that is, only EVICT stays.
+    Keys of an export that is off, or of which nothing is known, are removed if we wrote them; those of others stay.
+    """
+    labels, annotations = _ours(body, "labels"), _ours(body, "annotations")
+    if report is not None and choices.autopilot_labels:
+        made = autopilot_labels(report, now)
+        verdict = made.labels[AUTOPILOT_HEALTH]
+        is_kept = is_current or verdict == GpuHealthLabel.EVICT
+        labels = _without_levels(labels) | dict(made.labels) | {AUTOPILOT_HEALTH: verdict if is_kept else None}
+        annotations = _without_levels(annotations) | dict(made.annotations)
+    if report is not None and choices.agentaflow_labels and is_current:
+        loads = {slot: GpuLoad(utilization=percent) for slot, percent in report.utilization.items()}
+        made = agentaflow_labels(report, loads, _tier(body))
+        labels |= dict(made.labels)
+        annotations |= dict(made.annotations)
+    return NodeLabels(labels=labels, annotations=annotations)
+
+
+def _without_levels(keys: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return the keys without those of levels of DCGM: the last result of a level stays."""
+    return {key: value for key, value in keys.items() if not key.startswith(AUTOPILOT_DCGM)}
+
+
+def _ours(body: Mapping[str, Any], field: str) -> dict[str, str | None]:
+    """Return the keys of exports whose field manager is ours, as removed."""
+    metadata = mapping(body.get("metadata"))
+    rows = (mapping(row) for row in sequence(metadata.get("managedFields")))
+    owned = [
+        mapping(mapping(mapping(row.get("fieldsV1")).get("f:metadata")).get(f"f:{field}"))
+        for row in rows
+        if row.get("manager") == MANAGER
+    ]
+    return {
+        key: None
+        for key in mapping(metadata.get(field))
+        if key == AUTOPILOT_HEALTH or key.startswith((AUTOPILOT_DCGM, AGENTAFLOW))
+        if any(f"f:{key}" in fields for fields in owned)
+    }
+
+
+def _tier(body: Mapping[str, Any]) -> UtilizationTier | None:
+    """Return the tier that the node has, near whose edge it stays."""
+    known = mapping(mapping(body.get("metadata")).get("labels")).get(_TIER)
+    return UtilizationTier(known) if known in {one.value for one in UtilizationTier} else None

@@ -17,7 +17,7 @@ _ESCALATED = "!"
 
 
 class NoticeFormat(StrEnum):
-    """What receives a message: an incoming webhook of Slack, one of Teams, or anything that reads JSON."""
+    """A receiver of messages: an incoming webhook of Slack, one of Teams, or anything that reads JSON."""
 
     SLACK = "slack"
     TEAMS = "teams"
@@ -78,10 +78,10 @@ def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
         if decision.phase is HealthPhase.HEALTHY or decision.phase is HealthPhase.SUSPECT:
             continue
         yield _of_node(decision, cluster)
-    breaker, seen = evaluation.state.breaker, {alert.check: alert for alert in evaluation.alerts}
+    breaker, alerts = evaluation.state.breaker, {alert.check: alert for alert in evaluation.alerts}
     stops = {"": breaker.tripped} if breaker.tripped else {}
     for check, reason in (stops | dict(breaker.frozen)).items():
-        alert = seen.get(check)
+        alert = alerts.get(check)
         nodes = f" Nodes: {', '.join(alert.nodes[:10])}." if alert and alert.nodes else ""
         common = f" All have {', '.join(alert.common[:5])}." if alert and alert.common else ""
         yield HealthNotice(

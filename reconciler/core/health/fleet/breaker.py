@@ -51,7 +51,7 @@ class Fleet(Struct, frozen=True, kw_only=True):
 
 
 class Admitted(Struct, frozen=True, kw_only=True):
-    """What the breaker let through, and why it refused the others."""
+    """The nodes that the breaker admitted in this round, and its reasons against the others."""
 
     state: BreakerState
     nodes: frozenset[str] = frozenset()
@@ -86,7 +86,7 @@ def freeze(
 def admit(
     state: BreakerState, candidates: Iterable[FenceRequest], fleet: Fleet, limits: BreakerLimits, now: float
 ) -> Admitted:
-    """Let candidates through one by one, the fatal ones first, until a limit is reached; then the breaker trips."""
+    """Admit candidates one by one, the fatal ones first, until a limit is reached; then the breaker trips."""
     kept = tuple(one for one in state.admitted if now - one.at < limits.window)
     state = state if kept == state.admitted else replace(state, admitted=kept)
     taken = _Taken(fleet, kept)
@@ -114,7 +114,7 @@ def admit(
 
 
 class _Taken:
-    """What is taken so far, while candidates are let through one by one."""
+    """The use of the limits so far, while candidates are admitted one by one."""
 
     def __init__(self, fleet: Fleet, admitted: Iterable[Admission]) -> None:
         self._fleet = fleet

@@ -1,4 +1,4 @@
-"""What the evaluator decides about each node, and what the two lanes carry out of it."""
+"""The decisions of the evaluator about each node, which the two lanes carry out."""
 
 from enum import StrEnum
 
@@ -7,7 +7,6 @@ from msgspec import Struct
 from reconciler.core.health.findings import RepairAction
 from reconciler.core.health.fleet.state import FleetState, HealthPhase
 from reconciler.core.health.quarantine import TaintEffect
-from reconciler.core.health.statistics.compare import FleetStatistics
 
 
 class HealthProposal(StrEnum):
@@ -18,7 +17,6 @@ class HealthProposal(StrEnum):
     REMOVE_STALE = "remove-stale"  # delete the quarantine of a node that is gone
     INSPECT = "inspect"  # it came back and failed again
     SUPPORT = "support"  # it did so too often
-    RETIRE = "retire"  # it fails far more often than others
     REMEDIATE = "remediate"  # repair the node, which is drained
 
 
@@ -31,7 +29,7 @@ class ProblemStatus(StrEnum):
 
 
 class HealthDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What holds for one node now, and why.
+    """The decision about one node, and its reason.
 
     taint: what the fast lane puts on the node; None: our taint does not belong there. until: its end.
     refused: why the breaker did not let the quarantine through. escalate: somebody must look at it.
@@ -76,4 +74,3 @@ class FleetEvaluation(Struct, frozen=True, kw_only=True):
     decisions: dict[str, HealthDecision]
     alerts: tuple[BreakerAlert, ...] = ()
     notes: tuple[str, ...] = ()
-    statistics: FleetStatistics | None = None

@@ -7,11 +7,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.health.catalogue import COMPARED
+from reconciler.core.health.catalogue import RECORDED
 from reconciler.core.health.effect import NodeVerdict, PolicyEffect
 from reconciler.core.health.findings import CheckStatus
+from reconciler.core.health.fleet.evaluate import UNLISTED, Rules
 from reconciler.core.health.fleet.evidence import FleetHealth, ObservedNode
-from reconciler.core.health.fleet.history import UNLISTED, Rules
 from reconciler.core.health.fleet.replay import MOST_A_WEEK, compare_replays, gate, replay
 from reconciler.core.health.fleet.state import FleetNode
 from reconciler.core.health.policy import XID_CHECK, CheckMode, HealthPolicy, Lane, PolicyBook
@@ -78,7 +78,7 @@ def effect_on_reports(change: PolicyChange, reports: Sequence[NodeReport]) -> Po
 
 
 class NodeAction(StrEnum):
-    """What a policy does about the recorded failures of a node."""
+    """The action of a policy on the recorded failures of a node."""
 
     NOTHING = "nothing"
     PROPOSED = "quarantine proposed"
@@ -158,7 +158,7 @@ def _limits(change: PolicyChange, reports: Sequence[NodeReport] = ()) -> Iterato
         name
         for name in differing
         if not reports
-        or name not in COMPARED
+        or name not in RECORDED
         or any(name in one.passed and name not in one.measured for one in reports)
     )
     if names:
@@ -171,8 +171,6 @@ def _thresholds(book: PolicyBook) -> dict[str, list[Any]]:
         for check, rule in mapping(one.spec.get("checks")).items():
             if limits := mapping(rule).get("limits"):
                 found.setdefault(check, []).append([dict(one.node_labels), limits])
-        if models := one.spec.get("models"):
-            found.setdefault("models", []).append([dict(one.node_labels), models])
     return found
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from reconciler.core.documents import Document, write
 from reconciler.core.evidence.violations import foreign_cluster, repeated_nodes
 from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
-from reconciler.core.health.fleet.state import CheckFailure
 from reconciler.core.health.report import API_VERSION, NodeReport
 from reconciler.core.problems import Problem
 from reconciler.core.values import plural
@@ -50,7 +49,7 @@ class FleetHealth(Struct, frozen=True, kw_only=True, dict=True):
 
     @property
     def moment(self) -> float | None:
-        """When the reports were read, in seconds since the epoch; None for a time that no calendar has."""
+        """The time at which the reports were read, in seconds since the epoch; None for a time that no calendar has."""
         try:
             return dt.datetime.fromisoformat(self.taken_at.upper().replace(":60", ":59")).timestamp()
         except (ValueError, OverflowError):
@@ -62,18 +61,9 @@ class FleetHealth(Struct, frozen=True, kw_only=True, dict=True):
         return CheckStatus.UNKNOWN if known is None else known.status
 
 
-def observe_health(
-    reports: Iterable[NodeReport],
-    *,
-    now: float,
-    stale_after: float,
-    suspected: Mapping[str, Iterable[CheckFailure]] | None = None,
-) -> dict[str, ObservedNode]:
-    """Return what decisions use of the reports. One that is too old, or from the future, is unknown, never healthy.
-
-    `suspected` are failures by node that statistics found and policies act on.
-    """
-    nodes = (_node(report, now, stale_after, (suspected or {}).get(report.node, ())) for report in reports)
+def observe_health(reports: Iterable[NodeReport], *, now: float, stale_after: float) -> dict[str, ObservedNode]:
+    """Return the evidence of reports. One that is too old, or from the future, is unknown, never healthy."""
+    nodes = (_node(report, now, stale_after) for report in reports)
     return {node.name: node for node in sorted(nodes, key=lambda node: node.name)}
 
 
@@ -93,19 +83,14 @@ def as_of_age(health: FleetHealth, days: int | None, most: int | None) -> FleetH
     return replace(health, nodes=old)
 
 
-def _node(report: NodeReport, now: float, stale_after: float, suspected: Iterable[CheckFailure]) -> ObservedNode:
+def _node(report: NodeReport, now: float, stale_after: float) -> ObservedNode:
     age = now - report.measured_at
     if age > stale_after:
         return ObservedNode(name=report.node, uid=report.node_uid, why="the report is old")
     if age < -stale_after:
         return ObservedNode(name=report.node, uid=report.node_uid, why="the report is from the future")
-    slow = {
-        HealthIssue(check=one.check, slot=one.slot, status=CheckStatus.FAIL.value, severity=one.severity.value)
-        for one in suspected
-    }
-    issues = sorted({_issue(finding) for finding in report.findings if finding.status in _BAD} | slow)
-    status = CheckStatus.FAIL if slow else report.status
-    return ObservedNode(name=report.node, uid=report.node_uid, status=status, issues=tuple(issues))
+    issues = sorted({_issue(finding) for finding in report.findings if finding.status in _BAD})
+    return ObservedNode(name=report.node, uid=report.node_uid, status=report.status, issues=tuple(issues))
 
 
 def _issue(finding: HealthFinding) -> HealthIssue:

@@ -6,13 +6,11 @@ from msgspec import Struct
 
 from reconciler.core.health.catalogue import CHECKS
 from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthProposal
-from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
-from reconciler.core.health.fleet.history import Rules
+from reconciler.core.health.fleet.evaluate import FleetInput, Round, Rules, evaluate, next_round
 from reconciler.core.health.fleet.state import FleetNode, FleetState, HealthPhase
 from reconciler.core.health.limits import rejudged_reports
 from reconciler.core.health.policy import CheckRule, PolicyBook
 from reconciler.core.health.report import NodeReport
-from reconciler.core.health.statistics.checks import FLEET_CHECKS
 from reconciler.core.values import plural
 
 WEEK = 7 * 86400.0
@@ -20,7 +18,6 @@ MOST_A_WEEK = 0.01
 """The share of nodes that a policy may take out of use in a week."""
 
 _STEP = 60.0
-_TAKES = (HealthProposal.QUARANTINE, HealthProposal.RETIRE)
 
 
 class ReplayEvent(Struct, frozen=True, kw_only=True):
@@ -35,7 +32,7 @@ class ReplayEvent(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True, kw_only=True):
-    """What a policy did with the reports. `verdicts` are the phases at the end, by node."""
+    """The actions of a policy on the reports. `verdicts` are the phases at the end, by node."""
 
     nodes: int
     reports: int
@@ -56,7 +53,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 class ReplayComparison(Struct, frozen=True, kw_only=True):
-    """What another policy would have done differently: nodes whose verdict changes, with both phases."""
+    """The differences of another policy: nodes whose verdict changes, with both phases."""
 
     changed: Mapping[str, tuple[HealthPhase, HealthPhase]]
     newly_taken: tuple[str, ...]
@@ -64,9 +61,7 @@ class ReplayComparison(Struct, frozen=True, kw_only=True):
 
 def catalogue_rules() -> Rules:
     """Return what the catalogue says about each check. Severity and action are those of each finding."""
-    return {one.id: CheckRule(mode=one.mode, lane=one.lane) for one in CHECKS} | {
-        one.id: one.rule for one in FLEET_CHECKS
-    }
+    return {one.id: CheckRule(mode=one.mode, lane=one.lane) for one in CHECKS}
 
 
 def replay(policies: PolicyBook, reports: Iterable[NodeReport], facts: Mapping[str, FleetNode], rules: Rules) -> Replay:
@@ -122,7 +117,7 @@ def _events(
             known.difference_update({case for case in known if case[0] == name})
             continue
         is_fast = decision.phase is HealthPhase.QUARANTINED
-        is_wanted = is_fast or decision.refused or decision.proposal in _TAKES
+        is_wanted = is_fast or decision.refused or decision.proposal is HealthProposal.QUARANTINE
         lane = "fast" if is_fast or decision.refused else "reviewed"
         case = (name, f"{lane} {'refused' if decision.refused else ''}")
         if is_wanted and case not in known:

@@ -1,13 +1,12 @@
-"""What the evaluator knows of a fleet: facts about its nodes, and the state that it keeps between two rounds."""
+"""The state of a fleet: facts about its nodes, and what the evaluator keeps between two rounds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
 
 from reconciler.core.health.findings import FindingSeverity, ProbeProfile, RepairAction
 from reconciler.core.health.policy import Lane
-from reconciler.core.health.statistics.lemons import LemonMark
 
 
 class HealthPhase(StrEnum):
@@ -20,7 +19,6 @@ class HealthPhase(StrEnum):
     REMEDIATING = "remediating"
     VALIDATING = "validating"
     PROBATION = "probation"
-    LEMON = "lemon"
     RETIRED = "retired"
 
     @property
@@ -35,18 +33,17 @@ _OUT = frozenset(
         HealthPhase.DRAINING,
         HealthPhase.REMEDIATING,
         HealthPhase.VALIDATING,
-        HealthPhase.LEMON,
         HealthPhase.RETIRED,
     }
 )
 
 
 class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Kubernetes says about a node. `cordoned` and `tainted` are the work of others, never ours.
+    """A node in Kubernetes. `cordoned` and `tainted` are the work of others, never ours.
 
     owner: another system that repairs this node, such as `nvsentinel` or `karpenter`; we only observe then.
     unfenced: a person took our taint off. drained: no pod with GPUs is left, asked only while the node is drained.
-    jobs: jobs that ended well since its probation began. created: when the node joined; 0: not known.
+    jobs: jobs that ended well since its probation began.
     """
 
     name: str
@@ -62,7 +59,6 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
     unfenced: bool = False
     drained: bool = False
     jobs: int = 0
-    created: float = 0.0
 
     @property
     def is_available(self) -> bool:
@@ -112,11 +108,10 @@ class CheckFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is kept of one node. Times are in seconds since the epoch.
+    """The state of one node. Times are in seconds since the epoch.
 
     ours: the fast lane put our taint on it. until: when that ends, if the check passes by then. renewals: how often it
-    was prolonged because the check still failed. returns: when the node went back into use after a quarantine. marks:
-    what counts against the node.
+    was prolonged because the check still failed. returns: when the node went back into use after a quarantine.
     """
 
     phase: HealthPhase = HealthPhase.HEALTHY
@@ -134,7 +129,6 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     renewals: int = 0
     returns: tuple[float, ...] = ()
     override_until: float = 0.0
-    marks: tuple[LemonMark, ...] = ()
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -155,7 +149,7 @@ class Onset(Struct, frozen=True, kw_only=True):
 
 
 class BreakerState(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the breaker remembers. `frozen` holds the reason by check, `tripped` the reason why nothing is admitted."""
+    """The memory of the breaker. `frozen` holds the reason by check, `tripped` the reason why nothing is admitted."""
 
     generation: int = 0
     tripped: str = ""
@@ -166,8 +160,13 @@ class BreakerState(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FleetState(Struct, frozen=True, kw_only=True):
-    """Everything that is kept between two rounds. It can be written as JSON and read again. since: the first round."""
+    """Everything that is kept between two rounds. It can be written as JSON and read again."""
 
     nodes: Mapping[str, NodeState] = field(default_factory=dict)
     breaker: BreakerState = BreakerState()
-    since: float = 0.0
+
+
+def confirmed(state: NodeState, confirmations: int) -> Iterator[CheckFailure]:
+    """Yield the failures that enough reports agree on, fatal ones first."""
+    ranked = sorted(state.failures, key=lambda one: (not one.is_strong, one.first, one.key))
+    return (one for one in ranked if one.is_failing and one.is_confirmed(confirmations))

@@ -1,18 +1,17 @@
-"""How the GPUs of a node are used, from two sweeps: what the agent publishes for the detectors of jobs."""
+"""The use of the GPUs of a node, from two sweeps, which the agent publishes for the detectors of jobs."""
 
 from collections.abc import Sequence
 
 from reconciler.core.health.checks.check import as_number
-from reconciler.core.health.readings import GpuIdentity, Sweep
+from reconciler.core.health.readings import GpuIdentity, ReadingId, Sweep
 from reconciler.core.health.report import GpuUse
 
-_HARDWARE = 0x08 | 0x40 | 0x80  # slowdown, heat, power brake, as NVML names the reasons of clocks
 _OCCUPIED = 0.02  # of the memory: the driver itself needs less than a hundredth
 _BENIGN = frozenset({"recovery_success", "recovery_events", "effective", "symbol"})
 _COUNTERS = (
-    ("ecc.uncorrected", "nvml.ecc_uncorrected"),
-    ("ecc.corrected", "nvml.ecc_corrected"),
-    ("pcie.replays", "nvml.pcie_replays"),
+    ("ecc.uncorrected", ReadingId.NVML_ECC_UNCORRECTED),
+    ("ecc.corrected", ReadingId.NVML_ECC_CORRECTED),
+    ("pcie.replays", ReadingId.NVML_PCIE_REPLAYS),
 )
 
 
@@ -30,16 +29,15 @@ def _use(sweep: Sweep, before: Sweep | None, gpu: GpuIdentity) -> GpuUse:
     slot = gpu.slot
     if before is not None and all(one.uuid != gpu.uuid for one in before.gpus if one.slot == slot):
         before = None  # another device
-    reasons, used = _value(sweep, "nvml.clocks_event_reasons", slot), _value(sweep, "nvml.memory", slot, "used")
-    memory = _value(sweep, "nvml.memory", slot, "total")
+    used, memory = (
+        _value(sweep, ReadingId.NVML_MEMORY, slot, "used"),
+        _value(sweep, ReadingId.NVML_MEMORY, slot, "total"),
+    )
     return GpuUse(
         slot=slot,
         watts=_watts(sweep, before, slot),
-        utilization=_value(sweep, "nvml.utilization", slot, "gpu"),
-        clock=_value(sweep, "nvml.clock_sm", slot),
-        celsius=_value(sweep, "nvml.temperature", slot),
+        utilization=_value(sweep, ReadingId.NVML_UTILIZATION, slot, "gpu"),
         traffic=_traffic(sweep, before, slot),
-        throttled=reasons is not None and bool(int(reasons) & _HARDWARE),
         occupied=None if used is None or not memory else used > _OCCUPIED * memory,
         errors=_errors(sweep, slot),
     )
@@ -48,17 +46,17 @@ def _use(sweep: Sweep, before: Sweep | None, gpu: GpuIdentity) -> GpuUse:
 def _watts(sweep: Sweep, before: Sweep | None, slot: str) -> float | None:
     """Return the mean power by the energy counter, which misses nothing between two sweeps; else the power now."""
     if before is not None:
-        used = _grown(sweep, before, "nvml.energy", slot)
+        used = _grown(sweep, before, ReadingId.NVML_ENERGY, slot)
         if used is not None:
             return round(used / 1000 / (sweep.taken_at - before.taken_at), 1)
-    now = _value(sweep, "nvml.power_usage", slot)
+    now = _value(sweep, ReadingId.NVML_POWER_USAGE, slot)
     return None if now is None else round(now / 1000, 1)
 
 
 def _traffic(sweep: Sweep, before: Sweep | None, slot: str) -> float | None:
     if before is None:
         return None
-    parts = [_grown(sweep, before, "nvml.traffic", slot, name) for name in ("nvlink", "pcie")]
+    parts = [_grown(sweep, before, ReadingId.NVML_TRAFFIC, slot, name) for name in ("nvlink", "pcie")]
     known = [part for part in parts if part is not None]
     return round(sum(known) / (sweep.taken_at - before.taken_at), 1) if known else None
 
@@ -66,7 +64,7 @@ def _traffic(sweep: Sweep, before: Sweep | None, slot: str) -> float | None:
 def _errors(sweep: Sweep, slot: str) -> dict[str, float]:
     """Return the counters of errors that can be read."""
     found = {name: value for name, source in _COUNTERS if (value := _value(sweep, source, slot)) is not None}
-    links, pcie = _table(sweep, "nvml.nvlink_errors", slot), _table(sweep, "nvml.pcie_errors", slot)
+    links, pcie = _table(sweep, ReadingId.NVML_NVLINK_ERRORS, slot), _table(sweep, ReadingId.NVML_PCIE_ERRORS, slot)
     if links:
         found["nvlink.errors"] = sum(value for name, value in links.items() if name not in _BENIGN)
     if "fatal" in pcie:
@@ -74,20 +72,20 @@ def _errors(sweep: Sweep, slot: str) -> dict[str, float]:
     return found
 
 
-def _grown(sweep: Sweep, before: Sweep, name: str, slot: str, key: str = "") -> float | None:
+def _grown(sweep: Sweep, before: Sweep, name: ReadingId, slot: str, key: str = "") -> float | None:
     """Return how much a counter grew; None if one of both is not known, or it was reset or has wrapped."""
     now, then = (_value(one, name, slot, key) for one in (sweep, before))
     return now - then if now is not None and then is not None and now >= then else None
 
 
-def _value(sweep: Sweep, name: str, slot: str, key: str = "") -> float | None:
+def _value(sweep: Sweep, name: ReadingId, slot: str, key: str = "") -> float | None:
     if key:
         return _table(sweep, name, slot).get(key)
     reading = sweep.find(name, slot)
     return as_number(reading.value) if reading is not None and reading.error is None else None
 
 
-def _table(sweep: Sweep, name: str, slot: str) -> dict[str, float]:
+def _table(sweep: Sweep, name: ReadingId, slot: str) -> dict[str, float]:
     """Return the numbers of a value with named parts; nothing if it was not read."""
     reading = sweep.find(name, slot)
     if reading is None or reading.error is not None or not isinstance(reading.value, dict):

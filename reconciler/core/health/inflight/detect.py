@@ -1,14 +1,122 @@
-"""Detectors: a job that hangs, and a job that one GPU slows down. Missing data is reported, and is never a finding."""
+"""Detectors: a job that hangs, and a job whose throughput falls. Missing data is reported, and is never a finding."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from statistics import median
-from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from reconciler.core.health.inflight.series import JobSample, JobSeries, known, percentile, robust_scores
 from reconciler.core.values import plural
+
+WARM_UP_SECONDS, WARM_UP_STEPS = 600.0, 10
+_FINE, _COARSE, _LONGEST = 3600.0, 600.0, 4 * 3600.0
+
+
+class GpuActivity(Struct, frozen=True, kw_only=True):
+    """One GPU at one time."""
+
+    node: str
+    slot: str
+    watts: float
+    utilization: float  # percent
+
+
+class JobSample(Struct, frozen=True, kw_only=True):
+    """A job at one time. Unknown is None: bytes moved between GPUs per second, seconds of a step, age of the heartbeat.
+
+    checkpoint: whether the job says that it writes one. steps: completed so far.
+    """
+
+    at: float
+    gpus: tuple[GpuActivity, ...]
+    bytes_per_second: float | None = None
+    step_seconds: float | None = None
+    heartbeat_age: float | None = None
+    checkpoint: bool = False
+    steps: int | None = None
+
+    @property
+    def watts(self) -> float:
+        """Power of all GPUs."""
+        return sum(gpu.watts for gpu in self.gpus)
+
+
+class JobSeries(Struct, frozen=True, kw_only=True):
+    """Samples of one job, the oldest first.
+
+    disturbed_since: when a problem began; what came then is not normal. 0: it works.
+    """
+
+    namespace: str
+    name: str
+    samples: tuple[JobSample, ...] = ()
+    disturbed_since: float = 0.0
+
+    def warm(self) -> Sequence[JobSample]:
+        """Return the samples of normal work after the warm-up: compilation and the first steps say nothing."""
+        if not self.samples:
+            return ()
+        begun = self.samples[0].at
+        return [
+            one
+            for one in self.samples
+            if one.at - begun >= WARM_UP_SECONDS and (one.steps is None or one.steps >= WARM_UP_STEPS)
+            if not self.disturbed_since or one.at < self.disturbed_since
+        ]
+
+    def marked(self, since: float) -> "JobSeries":
+        """Return the series of a job that is disturbed since then; 0: it works again, and forgets the disturbance."""
+        if self.disturbed_since and not since:
+            kept = tuple(one for one in self.samples[:-1] if one.at < self.disturbed_since)
+            return replace(self, samples=(*kept, *self.samples[-1:]), disturbed_since=0.0)
+        return replace(self, disturbed_since=self.disturbed_since or since)
+
+    def last(self, seconds: float) -> Sequence[JobSample]:
+        """Return the samples of the last `seconds`; nothing if the series is shorter or has a gap of a third of it."""
+        if not self.samples:
+            return ()
+        end = self.samples[-1].at
+        chosen = [one for one in self.samples if one.at >= end - seconds]
+        if chosen[0].at > end - seconds + seconds / 3 or self.samples[0].at > end - seconds:
+            return ()
+        gaps = [after.at - before.at for before, after in pairwise(chosen)]
+        return () if max(gaps, default=seconds) > seconds / 3 else chosen
+
+
+def extended(series: JobSeries, sample: JobSample) -> JobSeries:
+    """Return the series with a newer sample: all of the last hour, one in ten minutes of four hours, and the first.
+
+    The hours before a hang are counted from its beginning, so that what is normal outlives it.
+    """
+    kept: dict[tuple[str, float], JobSample] = {}
+    for number, one in enumerate((*series.samples, sample)):
+        is_normal = bool(series.disturbed_since) and one.at < series.disturbed_since
+        age = (series.disturbed_since if is_normal else sample.at) - one.at
+        if number == 0 or age <= _FINE:
+            kept["", one.at] = one
+        elif age <= _LONGEST:
+            kept.setdefault(("coarse", one.at // _COARSE), one)
+    return replace(series, samples=tuple(sorted(kept.values(), key=lambda one: one.at)))
+
+
+def known(values: Iterable[float | None]) -> list[float]:
+    """Return the values that were measured."""
+    return [value for value in values if value is not None]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value that a share of all values does not exceed; 0 without values."""
+    ordered = sorted(values)
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0
+
+
+class ProblemKind(StrEnum):
+    """The check that found a problem of a running job."""
+
+    HUNG = "hung"
+    SLOW = "slow"
 
 
 class JobSignal(StrEnum):
@@ -21,7 +129,7 @@ class JobSignal(StrEnum):
 
 
 class JobLimits(Struct, frozen=True, kw_only=True):
-    """When a job counts as hung or slow. Times are in seconds, shares of what is normal for this job."""
+    """The limits for hung and slow jobs. Times are in seconds, shares of what is normal for this job."""
 
     hang: float = 600.0
     hang_steps: float = 5.0  # times the 99th percentile of a step
@@ -33,36 +141,19 @@ class JobLimits(Struct, frozen=True, kw_only=True):
     traffic_share: float = 0.001
     slow: float = 0.10
     slow_for: float = 600.0
-    score: float = 4.0
-
-
-class SuspectGpu(Struct, frozen=True, kw_only=True, order=True):
-    """A GPU that differs from all others of its job, and in what."""
-
-    node: str
-    slot: str
-    why: str
 
 
 class JobProblem(Struct, frozen=True, kw_only=True):
-    """What a detector says. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
+    """The result of a detector. signals: the independent signs of a hang. slowdown: step time over normal, 1 is normal.
 
-    since: when it began, in seconds since the epoch.
-
-    `may_act`: at least two independent signs; without them the owner is notified, and nothing else may follow.
+    since: its start, in seconds since the epoch.
     """
 
-    kind: Literal["hung", "straggling"]
+    kind: ProblemKind
     message: str
     signals: tuple[JobSignal, ...] = ()
     slowdown: float = 1.0
-    suspects: tuple[SuspectGpu, ...] = ()
     since: float = 0.0
-
-    @property
-    def may_act(self) -> bool:
-        """Whether anything but a message may follow."""
-        return len(self.signals) >= 2 or bool(self.suspects)  # noqa: PLR2004 - two independent signs
 
 
 def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
@@ -87,7 +178,7 @@ def find_hang(series: JobSeries, limits: JobLimits) -> JobProblem | None:
     }
     signals = (*progress, state)
     text = f"no progress for {minutes} min: {', '.join(said[one] for one in signals)}"
-    return JobProblem(kind="hung", message=text, signals=signals, since=recent[0].at)
+    return JobProblem(kind=ProblemKind.HUNG, message=text, signals=signals, since=recent[0].at)
 
 
 def _stalled(
@@ -118,47 +209,80 @@ def _is_busy(sample: JobSample, limits: JobLimits) -> bool:
     return bool(sample.gpus) and busy >= limits.busy_share * len(sample.gpus)
 
 
-def find_straggler(series: JobSeries, limits: JobLimits) -> JobProblem | None:
-    """Return the slowdown of a job, and the GPUs behind it. None found means that it is not the hardware."""
+def find_slowdown(series: JobSeries, limits: JobLimits) -> JobProblem | None:
+    """Return the fall of a job's throughput: steps that take longer than normal, all the time."""
     recent = series.last(limits.slow_for)
     before = [one for one in series.warm() if recent and one.at < recent[0].at]
     usual, now = known(one.step_seconds for one in before), known(one.step_seconds for one in recent)
     if not usual or not now or min(now) <= (1 + limits.slow) * median(usual):
         return None
     slowdown = median(now) / median(usual)
-    suspects = _suspects(recent, limits)
-    if suspects:
-        first = suspects[0]
-        named = f"{first.node} {first.slot} ({first.why})" + (f" and {len(suspects) - 1} more" if suspects[1:] else "")
-        text = f"steps take {slowdown:.2f} times as long; {plural(len(suspects), 'GPU')} differ: {named}"
-    else:
-        text = f"steps take {slowdown:.2f} times as long; no GPU differs from the others, so it is not the hardware"
-    return JobProblem(kind="straggling", message=text, slowdown=slowdown, suspects=suspects, since=recent[0].at)
+    text = f"throughput fell to {1 / slowdown:.0%}: steps take {slowdown:.2f} times as long"
+    return JobProblem(kind=ProblemKind.SLOW, message=text, slowdown=slowdown, since=recent[0].at)
 
 
-def _suspects(recent: Sequence[JobSample], limits: JobLimits) -> tuple[SuspectGpu, ...]:
-    """Return the GPUs that are outliers in the same way in most samples."""
-    votes: dict[SuspectGpu, int] = {}
-    for sample in recent:
-        for suspect in {*_outliers(sample, limits)}:
-            votes[suspect] = votes.get(suspect, 0) + 1
-    return tuple(sorted(one for one, count in votes.items() if 2 * count > len(recent)))
+class JobMove(StrEnum):
+    """A decision about a job."""
+
+    NOTIFY = "notify"
+    CONTINUE = "continue"  # a restart would cost more than the loss so far
+    RESTART = "restart"
+    STOP = "stop"
 
 
-def _outliers(sample: JobSample, limits: JobLimits) -> list[SuspectGpu]:
-    gpus = sample.gpus
-    found = []
-    throttled = [gpu for gpu in gpus if gpu.throttled]
-    if 2 * len(throttled) < len(gpus):
-        found += [SuspectGpu(node=gpu.node, slot=gpu.slot, why="throttled") for gpu in throttled]
-    rows = (
-        ("lower clock", [-gpu.clock for gpu in gpus]),
-        ("hotter", [gpu.celsius for gpu in gpus]),
-        ("link errors", [float(gpu.errors) for gpu in gpus]),
-        ("less power", [-gpu.watts for gpu in gpus]),
-    )
-    for why, values in rows:
-        for gpu, score in zip(gpus, robust_scores(values), strict=True):
-            if score >= limits.score and len(gpus) > 2:  # noqa: PLR2004 - of two, nobody knows which is wrong
-                found.append(SuspectGpu(node=gpu.node, slot=gpu.slot, why=why))
-    return found
+class RunningJob(Struct, frozen=True, kw_only=True):
+    """A job that has a problem. checkpoint_age: seconds of work that a restart repeats; None: not known.
+
+    affected_for: seconds since the problem began. on_problem: the strongest move that its policy allows.
+    """
+
+    gpus: int
+    checkpoint_age: float | None = None
+    restart_seconds: float = 300.0
+    affected_for: float = 0.0
+    on_problem: JobMove = JobMove.NOTIFY
+
+    @property
+    def restart_cost(self) -> float | None:
+        """The GPU seconds of a restart; None: not known."""
+        if self.checkpoint_age is None:
+            return None
+        return self.gpus * (self.checkpoint_age + self.restart_seconds)
+
+
+class JobDecision(Struct, frozen=True, kw_only=True):
+    """A decision and its reason, with the figures behind it."""
+
+    move: JobMove
+    reason: str
+
+
+def decide(problem: JobProblem, job: RunningJob) -> JobDecision:
+    """Return the decision: at least two signs of a hang, or a loss as high as the cost of a restart, allow a move."""
+    rate = (1 - 1 / problem.slowdown if problem.kind is ProblemKind.SLOW else 1.0) * job.gpus
+    lost, cost = rate * job.affected_for, job.restart_cost
+    state = "waiting" if problem.kind is ProblemKind.HUNG else "slow"
+    text = f"{problem.message}; {plural(job.gpus, 'GPU')} {state}, {_hours(lost)} GPU hours so far; {_cost(job)}"
+    if job.on_problem is JobMove.NOTIFY:
+        return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; the policy is to notify")
+    if cost is None:
+        return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; the age of its checkpoint is not known")
+    if problem.kind is ProblemKind.HUNG:
+        if len(problem.signals) < _SIGNS:
+            return JobDecision(move=JobMove.NOTIFY, reason=f"{text}; one sign alone is not enough to act")
+        return JobDecision(move=job.on_problem, reason=text)
+    return JobDecision(move=job.on_problem if lost >= cost else JobMove.CONTINUE, reason=text)
+
+
+_SIGNS = 2
+
+
+def _cost(job: RunningJob) -> str:
+    cost = job.restart_cost
+    if cost is None:
+        return f"a restart costs {_hours(job.gpus * job.restart_seconds)} and what was done since the last checkpoint"
+    return f"a restart costs {_hours(cost)}"
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / 3600:.1f}"

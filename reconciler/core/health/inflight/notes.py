@@ -1,4 +1,4 @@
-"""What is said about jobs, in words for their owners: a problem while one runs, and what it left on its GPUs."""
+"""Notes about jobs for their owners: a problem of a running job, and the errors of an ended one."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -6,9 +6,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from reconciler.core.health.findings import CheckStatus
-from reconciler.core.health.inflight.decide import RunningJob, decide
+from reconciler.core.health.inflight.detect import RunningJob, decide
 from reconciler.core.health.inflight.postflight import JobErrors, job_errors, xids_of
-from reconciler.core.health.inflight.watch import JobsSeen, WatchedJob
+from reconciler.core.health.inflight.watch import ObservedJobs, WatchedJob
 from reconciler.core.health.report import NodeReport
 from reconciler.core.values import plural
 
@@ -17,10 +17,10 @@ _MOST = 200
 
 
 class JobNoteKind(StrEnum):
-    """What a note is about. Those of ended jobs are kept for a day, the others as long as they are true."""
+    """The subject of a note. Those of ended jobs are kept for a day, the others as long as they are true."""
 
     HUNG = "hung"
-    STRAGGLING = "straggling"
+    SLOW = "slow"
     ERRORS = "errors"
     PREFLIGHT = "preflight"
 
@@ -44,12 +44,12 @@ class JobNote(Struct, frozen=True, kw_only=True):
 
 
 def notes(
-    known: Iterable[JobNote], seen: JobsSeen, reports: Mapping[str, NodeReport], now: float
+    known: Iterable[JobNote], observed: ObservedJobs, reports: Mapping[str, NodeReport], now: float
 ) -> tuple[JobNote, ...]:
     """Return what is said about jobs after a look, the newest first, of at most 200 jobs."""
     lasting = [one for one in known if one.kind.is_lasting and 0 <= now - one.since < KEPT_SECONDS]
-    found = [problem_note(one, now) for one in seen.problems]
-    found += [note for one in seen.ended if (note := errors_note(one, reports)) is not None]
+    found = [problem_note(one, now) for one in observed.problems]
+    found += [note for one in observed.ended if (note := errors_note(one, reports)) is not None]
     keys = {(one.uid, one.kind) for one in found}
     rows = [*found, *(one for one in lasting if (one.uid, one.kind) not in keys)]
     return tuple(sorted(rows, key=lambda one: (-one.since, one.namespace, one.name))[:_MOST])
@@ -59,8 +59,8 @@ def problem_note(job: WatchedJob, now: float) -> JobNote:
     """Return what is decided about the problem of a running job, with what it costs."""
     problem = job.problem
     assert problem is not None  # noqa: S101 - the caller chose jobs with one
-    running = RunningJob(gpus=sum(job.job.gpus.values()), slow_for=max(now - problem.since, 0.0))
-    return _note(job, JobNoteKind(problem.kind), problem.since, decide(problem, running, now).reason)
+    running = RunningJob(gpus=sum(job.job.gpus.values()), affected_for=max(now - problem.since, 0.0))
+    return _note(job, JobNoteKind(problem.kind.value), problem.since, decide(problem, running).reason)
 
 
 def errors_note(job: WatchedJob, reports: Mapping[str, NodeReport]) -> JobNote | None:
@@ -90,6 +90,6 @@ def _note(job: WatchedJob, kind: JobNoteKind, since: float, text: str) -> JobNot
     )
 
 
-def left_by(seen: JobsSeen, reports: Mapping[str, NodeReport]) -> tuple[JobErrors, ...]:
+def left_by(observed: ObservedJobs, reports: Mapping[str, NodeReport]) -> tuple[JobErrors, ...]:
     """Return what the jobs that ended left on their GPUs."""
-    return tuple(one for job in seen.ended for one in job_errors(job, reports))
+    return tuple(one for job in observed.ended for one in job_errors(job, reports))

@@ -1,4 +1,4 @@
-"""What the counters of a job's GPUs say at its end: how much each grew since its start, and what that means."""
+"""The errors of a job: the growth of its GPUs' counters from its start to its end, as findings."""
 
 from collections.abc import Iterable, Mapping
 from itertools import groupby
@@ -11,14 +11,14 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbePro
 from reconciler.core.health.inflight.watch import WatchedJob
 from reconciler.core.health.judge import judge
 from reconciler.core.health.policy import XID_CHECK
-from reconciler.core.health.readings import GpuIdentity, NodeReading, Sweep
+from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadingId, Sweep
 from reconciler.core.health.report import NodeReport, ProfileRun
 
 KEPT_SECONDS = 7 * 86400.0
 
 
 class JobErrors(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one job left on one GPU. grown: counters that grew. ended_at, seconds: of the job, as it was watched."""
+    """The errors of one job on one GPU. grown: counters that grew. ended_at, seconds: of the job, as it was watched."""
 
     node: str
     slot: str
@@ -31,7 +31,7 @@ class JobErrors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def finding(self) -> HealthFinding:
         """Return what the check says about it."""
-        reading = NodeReading(name=JOB_ERRORS, slot=self.slot, value={**self.grown, "seconds": self.seconds})
+        reading = NodeReading(name=ReadingId.JOB_ERRORS, slot=self.slot, value={**self.grown, "seconds": self.seconds})
         gpu = GpuIdentity(slot=self.slot, uuid=self.uuid)
         sweep = Sweep(node=self.node, taken_at=self.ended_at, gpus=(gpu,), readings=(reading,))
         (found,) = judge(sweep, only=(JOB_ERRORS,))

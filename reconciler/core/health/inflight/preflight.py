@@ -12,7 +12,7 @@ from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbePro
 from reconciler.core.health.report import FailedPreflight, NodeReport
 from reconciler.core.values import NOT_JSON, mapping, text
 
-SEEN = "gpureconciler.io/preflights"
+PREFLIGHTS = "gpureconciler.io/preflights"
 """Annotation of a NodeHealthReport in which the controller acknowledges failed preflight checks: verdicts by pod."""
 
 KEPT_SECONDS = 3600.0
@@ -22,14 +22,14 @@ _LISTED = (CheckStatus.FAIL, CheckStatus.WARN)
 
 
 class PreflightVerdict(StrEnum):
-    """What the controller says about a failed preflight check. RETRY: the node is marked, try another one."""
+    """The verdict of the controller on a failed preflight check. RETRY: the node is marked, try another one."""
 
     RETRY = "retry"
     STOP = "stop"  # the job failed on too many nodes: it is not started again
 
 
 class PreflightResult(Struct, frozen=True, kw_only=True):
-    """What the preflight check of a pod found on its GPUs, as it tells the agent of its node."""
+    """The result of a pod's preflight check on its GPUs, as the agent of its node gets it."""
 
     namespace: str
     pod: str
@@ -114,7 +114,7 @@ def acknowledged(body: Mapping[str, Any]) -> dict[str, str]:
     """Return the verdicts that a NodeHealthReport carries; an annotation that nobody can read carries none."""
     annotations = mapping(mapping(body.get("metadata")).get("annotations"))
     try:
-        return msgspec.json.decode(text(annotations.get(SEEN)) or "{}", type=dict[str, str])
+        return msgspec.json.decode(text(annotations.get(PREFLIGHTS)) or "{}", type=dict[str, str])
     except NOT_JSON:
         return {}
 

@@ -5,9 +5,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.health.fleet.history import SKEW
-from reconciler.core.health.inflight.detect import JobLimits, JobProblem, find_hang, find_straggler
-from reconciler.core.health.inflight.series import GpuActivity, JobSample, JobSeries, extended
+from reconciler.core.health.fleet.evaluate import SKEW
+from reconciler.core.health.inflight.detect import (
+    GpuActivity,
+    JobLimits,
+    JobProblem,
+    JobSample,
+    JobSeries,
+    extended,
+    find_hang,
+    find_slowdown,
+)
 from reconciler.core.health.report import GpuUse, NodeReport
 
 Errors = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -27,7 +35,7 @@ class PlacedJob(Struct, frozen=True, kw_only=True):
 
 
 class WatchedJob(Struct, frozen=True, kw_only=True):
-    """What is kept of a running job. since: when it was seen first, with the counters `first`. ended_at: 0, it runs."""
+    """The record of a running job. since: the first look, with the counters `first`. ended_at: 0, it runs."""
 
     job: PlacedJob
     series: JobSeries
@@ -38,7 +46,7 @@ class WatchedJob(Struct, frozen=True, kw_only=True):
     ended_at: float = 0.0
 
 
-class JobsSeen(Struct, frozen=True, kw_only=True):
+class ObservedJobs(Struct, frozen=True, kw_only=True):
     """One look at all jobs. begun: those with a new problem. ended: those that ended, with their last counters.
 
     Of a job that ended the reports of its nodes are awaited, so it stays among `jobs` for a while.
@@ -60,7 +68,7 @@ def look(
     reports: Mapping[str, NodeReport],
     now: float,
     limits: JobLimits = JobLimits(),  # noqa: B008 - a frozen value
-) -> JobsSeen:
+) -> ObservedJobs:
     """Look at the running jobs. A job that runs elsewhere than before starts a series of its own."""
     before = {one.job.uid: one for one in known if not one.ended_at}
     jobs, begun, stays = list[WatchedJob](), list[WatchedJob](), set[str]()
@@ -70,14 +78,14 @@ def look(
             stays.add(job.uid)
         else:
             old = _begin(job, reports, now)
-        seen = _seen(replace(old, job=job), reports, now, limits)
-        jobs.append(seen)
-        if seen.problem is not None and (old.problem is None or old.problem.kind != seen.problem.kind):
-            begun.append(seen)
+        observed = _seen(replace(old, job=job), reports, now, limits)
+        jobs.append(observed)
+        if observed.problem is not None and (old.problem is None or old.problem.kind != observed.problem.kind):
+            begun.append(observed)
     gone = [_gone(one, reports, now) for one in known if one.ended_at or one.job.uid not in stays]
     awaited = [one for one in gone if not _is_complete(one, reports, now)]
     ended = tuple(one for one in gone if one not in awaited)
-    return JobsSeen(jobs=(*jobs, *awaited), begun=tuple(begun), ended=ended)
+    return ObservedJobs(jobs=(*jobs, *awaited), begun=tuple(begun), ended=ended)
 
 
 def _gone(job: WatchedJob, reports: Mapping[str, NodeReport], now: float) -> WatchedJob:
@@ -106,7 +114,7 @@ def _seen(job: WatchedJob, reports: Mapping[str, NodeReport], now: float, limits
     errors = _errors(job.job, reports)
     first = {node: job.first.get(node) or slots for node, slots in errors.items()}
     job = replace(job, first={**job.first, **first}, last={**job.last, **errors})
-    sample = sample_of(job.job, reports, now, job.first)
+    sample = sample_of(job.job, reports, now)
     if sample is None:
         return job  # what is not measured ends no problem, and begins none
     series, problem = judged(extended(job.series, sample), job.problem, limits)
@@ -115,15 +123,13 @@ def _seen(job: WatchedJob, reports: Mapping[str, NodeReport], now: float, limits
 
 def judged(series: JobSeries, before: JobProblem | None, limits: JobLimits) -> tuple[JobSeries, JobProblem | None]:
     """Return what the detectors say, and the series with what is normal in it. A problem keeps its start."""
-    problem = find_hang(series, limits) or find_straggler(series, limits)
+    problem = find_hang(series, limits) or find_slowdown(series, limits)
     if problem is not None and before is not None and problem.kind == before.kind:
         problem = replace(problem, since=before.since)
     return series.marked(problem.since if problem is not None else 0.0), problem
 
 
-def sample_of(
-    job: PlacedJob, reports: Mapping[str, NodeReport], now: float, first: Errors | None = None
-) -> JobSample | None:
+def sample_of(job: PlacedJob, reports: Mapping[str, NodeReport], now: float) -> JobSample | None:
     """Return the sample of a job; None while a report is missing or old, or nobody knows which GPUs are its own."""
     rows: list[GpuActivity] = []
     traffic: list[float | None] = []
@@ -132,14 +138,14 @@ def sample_of(
         if report is None or report.is_overdue(now) or report.measured_at > now + SKEW:
             return None
         uses = own_gpus(job, node, count, report)
-        known = [row for one in uses if (row := _row(node, one, first or {})) is not None]
+        known = [row for one in uses if (row := _row(node, one)) is not None]
         if len(known) != count:
             return None
         rows += known
         traffic += [one.traffic for one in uses]
     known_traffic = [one for one in traffic if one is not None]
-    whole = sum(known_traffic) if rows and len(known_traffic) == len(traffic) else None
-    return JobSample(at=now, gpus=tuple(rows), bytes_per_second=whole) if rows else None
+    total = sum(known_traffic) if rows and len(known_traffic) == len(traffic) else None
+    return JobSample(at=now, gpus=tuple(rows), bytes_per_second=total) if rows else None
 
 
 def own_gpus(job: PlacedJob, node: str, count: int, report: NodeReport) -> tuple[GpuUse, ...]:
@@ -152,25 +158,13 @@ def own_gpus(job: PlacedJob, node: str, count: int, report: NodeReport) -> tuple
     return occupied if len(occupied) == count else ()
 
 
-def _row(node: str, use: GpuUse, first: Errors) -> GpuActivity | None:
+def _row(node: str, use: GpuUse) -> GpuActivity | None:
     if use.watts is None or use.utilization is None:
         return None
-    before = first.get(node, {}).get(use.slot, {})
-    links = sum(max(use.errors.get(name, 0.0) - before.get(name, 0.0), 0.0) for name in _LINKS)
-    return GpuActivity(
-        node=node,
-        slot=use.slot,
-        watts=use.watts,
-        utilization=use.utilization,
-        clock=use.clock or 0.0,
-        celsius=use.celsius or 0.0,
-        throttled=use.throttled,
-        errors=int(links),
-    )
+    return GpuActivity(node=node, slot=use.slot, watts=use.watts, utilization=use.utilization)
 
 
 _PATIENCE = 600.0
-_LINKS = ("nvlink.errors", "pcie.replays", "pcie.fatal")
 
 
 def _errors(job: PlacedJob, reports: Mapping[str, NodeReport]) -> dict[str, dict[str, Mapping[str, float]]]:
@@ -182,3 +176,33 @@ def _counters(
     job: PlacedJob, node: str, count: int, reports: Mapping[str, NodeReport]
 ) -> Iterator[tuple[str, Mapping[str, float]]]:
     yield from ((one.slot, one.errors) for one in own_gpus(job, node, count, reports[node]))
+
+
+# Replay.
+
+
+class JobFinding(Struct, frozen=True, kw_only=True):
+    """A problem of a job: when it was found, and when the job worked again; None: not before the record ends."""
+
+    at: float
+    problem: JobProblem
+    ended_at: float | None = None
+
+
+def replay_series(recorded: JobSeries, limits: JobLimits) -> tuple[JobFinding, ...]:
+    """Return the problems in a series. Equal series give equal results."""
+    return tuple(_findings(recorded, limits))
+
+
+def _findings(recorded: JobSeries, limits: JobLimits) -> Iterator[JobFinding]:
+    series, current = replace(recorded, samples=(), disturbed_since=0.0), None
+    problem: JobProblem | None = None
+    for sample in sorted(recorded.samples, key=lambda one: one.at):
+        series, problem = judged(extended(series, sample), problem, limits)
+        if current is not None and (problem is None or problem.kind != current.problem.kind):
+            yield replace(current, ended_at=sample.at)
+            current = None
+        if problem is not None and current is None:
+            current = JobFinding(at=sample.at, problem=problem)
+    if current is not None:
+        yield current

@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.core.documents import Document
-from reconciler.core.health.policy import CheckMode, CheckRule, HealthPolicy, Lane, PolicyDocument, read_policy
+from reconciler.core.health.policy import CheckMode, HealthPolicy, Lane, PolicyDocument, read_policy
 from reconciler.core.health.quarantine import NodeQuarantine, read_quarantine
 from reconciler.core.kinds.kind import Kind, Lookup
 from reconciler.core.kinds.own import GROUP
@@ -115,14 +115,10 @@ def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem
     """Report checks and limits that do not exist: a rule with a typing error would silently do nothing."""
     from reconciler.core.health.catalogue import BY_ID  # noqa: PLC0415 - only repositories with a policy need it
     from reconciler.core.health.limits import limit_names  # noqa: PLC0415 - as above
-    from reconciler.core.health.statistics.checks import FLEET_BY_ID  # noqa: PLC0415 - as above
 
     for name, rule in policy.checks.items():
-        if name in FLEET_BY_ID:
-            yield from _of_fleet(document, name, rule)
-            continue
         if name not in BY_ID:
-            yield _unknown(document, ("spec", "checks", name), name, {**BY_ID, **FLEET_BY_ID})
+            yield _unknown(document, ("spec", "checks", name), name, BY_ID)
             continue
         for limit in rule.limits:
             if limit not in BY_ID[name].limits:
@@ -145,17 +141,6 @@ def _bad_xids(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
             plain = code.strip().lstrip("0")
             hint = f"write it as {plain}" if _XID.fullmatch(plain) else "use a number, as in NVIDIA's catalogue of Xids"
             yield _problem(document, ("spec", "xid", code), f"{code!r} is not the number of an Xid", hint)
-
-
-def _of_fleet(document: Document, name: str, rule: CheckRule) -> Iterator[Problem]:
-    """Report what a rule of a statistical check cannot do: act by itself, and have limits."""
-    if rule.mode is CheckMode.ENFORCE or rule.lane is Lane.FAST:
-        field: FieldPath = ("spec", "checks", name, "mode" if rule.mode is CheckMode.ENFORCE else "lane")
-        message = "is statistics, which only ever propose"
-        yield _problem(document, field, message, "set `mode: propose`, without a lane", Severity.WARNING)
-    if rule.limits:
-        message = "has no effect: statistics have no limits that a policy sets"
-        yield _problem(document, ("spec", "checks", name, "limits"), message, "leave `limits` out", Severity.WARNING)
 
 
 def _unknown(

@@ -1,4 +1,4 @@
-"""What a HealthPolicy changes in rendered jobs with GPUs: node affinity, and the preflight check of their GPUs."""
+"""The changes of a HealthPolicy in rendered jobs with GPUs: node affinity, and the preflight check of their GPUs."""
 
 from collections.abc import Iterator, Mapping
 from copy import deepcopy

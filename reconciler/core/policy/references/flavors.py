@@ -9,7 +9,7 @@ from reconciler.core.queues import QueueKey, QueueUsage
 from reconciler.core.summary import ObjectSummary
 from reconciler.core.values import plural
 
-_RULE = "quota.queue-limit"
+_FLAVOR_RULE = "quota.queue-limit"
 
 
 def check_flavors(
@@ -17,7 +17,7 @@ def check_flavors(
 ) -> None:
     """Check that the queue of each workload could admit it if nothing else ran."""
     queues = [queue for queue in by_queue if usage.is_flavored(queue)]
-    if not queues or not evaluation.is_enabled(_RULE):
+    if not queues or not evaluation.is_enabled(_FLAVOR_RULE):
         return
     borrowing = Borrowing(usage, evaluation.cluster)
     for queue in queues:
@@ -26,7 +26,7 @@ def check_flavors(
             if shortage is not None:
                 is_only = len(usage.queues[queue].quotas) == 1
                 message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
-                evaluation.report(_RULE, row, message, hint=hint, field=row.references[0].field)
+                evaluation.report(_FLAVOR_RULE, row, message, hint=hint, field=row.references[0].field)
 
 
 def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool, workloads: int) -> tuple[str, str]:

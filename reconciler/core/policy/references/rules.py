@@ -1,6 +1,7 @@
 """The catalogue of cross-document rules, and `Evaluation`, which collects their verdicts."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from msgspec import Struct, field
 
@@ -307,7 +308,5 @@ class Evaluation(Struct, kw_only=True):
 
 def suggest(name: str, names: Iterable[str]) -> str:
     """Return `did you mean …?` if a name close to a wrong one exists, else an empty string."""
-    from difflib import get_close_matches  # noqa: PLC0415 - few runs report anything
-
     close = get_close_matches(name, names, n=1, cutoff=0.6)
     return f"did you mean {close[0]!r}?" if close else ""

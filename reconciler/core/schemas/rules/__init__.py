@@ -2,7 +2,3 @@
 
 Sources: k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel and k8s.io/apiserver/pkg/cel/common (Kubernetes 1.36).
 """
-
-from reconciler.core.schemas.rules.kind import KindRules
-
-__all__ = ["KindRules"]

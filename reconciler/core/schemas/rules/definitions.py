@@ -1,23 +1,120 @@
-"""What an API server refuses in the rules of a CustomResourceDefinition: `rule_violations`."""
+"""`definition_violations`: what an API server refuses in a CustomResourceDefinition that its schema has accepted.
 
-from collections.abc import Iterator
+That is a name that is not its own, fields of the wrong type in schemas, and rules in CEL. Whether its schemas are
+structural (KEP-1693) is left to a server.
+Sources: pkg/apis/apiextensions/validation of k8s.io/apiextensions-apiserver 0.36.
+"""
+
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.core.cel import Checked, check
 from reconciler.core.objects import FieldPath
 from reconciler.core.problems import Violation
-from reconciler.core.schemas.rules.kind import KindRules
-from reconciler.core.schemas.rules.rule import DefinitionRule, read_path
+from reconciler.core.schemas.messages import bad_value, format_choices
+from reconciler.core.schemas.rules.kind import DefinitionRule, KindRules, read_path
 from reconciler.core.schemas.rules.shape import Shape
-from reconciler.core.schemas.schema import RULES, Schema, children, resolve
+from reconciler.core.schemas.schema import RULES, Schema, children, has_rules, resolve
 from reconciler.core.schemas.strict import strict_custom
 
-_COMBINATORS = ("allOf", "anyOf", "oneOf", "not")
+_JUNCTORS = ("allOf", "anyOf", "oneOf")
+_FORMS: Mapping[str, tuple[type, ...]] = {
+    "a map": (dict,), "a list": (list,), "a string": (str,), "true or false": (bool,), "an integer": (int,),
+    "a number": (int, float),
+}  # fmt: skip
+_OF_SCHEMA = {
+    "a map": ("properties",),
+    "a list": (*_JUNCTORS, "required", "enum", "x-kubernetes-list-map-keys", RULES),
+    "a string": (
+        *("type", "format", "title", "description", "pattern"),
+        *("x-kubernetes-list-type", "x-kubernetes-map-type"),
+    ),
+    "true or false": (
+        *("nullable", "exclusiveMaximum", "exclusiveMinimum", "uniqueItems", "x-kubernetes-int-or-string"),
+        *("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"),
+    ),
+    "an integer": ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"),
+    "a number": ("minimum", "maximum", "multipleOf"),
+}
+"""The types of the fields of a schema (k8s.io/apiextensions-apiserver, JSONSchemaProps)."""
+_OF_ITEMS = {"required": "a string", "x-kubernetes-list-map-keys": "a string", RULES: "a map"}
+_OF_RULE = {
+    "a string": ("rule", "message", "messageExpression", "reason", "fieldPath"),
+    "true or false": ("optionalOldSelf",),
+}
+_CHOICES = {
+    "type": ["array", "boolean", "integer", "number", "object", "string"],
+    "reason": ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"],
+}
 _ANY_META: Schema = {"$defs": {"ObjectMeta": {"type": "object"}}}
 _MOST_BYTES = 2048  # of a message
 
 
-def rule_violations(source: Schema, path: FieldPath) -> Iterator[Violation]:
+def definition_violations(data: dict[str, Any]) -> Iterator[Violation]:
+    """Validate a CustomResourceDefinition that its schema has accepted."""
+    spec = data["spec"]
+    expected = f"{spec['names']['plural']}.{spec['group']}"
+    if ((data.get("metadata") or {}).get("name") or "") not in ("", expected):
+        message = "must be <plural>.<group>"
+        yield Violation(rule="schema.bad-name", path=("metadata", "name"), message=message, hint=f"use {expected}")
+    stored = sum(bool(version.get("storage")) for version in spec["versions"])
+    if stored != 1:
+        message = f"exactly one version must have storage: true, not {stored}"
+        yield bad_value(("spec", "versions"), message, "set storage: true on one version")
+    for index, version in enumerate(spec["versions"]):
+        source = version["schema"]["openAPIV3Schema"]
+        path: FieldPath = ("spec", "versions", index, "schema", "openAPIV3Schema")
+        found = [*_malformed(source, path)]
+        yield from found
+        if not found and has_rules(source):
+            yield from _rules(source, path)
+
+
+def _malformed(schema: Any, path: FieldPath) -> Iterator[Violation]:
+    """Check the types of all fields: the schema of definitions leaves open what is below `items`."""
+    if schema is None:
+        return
+    if not isinstance(schema, dict):
+        yield bad_value(path, "is not a schema", "write a map")
+        return
+    yield from _mistyped(schema, _OF_SCHEMA, path)
+    for field, form in _OF_ITEMS.items():
+        for index, item in enumerate(_list(schema.get(field))):
+            yield from _is(form, item, (*path, field, index))
+            if isinstance(item, dict):
+                yield from _mistyped(item, _OF_RULE, (*path, field, index))
+    for field in ("properties", *_JUNCTORS):
+        children = schema.get(field)
+        for key, child in children.items() if isinstance(children, dict) else enumerate(_list(children)):
+            yield from _malformed(child, (*path, field, key))
+    yield from _malformed(schema.get("not"), (*path, "not"))
+    for field in ("items", "additionalProperties"):  # other types are ignored
+        if isinstance(schema.get(field), dict):
+            yield from _malformed(schema[field], (*path, field))
+
+
+def _mistyped(value: Mapping[str, Any], fields: Mapping[str, tuple[str, ...]], path: FieldPath) -> Iterator[Violation]:
+    """Check the types of the fields of a schema or a rule, and the choice of those that have few values."""
+    for form, names in fields.items():
+        for name in names:
+            yield from _is(form, value.get(name), (*path, name))
+            choices = _CHOICES.get(name)
+            if choices and value.get(name) and value[name] not in choices:
+                yield bad_value(
+                    (*path, name), f"{str(value[name])[:80]!r} is not allowed", f"use {format_choices(choices)}"
+                )
+
+
+def _is(form: str, value: Any, path: FieldPath) -> Iterator[Violation]:
+    if value is not None and type(value) not in _FORMS[form]:
+        yield bad_value(path, f"is not {form}", f"write {form}")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _rules(source: Schema, path: FieldPath) -> Iterator[Violation]:
     """Yield what is wrong with the rules in the `openAPIV3Schema` of one version, which is at `path`."""
     try:
         strict = strict_custom(source, group="", version="", kind="", meta=_ANY_META)
@@ -36,7 +133,7 @@ def _walk(root: Schema, strict: Schema, source: Schema, path: FieldPath, *, corr
     if source.get("default") is not None:
         for broken in KindRules(root, strict).violations(source["default"]):
             yield _wrong((*path, "default"), f"breaks a rule: {broken.message}", "change the default or the rule")
-    for combinator in _COMBINATORS:
+    for combinator in (*_JUNCTORS, "not"):
         yield from _misplaced(source.get(combinator), (*path, combinator))
     inner = {(key, name): below for key, name, below in children(resolve(root, strict))}
     for key, name, below in children(source):

@@ -14,7 +14,7 @@ from reconciler.core.health.readings import GpuIdentity
 from reconciler.core.health.report import NodeReport, ProfileRun
 
 if TYPE_CHECKING:
-    from reconciler.core.health.fleet.history import Rules
+    from reconciler.core.health.fleet.evaluate import Rules
     from reconciler.core.health.quarantine import NodeQuarantine
 
 FAST = {"mode": "enforce", "lane": "fast", "severity": "fatal"}

@@ -16,8 +16,7 @@ from reconciler.core.health.fleet.decisions import ProblemStatus
 from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
 from reconciler.core.health.fleet.lifecycle import TRANSITIONS
 from reconciler.core.health.fleet.state import FleetState, HealthPhase
-from reconciler.core.health.nodes.decided import node_mark
-from reconciler.core.health.nodes.edits import node_edits
+from reconciler.core.health.nodes import node_edits, node_mark
 from reconciler.core.health.quarantine import NodeQuarantine
 from tests.core.health.fleet.rounds import CHECKS, Rounds, fail, report
 

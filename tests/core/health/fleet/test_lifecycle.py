@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reconciler.core.health.findings import ProbeProfile
 from reconciler.core.health.fleet.decisions import HealthProposal, ProblemStatus
-from reconciler.core.health.fleet.history import absorb
+from reconciler.core.health.fleet.evaluate import absorb
 from reconciler.core.health.fleet.lifecycle import TRANSITIONS, Signal, follow
 from reconciler.core.health.fleet.state import HealthPhase, NodeState
 from reconciler.core.health.policy import PolicyBook, PolicyDocument
@@ -22,7 +22,6 @@ draining     -           -           -           -        remediating validating
 remediating  -           -           -           -        -           validating -           validating -          -         probation healthy    -
 validating   quarantined quarantined -           -        -           -          -           -          -          probation probation healthy    -
 probation    -           quarantined quarantined -        -           -          -           -          -          -         -         -          healthy
-lemon        -           -           -           -        -           -          -           -          -          -         probation -          -
 retired      -           -           -           -        -           -          -           -          -          -         -         -          -
 """
 HEAD, *ROWS = [line.split() for line in TABLE.strip("\n").splitlines()]
@@ -33,7 +32,7 @@ HEAD, *ROWS = [line.split() for line in TABLE.strip("\n").splitlines()]
 def test_every_transition(row: list[str], signal: Signal) -> None:
     phase = HealthPhase(row[0])
     listed = dict(zip(HEAD, row[1:], strict=True))
-    always = {Signal.LEMON: "lemon", Signal.RETIRE: "retired", Signal.REPLACED: "healthy"}
+    always = {Signal.RETIRE: "retired", Signal.REPLACED: "healthy"}
     expected = always.get(signal) or listed[signal.value]
     if phase is HealthPhase.RETIRED and signal is not Signal.REPLACED:
         expected = "-"

@@ -61,7 +61,7 @@ def in_phase(phase: HealthPhase, signal: Signal) -> Rounds:
 
 def _world(signal: Signal, fleet: Rounds) -> NodeReport:
     """Make the signal happen; return the report of the node."""
-    stages = {S.DRAIN: Stage.DRAIN, S.REPAIR: Stage.REPAIR, S.VALIDATE: Stage.VALIDATE, S.LEMON: Stage.LEMON,
+    stages = {S.DRAIN: Stage.DRAIN, S.REPAIR: Stage.REPAIR, S.VALIDATE: Stage.VALIDATE,
               S.RETIRE: Stage.RETIRE, S.MERGED: Stage.QUARANTINE, S.DRAINED: Stage.DRAIN}  # fmt: skip
     if signal in stages:
         fleet.quarantines = [merged(stages[signal])]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.core.health.inflight.watch import JobsSeen, PlacedJob, WatchedJob, look
+from reconciler.core.health.inflight.watch import ObservedJobs, PlacedJob, WatchedJob, look
 from reconciler.core.health.readings import GpuIdentity
 from reconciler.core.health.report import GpuUse, NodeReport
 from tests.core.health.reports import NOW, slot
@@ -37,14 +37,16 @@ class Watched:
         self.known: tuple[WatchedJob, ...] = ()
         self.begun: list[tuple[str, float]] = []
 
-    def look(self, placed: tuple[PlacedJob, ...] = (job(),), reports: dict[str, NodeReport] | None = None) -> JobsSeen:
+    def look(
+        self, placed: tuple[PlacedJob, ...] = (job(),), reports: dict[str, NodeReport] | None = None
+    ) -> ObservedJobs:
         reports = reports if reports is not None else {node: report(node, self.at) for node in "ab"}
-        seen = look(self.known, placed, reports, self.at)
-        self.known = seen.jobs
-        self.begun += [(one.problem.kind, self.at - NOW) for one in seen.begun if one.problem is not None]
+        observed = look(self.known, placed, reports, self.at)
+        self.known = observed.jobs
+        self.begun += [(one.problem.kind, self.at - NOW) for one in observed.begun if one.problem is not None]
         self.at += MINUTE
-        return seen
+        return observed
 
-    def minutes(self, count: int, **use: Any) -> JobsSeen:
+    def minutes(self, count: int, **use: Any) -> ObservedJobs:
         """Look for some minutes, during which all GPUs are used like this; return the last look."""
         return [self.look(reports={node: report(node, self.at, **use) for node in "ab"}) for _ in range(count)][-1]

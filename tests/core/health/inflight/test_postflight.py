@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from reconciler.core.health.findings import CheckStatus, ProbeProfile
 from reconciler.core.health.inflight.notes import JobNoteKind, left_by, notes
 from reconciler.core.health.inflight.postflight import JobErrors, newest, with_job_errors
-from reconciler.core.health.inflight.watch import JobsSeen
+from reconciler.core.health.inflight.watch import ObservedJobs
 from reconciler.core.health.report import ProfileRun
 from tests.core.health.inflight.jobs import Watched, report
 from tests.core.health.reports import FAIL, NOW, PASS, WARN, finding, slot
@@ -17,7 +17,7 @@ BAD = JobErrors(
 )
 
 
-def run(before: Counters, after: Counters, minutes: int = 60) -> tuple[Watched, JobsSeen]:
+def run(before: Counters, after: Counters, minutes: int = 60) -> tuple[Watched, ObservedJobs]:
     """Run a job on two nodes, the first GPU of which counts like this; return the look that saw its end."""
     watched = Watched()
     for _ in range(minutes):
@@ -45,10 +45,10 @@ def run(before: Counters, after: Counters, minutes: int = 60) -> tuple[Watched, 
 )
 def test_what_grew_while_a_job_ran(before: Counters, after: Counters, status: CheckStatus, text: str) -> None:
     """F-098: errors before the job are not its own; a counter that was reset counts from there."""
-    watched, seen = run(before, after)
-    said = notes((), seen, {}, watched.at)
+    watched, observed = run(before, after)
+    said = notes((), observed, {}, watched.at)
     nodes = {node: report(node, watched.at) for node in "ab"}
-    left = newest((), left_by(seen, nodes), watched.at)
+    left = newest((), left_by(observed, nodes), watched.at)
     changed = with_job_errors(nodes, left)
     found = [one for one in changed["a"].findings if one.check == "job.errors"]
     if status is PASS:
@@ -98,16 +98,16 @@ def test_xids_of_the_time_of_a_job_are_told_to_its_owner() -> None:
     reports = {"a": replace(report("a", watched.at), findings=(xid, older))}
     (note,) = notes((), ended, reports, watched.at)
     assert note.text == f"{slot(0)}: Xid 31: MMU fault"
-    (kept,) = notes((note,), JobsSeen(), {}, watched.at + 3600)
+    (kept,) = notes((note,), ObservedJobs(), {}, watched.at + 3600)
     assert kept == note
-    assert notes((note,), JobsSeen(), {}, watched.at + 90000) == ()
+    assert notes((note,), ObservedJobs(), {}, watched.at + 90000) == ()
 
 
 def test_nobody_waits_forever_for_a_report() -> None:
     watched = Watched()
     watched.look()
     for _ in range(11):
-        seen = watched.look((), {})
-        assert seen.ended == ()
+        observed = watched.look((), {})
+        assert observed.ended == ()
     assert [one.job.name for one in watched.look((), {}).ended] == ["train"]
     assert watched.known == ()

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.core.health.findings import HealthFinding, ProbeProfile
 from reconciler.core.health.inflight.preflight import (
-    SEEN,
+    PREFLIGHTS,
     PreflightAttempt,
     PreflightResult,
     PreflightVerdict,
@@ -114,7 +114,7 @@ def test_no_job_goes_on_after_its_last_attempt(rows: list[tuple[str, str, int]],
 
 def test_an_acknowledgement_survives_and_a_broken_one_says_nothing() -> None:
     value = acknowledgement({"p": PreflightVerdict.STOP})
-    assert acknowledged({"metadata": {"annotations": {SEEN: value}}}) == {"p": "stop"}
+    assert acknowledged({"metadata": {"annotations": {PREFLIGHTS: value}}}) == {"p": "stop"}
     for broken in ("", "{", '["p"]', None):
-        assert acknowledged({"metadata": {"annotations": {SEEN: broken}}}) == {}
+        assert acknowledged({"metadata": {"annotations": {PREFLIGHTS: broken}}}) == {}
     assert acknowledged({}) == {}

@@ -74,8 +74,8 @@ def test_a_job_that_moved_starts_again() -> None:
     watched.minutes(30)
     moved = job({"c": 8})
     for _ in range(15):
-        seen = watched.look((moved,), {"c": report("c", watched.at, **SPINS), "a": report("a", watched.at)})
-        assert seen.problems == ()
+        observed = watched.look((moved,), {"c": report("c", watched.at, **SPINS), "a": report("a", watched.at)})
+        assert observed.problems == ()
     assert [one.job.gpus for one in watched.known if not one.ended_at] == [{"c": 8}]
 
 

@@ -21,9 +21,8 @@ from reconciler.core.kinds.torchrun.intent.sections import SourceKind, Workspace
 from reconciler.core.kinds.torchrun.render.code import default_image
 from reconciler.core.kinds.torchrun.render.sync import sync_script as script_of_version
 from reconciler.core.kinds.torchrun.render.sync import wait_script
-from tests.cluster.build import part
-from tests.cluster.parts import Module, Part
-from tests.cluster.store import PartsUnavailableError
+from tests.cluster.fixtures import Parts
+from tests.cluster.parts import GOFAKES3, S5CMD
 
 SHELLS = [shell for shell in ("sh", "dash", "bash", "busybox") if shutil.which(shell)]
 FILES = {
@@ -425,25 +424,12 @@ def test_wait_gives_up(workspace: Path) -> None:
     assert "not complete" in result.stderr
 
 
-S5CMD = Part(name="s5cmd", module=Module(path="github.com/peak/s5cmd/v2", version="v2.3.0"), programs=(("s5cmd", "."),))
-GOFAKES3 = Part(
-    name="gofakes3",
-    module=Module(path="github.com/johannesboyne/gofakes3", version="v1.2.0"),
-    programs=(("gofakes3", "./cmd/gofakes3"),),
-)
-
-
 @pytest.fixture(scope="session")
-def s3_tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the real s5cmd and a real S3 server, once, from pinned Go modules."""
+def s3_tools(parts: Parts, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with the real s5cmd and a real S3 server."""
     folder = tmp_path_factory.mktemp("s3-tools")
-    try:
-        for what in (S5CMD, GOFAKES3):
-            (folder / what.name).symlink_to(part(what) / what.name)
-    except PartsUnavailableError as error:
-        if os.environ.get("CI") == "true":
-            raise
-        pytest.skip(f"no S3 server or client could be built: {error}")
+    for what in (S5CMD, GOFAKES3):
+        (folder / what.name).symlink_to(parts.program(what))
     return folder
 
 

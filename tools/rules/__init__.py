@@ -1,0 +1,1 @@
+"""The shipped rules, from short sources."""
