@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from benchmarks.sizing.run_table import parse_run
 from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
-from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.training import Layout, Training
 from tests.core.sizing.tables import TABLES
 

@@ -14,12 +14,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from benchmarks.sizing.run_table import parse_run
 from benchmarks.sizing.runs import PUBLISHED, ROWS
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.run_table import parse_run
 from reconciler.core.sizing.throughput.cost import Throughput
-from reconciler.core.sizing.throughput.forecast import throughput
-from reconciler.core.sizing.throughput.rates import RATES, Rates
+from reconciler.core.sizing.throughput.forecast import RATES, Rates, throughput
 from reconciler.core.sizing.training import Layout, Training
 from tests.core.sizing.tables import TABLES
 

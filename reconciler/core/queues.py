@@ -4,7 +4,7 @@ KAI queues and Kueue cohorts are trees; a LocalQueue is only a name for its Clus
 plan both use these sums, so that they never disagree.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
@@ -86,15 +86,6 @@ class QueueUsage(Struct, kw_only=True):
         """Return the queue above, whether or not this repository has it."""
         row = self.queues.get(queue)
         return QueueKey(*row.parent_kind, row.parent) if row is not None and row.parent else None
-
-    def ancestors(self, queue: QueueKey) -> Iterator[QueueKey]:
-        """Yield the queues above, nearest first; a cycle ends before it repeats."""
-        seen = {queue}
-        parent = self.parent_of(queue)
-        while parent is not None and parent not in seen:
-            yield parent
-            seen.add(parent)
-            parent = self.parent_of(parent)
 
     def children(self) -> dict[QueueKey, list[QueueKey]]:
         """Return the queues directly below every queue that has any."""

@@ -248,21 +248,19 @@ class Predictor(Protocol):
         """The row of the engine in the registry."""
         ...
 
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of the engine and of its model, as far as they are known."""
-        ...
-
     def predict(self, question: "EngineQuestion", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Answer one question; engines that predict chances do so for `layouts`: (total GPUs, samples per step)."""
         ...
 
     def close(self) -> None:
-        """End everything that was started. May be called twice."""
-        ...
+        """End everything that was started, if anything outlives a question. May be called twice."""
+        return
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, *_: object) -> None: ...
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 @runtime_checkable

@@ -8,10 +8,10 @@ from reconciler.adapters.predictors.batch import predict_all
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
-from reconciler.app.size.record import AskEngine, Reply
+from reconciler.app.size.record import AskEngine
 from reconciler.core.config import Cluster
 from reconciler.core.engines import AUTOCONF, RestSettings, WrapperSettings
-from reconciler.core.sizing.answers import Answers
+from reconciler.core.sizing.answers import Answers, Reply
 from reconciler.core.sizing.question import Question
 from reconciler.errors import ConfigError
 from reconciler.outputs.terminal.progress import progress

@@ -4,15 +4,16 @@ import shlex
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from reconciler.app.size.ask import answer_question
+from reconciler.app.size.ask import Asked, Bounds, answer_question
 from reconciler.app.size.files import standalone_settings
 from reconciler.app.size.line import size_line
 from reconciler.core.launch.changes import DEEPSPEED_CHANGES
 from reconciler.core.launch.launchers import LAUNCHERS
 from reconciler.core.launch.settings import flag_name
 from reconciler.core.problems import Problem
-from reconciler.core.sizing.gpu_sweep import Bounds
+from reconciler.core.sizing.training import Strategy
 from reconciler.errors import InvalidInput
 from reconciler.outputs.sizing.answer import SizeAnswer
 from tests import sizes
@@ -146,22 +147,15 @@ def test_every_remedy_is_read_as_it_promises(name: str, model: str, length: int,
 
 def test_a_question_takes_the_strategy_of_its_framework() -> None:
     """Megatron never shards weights; the others are asked about with FSDP, as the help says."""
-    row = {"model": "llama3.1-8b", "gpu_model": "NVIDIA-H100-80GB-HBM3", "seq": "4096", "per_gpu_batch": "1"}
-    strategies = {
-        (name, written): str(
-            answer_question(
-                row | {"framework": name, "parallelism": written}, Bounds(), TABLES
-            ).question.training.strategy
-        )
-        for name in ("megatron-lm", "megatron-swift", "torchtitan", "trl", "")
-        for written in ("", " + optimizer offload", "DDP")
-    }
-    assert strategies == {
-        (name, written): "ddp" if written == "DDP" else strategy
-        for name, strategy in {"megatron-lm": "ddp", "megatron-swift": "zero-1"}.items()
-        for written in ("", " + optimizer offload", "DDP")
-    } | {
-        (name, written): "ddp" if written == "DDP" else "fsdp-full"
-        for name in ("torchtitan", "trl", "")
-        for written in ("", " + optimizer offload", "DDP")
-    }
+    asked = Asked(model="llama3.1-8b", gpu="NVIDIA-H100-80GB-HBM3", sequence=4096, batch=1)
+    written = {"": {}, "offload": {"offload": "optimizer"}, "DDP": {"parallelism": "DDP"}}
+    for name, default in {
+        "megatron-lm": Strategy.DDP,
+        "megatron-swift": Strategy.ZERO1,
+        **dict.fromkeys(("torchtitan", "trl", ""), Strategy.FSDP_FULL),
+    }.items():
+        found = {
+            key: answer_question(replace(asked, framework=name, **flags), Bounds(), TABLES).question.training.strategy
+            for key, flags in written.items()
+        }
+        assert found == {"": default, "offload": default, "DDP": Strategy.DDP}, name

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 import yaml
-from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler import wiring
-from reconciler.app.size.ask import answer_question, parse_architecture
+from reconciler.app.size.ask import Asked, Bounds, answer_question, parse_architecture
 from reconciler.app.size.files import (
     InputFile,
     SizingScope,
@@ -19,21 +19,20 @@ from reconciler.app.size.files import (
     size_selected,
     standalone_settings,
 )
-from reconciler.app.size.prune import Pruned, prune
-from reconciler.app.size.record import record
+from reconciler.app.size.record import Pruned, prune, record
 from reconciler.core.config import Cluster
 from reconciler.core.engines import Outcome
 from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.sizing.answers import Answer, Answers
-from reconciler.core.sizing.gpu_sweep import Bounds
+from reconciler.core.sizing.answers import Answer, Answers, Reply
 from reconciler.core.sizing.question import Question, engine_question
+from reconciler.core.sizing.training import Strategy
 from reconciler.errors import ConfigError, InvalidInput
 from tests.app.workspaces import open_workspace, template_repository
 from tests.cli.test_sized_plan import JOB
 from tests.core.sizing.tables import TABLES
 from tests.fakes.repository import MemoryRepository
 
-ROW = {"model": "meta-llama/Llama-3.1-8B", "method": "lora", "gpu_model": "NVIDIA-L40S", "seq": "2048"}
+ASKED = Asked(model="meta-llama/Llama-3.1-8B", method="lora", gpu="NVIDIA-L40S", sequence=2048)
 
 
 def scope(repository: MemoryRepository | None = None, **settings: Any) -> SizingScope:
@@ -50,25 +49,53 @@ def scope(repository: MemoryRepository | None = None, **settings: Any) -> Sizing
 
 
 def test_ask() -> None:
-    answer = answer_question(ROW, Bounds(), TABLES, gpus=8)
+    answer = answer_question(ASKED, Bounds(), TABLES, gpus=8)
     assert answer.decision.chosen is not None
     assert answer.requested is not None
     assert answer.requested.layout.gpus == 8
 
 
 @pytest.mark.parametrize(
-    ("column", "value", "flag"),
-    [("model", "llama-99", "--model"), ("gpu_model", "abacus", "--gpu"), ("per_gpu_batch", "many", "--batch")],
+    ("name", "value"),
+    [
+        ("model", "llama-99"),
+        ("gpu", "abacus"),
+        ("method", "osmosis"),
+        ("objective", "ppo"),
+        ("precision", "int3"),
+        ("optimizer", "telepathy"),
+        ("attention", "hearsay"),
+        ("parallelism", "TP two"),
+    ],
 )
-def test_ask_names_the_flag_with_the_invalid_value(column: str, value: str, flag: str) -> None:
-    with pytest.raises(ConfigError, match=f"^{flag}: "):
-        answer_question({**ROW, column: value}, Bounds(), TABLES)
+def test_ask_names_the_flag_with_the_invalid_value(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=f"^--{name}: unknown value '{value}'"):
+        answer_question(replace(ASKED, **{name: value}), Bounds(), TABLES)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "fields"),
+    [
+        ("", {"strategy": Strategy.FSDP_FULL}),
+        ("none", {"strategy": Strategy.DDP}),
+        ("ZeRO-2", {"strategy": Strategy.ZERO2}),
+        ("fsdp_hybrid", {"strategy": Strategy.FSDP_HYBRID}),
+        ("DDP + TP 2 + SP", {"strategy": Strategy.DDP, "tensor": 2, "sequence_parallel": True}),
+        ("zero-1, EP 8, ETP 1, HSDP 2", {"strategy": Strategy.ZERO1, "expert": 8, "expert_tensor": 1, "replicas": 2}),
+        ("PP 4 + VP 2", {"pipeline": 4, "chunks": 2, "microbatch": 2}),
+        ("PP 4 + microbatches 8", {"pipeline": 4, "microbatch": 1}),
+    ],
+)
+def test_ask_reads_a_parallelism(parallelism: str, fields: dict[str, Any]) -> None:
+    asked = replace(ASKED, model="mixtral-8x7b-v0.1", parallelism=parallelism, batch=8)
+    training = answer_question(asked, Bounds(), TABLES).question.training
+    assert {name: getattr(training, name) for name in fields} == fields
 
 
 def test_ask_refuses_a_degree_that_cannot_divide_the_heads() -> None:
-    row = ROW | {"model": "Qwen/Qwen2.5-7B", "parallelism": "FSDP + TP 3"}
+    asked = replace(ASKED, model="Qwen/Qwen2.5-7B", parallelism="FSDP + TP 3")
     with pytest.raises(ConfigError, match=r"^--parallelism: 28 attention heads cannot be divided among 3 GPUs"):
-        answer_question(row, Bounds(), TABLES)
+        answer_question(asked, Bounds(), TABLES)
 
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b"[]", b"{}", b"[" * 100_000])
@@ -140,13 +167,6 @@ def test_all_selected_jobs_of_a_repository() -> None:
     assert size_file(opened, inside).path == "jobs/llama.yaml"
 
 
-class FakeReply(Struct, frozen=True):
-    """The reply of an engine that is not there."""
-
-    answer: Answer
-    retryable: bool = False
-
-
 class FakeEngine:
     """Answers every question with one outcome."""
 
@@ -154,7 +174,7 @@ class FakeEngine:
         self.outcome, self.retryable = outcome, retryable
         self.asked: list[Question] = []
 
-    def __call__(self, cluster: Cluster, questions: Sequence[Question], _: Answers) -> Iterable[FakeReply]:
+    def __call__(self, cluster: Cluster, questions: Sequence[Question], _: Answers) -> Iterable[Reply]:
         self.asked += questions
         for question in questions:
             failed = self.outcome is Outcome.ERROR
@@ -165,7 +185,7 @@ class FakeEngine:
                 error="no such model" if failed else "",
                 answered_at="2026-11-02T10:00:00Z",
             )
-            yield FakeReply(answer, self.retryable)
+            yield Reply(answer=answer, retryable=self.retryable)
 
 
 @pytest.fixture

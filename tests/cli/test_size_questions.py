@@ -11,7 +11,7 @@ import jsonschema_rs
 import pytest
 
 from reconciler.app.size.ask import framework_names
-from reconciler.cli.size.questions import ask
+from reconciler.cli.size import ask
 from reconciler.outputs.sizing.report import schema
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB

@@ -55,9 +55,11 @@ def test_sums_of_a_forest_are_those_of_all_ancestors(parents: list[int], jobs: l
     forest = usage_by_cluster(rows(bodies))["main"]
     expected: dict[QueueKey, dict[str, int]] = {}
     for (queue, product), gpus in forest.requested.items():
-        for place in (queue, *forest.ancestors(queue)):
+        place: QueueKey | None = queue
+        while place is not None:
             products = expected.setdefault(place, {})
             products[product] = products.get(product, 0) + gpus
+            place = forest.parent_of(place)
     assert forest.requested_with_children() == expected
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from reconciler.core.engines import Engine, Outcome
 from reconciler.core.secrets import mask_text
-from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation, chances_answer
+from reconciler.core.sizing.answers import NO_ANSWERS, Answer, Answers, Chance, Recommendation, Reply, chances_answer
 from reconciler.core.sizing.decide.layouts import engine_layouts
 from reconciler.core.sizing.question import EngineQuestion, Question, digest, engine_question
 from reconciler.errors import PredictorError, PredictorUnavailable
@@ -18,13 +18,6 @@ from reconciler.ports import DeferredPredictor, Prediction, Predictor
 AnyPredictor = TypeVar("AnyPredictor", bound=Predictor)
 Returned = TypeVar("Returned")
 _MAX_FAILURES = 3  # consecutive calls without an answer, each of which may take minutes
-
-
-class PredictedAnswer(Struct, frozen=True, kw_only=True):
-    """An answer. If it is `retryable`, a later call may give a better one, so it is not worth recording."""
-
-    answer: Answer
-    retryable: bool = False
 
 
 class _PendingQuestion(Struct, kw_only=True):
@@ -49,7 +42,7 @@ def predict_all(
     recorded: Answers = NO_ANSWERS,
     progress: Callable[[int, int], object] = lambda _done, _total: None,
     clock: Callable[[], str] = current_time,
-) -> Iterator[PredictedAnswer]:
+) -> Iterator[Reply]:
     """Yield an answer to each distinct question, in the order of the questions.
 
     Questions that look the same to the engine are asked once; questions that it cannot answer are skipped. A deferred
@@ -103,13 +96,13 @@ class _Batch:
             item.failure = error
         item.submitted_at = self._clock()
 
-    def answer(self, item: _PendingQuestion) -> PredictedAnswer:
+    def answer(self, item: _PendingQuestion) -> Reply:
         """Return the answer, or the reason why there is none."""
         try:
             prediction = self._predict(item)
         except PredictorError as error:
             if error.retryable and item.request:  # an accepted request is kept
-                return PredictedAnswer(answer=_pending_answer(self._predictor.engine, item))
+                return Reply(answer=_pending_answer(self._predictor.engine, item))
             failed = Answer(
                 engine=self._predictor.engine,
                 question=item.question,
@@ -117,8 +110,8 @@ class _Batch:
                 answered_at=self._clock(),
                 error=mask_text(str(error)),
             )
-            return PredictedAnswer(answer=failed, retryable=error.retryable)
-        return PredictedAnswer(answer=_to_answer(item, prediction, self._clock()))
+            return Reply(answer=failed, retryable=error.retryable)
+        return Reply(answer=_to_answer(item, prediction, self._clock()))
 
     def _predict(self, item: _PendingQuestion) -> Prediction:
         if item.failure is not None:

@@ -6,7 +6,7 @@ import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct, field
@@ -21,7 +21,7 @@ from reconciler.adapters.process import ChildCommand, ChildProcess, absolute_pro
 from reconciler.core.engines import AUTOCONF, Outcome
 from reconciler.core.sizing.question import EngineQuestion
 from reconciler.errors import PredictorError, PredictorUnavailable, one_line
-from reconciler.ports import Prediction
+from reconciler.ports import Prediction, Predictor
 
 CALL_SECONDS = 5.0
 START_SECONDS = 30.0  # the import of the library, and the first question to each version of its model
@@ -56,7 +56,7 @@ class _RecommendReply(_ChildReply, frozen=True, kw_only=True):
 _Reply = TypeVar("_Reply", bound=_ChildReply)
 
 
-class InstalledPredictor:
+class InstalledPredictor(Predictor):
     """ado-autoconf in a child process of `python`, started for the first question; one question at a time.
 
     A child that does not answer, crashes, sends invalid answers or exceeds `memory_bytes` is ended with everything it
@@ -89,12 +89,6 @@ class InstalledPredictor:
         self._failure = ""
         self._last_id = 0
 
-    def versions(self) -> Mapping[str, str]:
-        """Return the versions of ado-autoconf and ado-core; starts the child."""
-        with self._lock:
-            self._ask("hello", [], _VersionsReply, "")
-            return self._versions
-
     def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Ask for the recommendation, and for the probability of each layout."""
         bounds = {"gpus_per_worker": question.gpus_per_worker, "max_gpus": question.max_gpus}
@@ -123,12 +117,6 @@ class InstalledPredictor:
         """End the child."""
         with self._lock:
             self._stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _ask(self, method: str, arguments: Sequence[Any], reply: type[_Reply], version: str) -> _Reply:
         """Call a method of the child, and of a new one if it did not answer. `version`: of the model that it needs."""

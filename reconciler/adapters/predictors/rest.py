@@ -5,11 +5,11 @@ the same way, because the request was accepted. The id can be recorded, so that 
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from http import HTTPStatus
 from itertools import count
 from time import monotonic
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -25,7 +25,7 @@ from reconciler.core.engines import REST, Outcome
 from reconciler.core.sizing.question import EngineQuestion
 from reconciler.core.values import NOT_JSON
 from reconciler.errors import ConfigError, PredictorError, PredictorUnavailable, one_line
-from reconciler.ports import Prediction
+from reconciler.ports import DeferredPredictor, Prediction
 
 CALL_SECONDS = 30.0
 PATIENCE_SECONDS = 60.0  # a warm server answers in 0.1 s, a cold one in 4 s
@@ -65,7 +65,7 @@ class _MeasurementRequest(Struct, frozen=True):
     entities: tuple[_Entity, ...]
 
 
-class RestPredictor:
+class RestPredictor(DeferredPredictor):
     """Asks the server at `url`. A user and password in it, or else a `token`, are sent and never shown.
 
     The URL is in the repository, the token is not: it is sent only to `token_host` (`HOST`: port 443, or `HOST:PORT`).
@@ -97,10 +97,6 @@ class RestPredictor:
         self._client = HttpClient(self._endpoint, timeout_seconds=call_seconds, pauses=pauses)
         self._patience_seconds = patience_seconds
         self._polling_ends: float | None = None
-
-    def versions(self) -> Mapping[str, str]:
-        """Return the server's URL: it does not tell the version of its ado-autoconf."""
-        return {"server": self._endpoint.url}
 
     def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
         """Submit the question and wait for the answer."""
@@ -154,12 +150,6 @@ class RestPredictor:
         """Stop waiting: `submit` and `resume` of other threads end at once."""
         self._client.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     def _validate(self, request: str) -> str:
         if not _REQUEST_ID.fullmatch(request):
             raise PredictorError(f"{self._endpoint.url}: {one_line(request, 80)!r} is not a request id")
@@ -191,13 +181,13 @@ class RestPredictor:
         workers: int = 0,
         text: str = "",
     ) -> Prediction:
-        versions = {**self.versions(), "model": question.model_version}
         return Prediction(
             engine=self.engine,
             outcome=outcome,
             gpus=gpus,
             workers=workers,
-            versions=tuple(sorted(versions.items())),
+            # The server does not tell the version of its ado-autoconf.
+            versions=(("model", question.model_version), ("server", self._endpoint.url)),
             text=text,
             request=request,
         )

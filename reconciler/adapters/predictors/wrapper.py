@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, Self
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from reconciler.core.engines import WRAPPER, Outcome
 from reconciler.core.sizing.question import EngineQuestion
 from reconciler.core.values import NOT_JSON
 from reconciler.errors import PredictorError, one_line
-from reconciler.ports import Prediction
+from reconciler.ports import Prediction, Predictor
 
 SECONDS = 120.0  # per question: the script imports all of ado-autoconf each time, 4 s on an idle machine
 MEMORY_BYTES = 4 << 30
@@ -29,7 +29,7 @@ _MAX_BYTES = 64 << 10
 _KEYS = frozenset({"workers", "gpus", "error", "can_recommend"})
 
 
-class WrapperPredictor:
+class WrapperPredictor(Predictor):
     """Runs `script` for each question, in a private folder and without the credentials of the environment."""
 
     engine = WRAPPER
@@ -49,10 +49,10 @@ class WrapperPredictor:
         self._seconds = seconds
         self._memory_bytes = memory_bytes
 
-    def versions(self) -> Mapping[str, str]:
+    def _digest(self) -> str:
         """Return the digest of the script, which has no version."""
         try:
-            return {"script": f"sha256:{sha256(self._script.read_bytes()).hexdigest()[:16]}"}
+            return f"sha256:{sha256(self._script.read_bytes()).hexdigest()[:16]}"
         except OSError as error:
             raise PredictorError(
                 f"the script {self._script} cannot be read: {error.strerror}", hint="correct its path"
@@ -60,15 +60,13 @@ class WrapperPredictor:
 
     def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:  # noqa: ARG002 - it gives no chances
         """Run the script and read its answer. The protocol has a single goal: the fewest GPUs for a batch."""
-        versions = {**self.versions(), "model": question.model_version}
+        versions = (("model", question.model_version), ("script", self._digest()))
         with tempfile.TemporaryDirectory(prefix="reconciler-", ignore_cleanup_errors=True) as folder:
             out = Path(folder) / "recommendation.json"
             self._run(Path(folder), out, question)
             reply = _read_reply(out)
         outcome, gpus, workers = _parse_reply(reply)
-        return Prediction(
-            engine=self.engine, outcome=outcome, gpus=gpus, workers=workers, versions=tuple(sorted(versions.items()))
-        )
+        return Prediction(engine=self.engine, outcome=outcome, gpus=gpus, workers=workers, versions=versions)
 
     def _run(self, folder: Path, out: Path, question: EngineQuestion) -> None:
         numbers = (str(question.tokens_per_sample), str(question.batch_size))
@@ -90,15 +88,6 @@ class WrapperPredictor:
             how = f"exited with code {code}" if code > 0 else f"was ended by signal {-code}"
             message = process.last_message()
             raise PredictorError(f"the wrapper script {how}{f': {message}' if message else ''}")
-
-    def close(self) -> None:
-        """Do nothing: no script outlives its question."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _read_reply(out: Path) -> Any:

@@ -7,7 +7,6 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.app.size.answers import completed
 from reconciler.core.config import Cluster, Goal, SizingSettings
 from reconciler.core.documents import Document, read
 from reconciler.core.kinds.kind import Kinds
@@ -23,6 +22,8 @@ from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import decide
 from reconciler.core.sizing.decision import Candidate, Decision
 from reconciler.core.sizing.question import Question, engine_question
+from reconciler.core.sizing.remedies import Situation, find_reach, find_remedies
+from reconciler.core.sizing.summary import SizingSummary
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.training import is_done
 from reconciler.errors import ConfigError, InvalidInput
@@ -184,24 +185,38 @@ def _answer(scope: SizingScope, file_job: FileJob, gpus: int | None) -> SizeAnsw
     decision = job.decision
     if decision is None or job.summary is None or job.situation is None:
         raise TypeError(f"{job.document.source} has no decision")
-    product = decision.chosen.gpu if decision.chosen else job.questions[0].gpu
-    question = next(question for question in job.questions if question.gpu == product)
+    situation, summary = job.situation, job.summary
+    if file_job.cluster is None:  # no evidence says what there is
+        situation = replace(situation, offered=tuple(scope.tables.gpus))
     where = f" on {file_job.cluster.name}" if file_job.cluster else ""
-    asked = question if gpus is None else asked_question(question, gpus)
+    name = f"{job.document.key}{where}  {job.document.source}"
+    return complete_answer(job.questions, decision, lambda _: summary(), situation, name=name, gpus=gpus)
+
+
+def complete_answer(
+    questions: Sequence[Question],
+    decision: Decision,
+    note: Callable[[Question], SizingSummary],
+    situation: Situation,
+    *,
+    name: str = "",
+    gpus: int | None = None,
+) -> SizeAnswer:
+    """Return the answer to the question that was decided, one of several; `gpus` is a number to check as well."""
+    product = decision.chosen.gpu if decision.chosen else questions[0].gpu
+    question = next(question for question in questions if question.gpu == product)
+    asked = question if gpus is None else _with_gpus(question, gpus)
     answer = SizeAnswer(
         question=question,
         decision=decision,
-        note=job.summary(),
-        name=f"{job.document.key}{where}  {job.document.source}",
-        requested=None if gpus is None else requested_candidate(asked, decision, gpus),
+        note=note(question),
+        name=name,
+        requested=None if gpus is None else _requested(asked, decision, gpus),
     )
-    situation = job.situation
-    if file_job.cluster is None:  # no evidence says what there is
-        situation = replace(situation, offered=tuple(scope.tables.gpus))
     return completed(answer, situation, asked)
 
 
-def asked_question(question: Question, gpus: int) -> Question:
+def _with_gpus(question: Question, gpus: int) -> Question:
     """Return the question for exactly this number of GPUs, with the same effective batch.
 
     If the batch cannot be divided, every GPU gets the batch of the job, which makes the effective batch another one.
@@ -214,8 +229,8 @@ def asked_question(question: Question, gpus: int) -> Question:
     )
 
 
-def requested_candidate(question: Question, decision: Decision, gpus: int) -> Candidate | None:
-    """Return the layout for a number of GPUs: one that the decision considered, else that of `asked_question`."""
+def _requested(question: Question, decision: Decision, gpus: int) -> Candidate | None:
+    """Return the layout for a number of GPUs: one that the decision considered, else that of `_with_gpus`."""
     considered = [
         one for one in decision.candidates if one.layout.gpus == gpus and one.gpu.product == question.gpu.product
     ]
@@ -315,3 +330,18 @@ def config_map_in(files: Iterable[bytes], namespace: str, name: str) -> Mapping[
             if (key.group, key.kind) == CONFIG_MAP and key.name == name and key.namespace == namespace:
                 return document.data
     return None
+
+
+def completed(answer: SizeAnswer, situation: Situation, asked: Question | None = None) -> SizeAnswer:
+    """Return the answer with its reach, and with remedies if what was asked does not fit.
+
+    asked: the question with the number of GPUs that the user named; None: that of the answer.
+    """
+    question, decision = asked or answer.question, answer.decision
+    subject = answer.requested or decision.chosen
+    if subject is not None and subject.estimate is not None:
+        answer = replace(answer, reach=find_reach(replace(question, gpu=subject.gpu), subject.layout))
+    if (subject is not None and subject.fits) or decision.is_pending:
+        return answer
+    rejected = decision.candidates if answer.requested is None else (answer.requested,)
+    return replace(answer, remedies=find_remedies(question, rejected, situation), framework=situation.framework)

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.app.size.answers import completed
-from reconciler.app.size.files import asked_question, requested_candidate
+from reconciler.app.size.files import complete_answer
 from reconciler.core.config import SizingSettings
 from reconciler.core.launch import Diagnostic, FlagReview, Launch, parse_launch, resolve_file, review_flags
 from reconciler.core.launch.changes import SettingEdit
@@ -13,8 +12,9 @@ from reconciler.core.objects import SourceRef
 from reconciler.core.problems import Problem, Severity
 from reconciler.core.sizing.decide import decide_cheapest
 from reconciler.core.sizing.job_questions import JobQuestions, build_questions
+from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.remedies import Situation
-from reconciler.core.sizing.summary import describe_question, summarize
+from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.sizing.training import Training
 from reconciler.errors import InvalidInput
@@ -50,16 +50,7 @@ def size_line(
     if launch is None or problems:
         raise InvalidInput(problems, where="in the launch line")
     decision = decide_cheapest(built.questions)
-    product = decision.chosen.gpu if decision.chosen else built.questions[0].gpu
-    question = next(question for question in built.questions if question.gpu == product)
-    asked = question if gpus is None else asked_question(question, gpus)
     defaults = [(name, fact.origin) for name, fact in built.defaults if fact.origin]
-    answer = SizeAnswer(
-        question=question,
-        decision=decision,
-        note=summarize(decision, read=describe_question(question, defaults)),
-        requested=None if gpus is None else requested_candidate(asked, decision, gpus),
-    )
     situation = Situation(
         offered=tuple(tables.gpus),
         most_gpus=settings.max_gpus,
@@ -68,7 +59,11 @@ def size_line(
         reread=line.reread,
     )
     warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(text, review.warnings))
-    return completed(answer, situation, asked), tuple(warnings)
+
+    def note(question: Question) -> SizingSummary:
+        return summarize(decision, read=describe_question(question, defaults))
+
+    return complete_answer(built.questions, decision, note, situation, gpus=gpus), tuple(warnings)
 
 
 class _Line:

@@ -1,6 +1,7 @@
 """Sized jobs: a decision written into the job's own document, without any other change."""
 
 from reconciler.core.sized.apply import (
+    LaunchWords,
     Sized,
     apply_decision,
     mark_refused,
@@ -10,7 +11,6 @@ from reconciler.core.sized.apply import (
     stamp,
 )
 from reconciler.core.sized.fields import SIZING, details, recommendation
-from reconciler.core.sized.launch_line import LaunchWords
 
 __all__ = [
     "SIZING",

@@ -19,6 +19,7 @@ from reconciler.core.launch import (
     Span,
     find_launch_line,
     parse_launch,
+    resolve_file,
     review_flags,
 )
 from reconciler.core.launch.changes import SettingEdit, format_edits
@@ -27,18 +28,16 @@ from reconciler.core.problems import Problem, Severity
 from reconciler.core.reasons import Origin
 from reconciler.core.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.core.sized.cards import Offered, cards
-from reconciler.core.sized.files import JobFiles
 from reconciler.core.sizing.answers import Answers
 from reconciler.core.sizing.decide import Evaluator, decide_cheapest, format_gpus
 from reconciler.core.sizing.decision import Candidate, Decision, DecisionReason
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.job_questions import JobQuestions, build_questions
+from reconciler.core.sizing.job_questions import JobQuestions, build_questions, parse_dataset
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.remedies import Remedy, Situation, find_remedies, reread_question
 from reconciler.core.sizing.resolve import OFFERED, SELECTED
 from reconciler.core.sizing.summary import SizingSummary, describe_question, summarize
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.throughput.run_length import parse_dataset
 from reconciler.core.sizing.training import Training
 from reconciler.core.training import (
     Container,
@@ -50,7 +49,31 @@ from reconciler.core.training import (
     requested_gpus,
     word_place,
 )
-from reconciler.core.training.config_maps import FindConfigMap, environment, variable_path
+from reconciler.core.training.config_maps import FindConfigMap, environment, mounted_file, variable_path
+
+
+class JobFiles:
+    """Files of the repository, and the ConfigMaps of it that a container mounts."""
+
+    def __init__(self, document: Document, paths: tuple[str, ...], file: FileReader, find: FindConfigMap) -> None:
+        self._document, self._paths, self._file, self._find = document, paths, file, find
+
+    def exact(self, path: str) -> bytes | None:
+        """Return the file of the repository with exactly this path."""
+        return self._file(path) if path in self._paths else None
+
+    def named(self, container: Container) -> FileReader:
+        """Return a reader of files by the paths at which a container sees them."""
+
+        def read(written: str) -> bytes | None:
+            is_mounted, content = mounted_file(self._document.data, container.path, written, self._find)
+            if is_mounted:
+                return content
+            path = resolve_file(written, self._paths, self._document.source.path) if self._paths else None
+            return self._file(path) if path else None
+
+        return read
+
 
 _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulation")  # whose positions the summary shows
 

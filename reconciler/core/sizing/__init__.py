@@ -2,6 +2,5 @@
 
 `job_questions` reads a launch line into questions, with the models and GPUs of `tables`; `memory` predicts the peak of
 one GPU, `throughput` the speed; `answers` are those of external engines; `decide` chooses among candidates; `remedies`
-are what would make a training fit; `summary` shows the decision. `run_table` and `gpu_sweep` size trainings without a
-job.
+are what would make a training fit; `summary` shows the decision.
 """

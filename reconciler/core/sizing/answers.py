@@ -76,6 +76,13 @@ class Answer(Struct, frozen=True, kw_only=True):
         return self.engine.name, self.digest
 
 
+class Reply(Struct, frozen=True, kw_only=True):
+    """An answer to one question. If it is `retryable`, a later call may give a better one: it is not recorded."""
+
+    answer: Answer
+    retryable: bool = False
+
+
 class Answers(Struct, frozen=True, kw_only=True):
     """All recorded answers for a cluster, by `Answer.key`, and the engine whose answers count."""
 

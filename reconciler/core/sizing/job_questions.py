@@ -1,6 +1,6 @@
 """Build the questions of a training job from its launch line, its resources and the settings."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 
 from msgspec import Struct
@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from reconciler.core.config import SizingSettings
 from reconciler.core.launch import Diagnostic, Fact, FileReader, Launch, Span
-from reconciler.core.sizing.companions import find_companions
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import is_known_optimizer
+from reconciler.core.sizing.models import ModelTable
 from reconciler.core.sizing.models.lora import (
     UnknownTargetError,
     adapter_parameters,
@@ -20,11 +20,11 @@ from reconciler.core.sizing.models.lora import (
 from reconciler.core.sizing.question import Question
 from reconciler.core.sizing.resolve import describe_model, resolve_gpus, resolve_model
 from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.throughput.run_length import NO_DATASET, Dataset, total_tokens
 from reconciler.core.sizing.training import (
     Architecture,
     Attention,
     Companion,
+    CompanionRole,
     Method,
     Objective,
     Offload,
@@ -33,6 +33,87 @@ from reconciler.core.sizing.training import (
     Training,
     impossible_degrees,
 )
+
+
+def find_companions(
+    stated: Callable[[str], str], training: Training, table: ModelTable, files: FileReader, folder: str
+) -> list[tuple[str, Companion | Diagnostic]]:
+    """Return the facts that name models, each with the model or why its sizes are unknown.
+
+    `stated` returns facts of the line. `policy` is a copy of the policy; `base` is one, too, unless the policy has
+    adapters. A `config.json` beside the job is that of the policy, and of no other model.
+    """
+
+    def named(path: str) -> bytes | None:
+        return None if path in {"config.json", f"{folder.strip('/')}/config.json"} else files(path)
+
+    found: list[tuple[str, Companion | Diagnostic]] = []
+    for role in CompanionRole:
+        fact = f"{role}_model"
+        name = stated(fact)
+        if not name or (name == "base" and training.method.has_adapters):
+            continue
+        copies = name in {"policy", "base"}
+        model = (training.architecture, "") if copies else resolve_model(table, name, named, folder)
+        if isinstance(model, Diagnostic):
+            found.append((fact, model))
+            continue
+        companion = Companion(
+            role=role,
+            architecture=model[0],
+            bits=int(stated(f"{role}_bits") or 16),
+            has_vocabulary=stated("vocabulary_heads") == "true",
+            joint=role is CompanionRole.VALUE and stated("joint_value_model") == "true",
+        )
+        found.append((fact, companion))
+    return found
+
+
+SAMPLES, TOKENS = "gpureconciler.io/dataset-samples", "gpureconciler.io/dataset-tokens"
+"""Annotations of a job with the size of its dataset, for one epoch: samples at full length, or tokens."""
+
+_MAX_DIGITS = 15
+
+
+class Dataset(Struct, frozen=True, kw_only=True):
+    """The size of a dataset as a job states it; None: not stated."""
+
+    samples: int | None = None
+    tokens: int | None = None
+
+
+NO_DATASET = Dataset()
+"""A job that does not say how large its dataset is."""
+
+
+def parse_dataset(annotations: Mapping[str, str]) -> tuple[Dataset, tuple[str, ...]]:
+    """Return the size that annotations state, and the keys of those that are not positive whole numbers."""
+    numbers = dict(_numbers(annotations))
+    invalid = tuple(key for key in (SAMPLES, TOKENS) if key in annotations and key not in numbers)
+    return Dataset(samples=numbers.get(SAMPLES), tokens=numbers.get(TOKENS)), invalid
+
+
+def _numbers(annotations: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    for key in (SAMPLES, TOKENS):
+        text = annotations.get(key, "")
+        if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS and int(text) > 0:
+            yield key, int(text)
+
+
+def total_tokens(launch: Launch, question: Question, dataset: Dataset) -> float | None:
+    """Return the tokens of the whole run; None if neither steps nor epochs with the size of the dataset are known.
+
+    Steps win over epochs, as in `transformers.TrainingArguments` (`max_steps`). A step is one update of the weights.
+    """
+    training = question.training
+    per_sample = training.sequence * training.objective.answers
+    steps, epochs = launch.length.get("steps"), launch.length.get("epochs")
+    if steps is not None:
+        return steps * question.effective_batch * per_sample
+    if epochs is None or (dataset.tokens is None and dataset.samples is None):
+        return None
+    return epochs * (dataset.tokens if dataset.tokens is not None else (dataset.samples or 0) * per_sample)
+
 
 _DECIDED_LATER = "launch.decided-later"
 _DEGREES = ("tensor", "pipeline", "context", "expert", "chunks", "replicas")

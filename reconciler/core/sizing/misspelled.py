@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 _MAX_SUGGESTIONS = 3
 _SIMILARITY = 0.85
@@ -13,8 +14,6 @@ def misspelled(written: str, names: Iterable[str]) -> list[str]:
 
     Digits have to be the same: another version or size is another thing, not a misspelling.
     """
-    from difflib import get_close_matches  # noqa: PLC0415 - only for error messages
-
     digits = _OTHER.sub("", written)
     candidates = [name for name in names if _OTHER.sub("", name) == digits]
     return get_close_matches(written, candidates, _MAX_SUGGESTIONS, _SIMILARITY)

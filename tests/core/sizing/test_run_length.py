@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from reconciler.core.launch import Launch, parse_launch
 from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.throughput.run_length import SAMPLES, TOKENS, Dataset, parse_dataset, total_tokens
+from reconciler.core.sizing.job_questions import SAMPLES, TOKENS, Dataset, parse_dataset, total_tokens
 from tests.core.sizing.questions import A100, fits_from, question, speed_of, steady
 
 _LINE = (

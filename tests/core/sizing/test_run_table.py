@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.sizing.run_columns import PRECISIONS
+from benchmarks.sizing.run_table import SEQUENCE, parse_run
 from benchmarks.sizing.runs import ROWS
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import is_known_optimizer
-from reconciler.core.sizing.run_columns import PRECISIONS
-from reconciler.core.sizing.run_table import SEQUENCE, parse_run
 from reconciler.core.sizing.training import Attention, Layout, Method, Objective, Offload, Precision, Strategy, Training
 from tests.core.sizing.tables import TABLES
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from benchmarks.sizing.speeds import SpeedRun, grouped, measured_speeds
 from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.throughput.forecast import throughput, training_cost
-from reconciler.core.sizing.throughput.prediction import operations
+from reconciler.core.sizing.throughput.cost import layout_cost
+from reconciler.core.sizing.throughput.forecast import operations, throughput
 from reconciler.core.sizing.training import Architecture, Layout, Method, Offload, Strategy, Training
 from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE
 
@@ -145,7 +145,7 @@ def test_unknown_speeds_are_not_guessed(name: str, card: Gpu) -> None:
     """A GPU without figures; more experts than were measured, whose kernels decide."""
     training = Training(model="m", architecture=model(name), method=Method.FULL, sequence=2048)
     assert throughput(training, Layout(gpus=1), card) is None
-    assert training_cost(training, Layout(gpus=1), card).per_million_tokens is None
+    assert layout_cost(card, 1, None).per_million_tokens is None
 
 
 def test_what_was_not_measured_has_a_wider_range() -> None:
@@ -159,8 +159,9 @@ def test_what_was_not_measured_has_a_wider_range() -> None:
 def test_the_cost_of_a_token_is_that_of_an_hour_by_the_speed() -> None:
     training = Training(model="m", architecture=model("llama3.1-8b"), method=Method.LORA, sequence=2048)
     card, layout = replace(gpu("NVIDIA-A100-SXM4-80GB"), hourly=1.5, currency="EUR"), Layout(gpus=4, batch=8)
-    cost, told = training_cost(training, layout, card), throughput(training, layout, card)
+    told = throughput(training, layout, card)
+    cost = layout_cost(card, layout.gpus, told)
     assert told is not None
     assert (cost.per_hour, cost.currency) == (6.0, "EUR")
     assert cost.per_million_tokens == pytest.approx(6.0 / 3600 / told.tokens_per_s * 1e6)
-    assert training_cost(training, layout, replace(card, currency="")).per_hour == 4.0
+    assert layout_cost(replace(card, currency=""), layout.gpus, told).per_hour == 4.0

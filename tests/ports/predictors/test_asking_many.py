@@ -11,13 +11,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.adapters.predictors.batch import PredictedAnswer, current_time, predict_all
+from reconciler.adapters.predictors.batch import current_time, predict_all
 from reconciler.adapters.predictors.installed import InstalledPredictor
 from reconciler.adapters.predictors.rest import RestPredictor
 from reconciler.adapters.predictors.wrapper import WrapperPredictor
 from reconciler.core.config import Goal
 from reconciler.core.engines import AUTOCONF, Outcome
-from reconciler.core.sizing.answers import NO_ANSWERS, Chance, Recommendation, write_answers
+from reconciler.core.sizing.answers import NO_ANSWERS, Chance, Recommendation, Reply, write_answers
 from reconciler.core.sizing.question import Question, engine_question
 from reconciler.ports import Predictor
 from tests.core.sizing.questions import A100, LLAMA, training
@@ -33,7 +33,7 @@ def question(model: str = "small", **changes: Any) -> Question:
     return Question(**{"training": known, "gpu": replace(A100, autoconf="A"), "batch": 8, "max_gpus": 8, **changes})
 
 
-def told(predictor: Predictor, *questions: Question, **more: Any) -> list[PredictedAnswer]:
+def told(predictor: Predictor, *questions: Question, **more: Any) -> list[Reply]:
     return list(predict_all(predictor, questions, clock=lambda: WHEN, **more))
 
 

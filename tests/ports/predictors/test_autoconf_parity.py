@@ -39,7 +39,7 @@ def real(request: pytest.FixtureRequest) -> Iterator[InstalledPredictor]:
 
 @pytest.fixture
 def release(real: InstalledPredictor) -> str:
-    return real.versions()["ado-autoconf"]
+    return dict(real.predict(ask()).versions)["ado-autoconf"]
 
 
 # GPUs that releases 1.5.0 and 1.9.7 recommend for model 3.1.0 (0: no recommendation), as measured once.

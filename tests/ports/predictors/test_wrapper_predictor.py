@@ -47,8 +47,9 @@ def test_the_arguments_are_those_of_the_autoconf_controller(tmp_path: Path) -> N
     assert folder == str(Path(argv[1]).parent)
     assert given == ""
     assert not Path(folder).exists()
-    assert dict(said.versions) == {**found.versions(), "model": "3.1.0"}
-    assert found.versions()["script"].startswith("sha256:")
+    versions = dict(said.versions)
+    assert versions.pop("script").startswith("sha256:")
+    assert versions == {"model": "3.1.0"}
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from reconciler.core.sizing.answers import NO_ANSWERS, Answers, Recommendation
-from reconciler.core.sizing.decide.evaluate import Estimator, Evaluator, Speed
+from reconciler.core.sizing.decide.evaluate import (
+    NO_OPINION,
+    EngineOpinion,
+    Estimator,
+    Evaluator,
+    Speed,
+    engine_opinion,
+)
 from reconciler.core.sizing.decide.explain import (
     closest_candidate,
     cost_basis,
@@ -17,7 +24,6 @@ from reconciler.core.sizing.decide.explain import (
     is_short,
 )
 from reconciler.core.sizing.decide.layouts import all_layout_options, layout_options
-from reconciler.core.sizing.decide.opinion import NO_OPINION, EngineOpinion, engine_opinion
 from reconciler.core.sizing.decision import Candidate, Confidence, Decision, DecisionReason
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Goal, Question

@@ -9,7 +9,6 @@ from math import ceil
 from typing import NamedTuple
 
 from reconciler.core.sizing.decision import Confidence, Estimate, Part
-from reconciler.core.sizing.memory.loss import FUSED_LOSS
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     FSDP,
@@ -20,6 +19,7 @@ from reconciler.core.sizing.memory.states import (
     bytes_per_parameter,
     shards_of,
 )
+from reconciler.core.sizing.memory.terms import FUSED_LOSS
 from reconciler.core.sizing.models.lora import adapter_parameters_or_default, saved_parameters_or_none
 from reconciler.core.sizing.training import (
     QUANTIZED,

@@ -1,21 +1,24 @@
 """The terms of a prediction that do not depend on the layout, in bytes. Computed once per training."""
 
+import math
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.core.sizing.decision import Confidence
-from reconciler.core.sizing.memory.loss import SOFTCAP, LossBytes, loss_bytes
-from reconciler.core.sizing.memory.low_rank import reduced_states
+from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory.stacks import Stack, stack_of
 from reconciler.core.sizing.memory.states import (
     DEEPSPEED,
     MIXED,
     PACKED,
+    BytesPerParameter,
     StateBytes,
     bytes_per_parameter,
+    find_optimizer,
     is_known_optimizer,
     is_paged,
 )
@@ -29,12 +32,166 @@ from reconciler.core.sizing.training import (
     QUANTIZED,
     Architecture,
     Attention,
+    Layout,
     Method,
     Objective,
     Offload,
     Precision,
     Training,
 )
+
+_BLOCK_COPY = 4.0
+"""Bytes of BAdam's fp32 copy of a weight in the active block; its gradients and moments are in fp32, too."""
+
+
+def reduced_states(
+    training: Training, method: Method, each: BytesPerParameter, gradients: float, optimizer: float
+) -> tuple[float, float]:
+    """Return the bytes of gradients and optimizer, which are less than those given for such an optimizer.
+
+    GaLore (arXiv 2403.03507, section 3) and APOLLO (arXiv 2412.05270, section 4) keep the moments of an m x n gradient
+    in r x max(m, n), and a projection of r x min(m, n). BAdam (arXiv 2404.02827, section 2) trains one layer at a time.
+    """
+    known = find_optimizer(training.optimizer)
+    if known is None or method is not Method.FULL or not (known.low_rank or known.blocks):
+        return gradients, optimizer
+    model = training.architecture
+    if known.blocks:
+        block = sum(linear.size * linear.count for linear in model.linears) / model.layers
+        return 4.0 * block, (_BLOCK_COPY + 4.0 * known.states) * block
+    width = known.width or each.weight
+    return gradients, optimizer - _saved(model, training.optimizer_rank, known.states * width, each.weight)
+
+
+def _saved(model: Architecture, rank: int, moments: float, weight: float) -> float:
+    """Return the bytes that projections save on all linear layers; none where the rank is too large to save any."""
+    saved = 0.0
+    for linear in model.linears:
+        short, long = sorted((linear.inputs, linear.outputs))
+        projected = rank * (long * moments + short * weight)
+        saved += linear.count * max(0.0, short * long * moments - projected)
+    return saved
+
+
+GIB = float(1 << 30)
+ASLEEP = GIB
+"""Bytes that a sleeping engine keeps: its context and its CUDA graphs (vLLM, "Sleep Mode")."""
+
+ENTROPY = 8.0
+"""Bytes per token and vocabulary entry of PPO's entropy: a softmax in fp32, and its product with the logits (TRL's
+`entropy_from_logits`)."""
+
+_SCORES = 8.0
+"""Bytes per generated token and vocabulary entry of logits in fp32, which are padded into a copy (TRL's
+`batch_generation`)."""
+
+_JUDGED = 6.0
+"""Bytes per token and vocabulary entry while a batch of answers is judged: logits in 2 bytes and in fp32."""
+
+
+class RolloutBytes(NamedTuple):
+    """Bytes on one GPU: `beside` the training's own peak, and all of them while answers are `generated`."""
+
+    beside: float
+    generated: float
+
+
+def rollout_bytes(training: Training, layout: Layout, gpu: Gpu, states: float, whole: float) -> RolloutBytes:
+    """Return the bytes of a rollout; zero for other objectives.
+
+    `states` are those of the training that stay on the GPU, `whole` are the weights if one GPU gathers all of them. The
+    policy itself generates all answers of an update at once, or PPO's in parts, with the keys and values of each token.
+    """
+    if not training.rollout and not training.generates:
+        return RolloutBytes(0.0, 0.0)
+    model, answers = training.architecture, layout.batch * layout.accumulation
+    at_once = min(answers, training.rollout_batch or layout.batch) if training.objective is Objective.PPO else answers
+    beside = scores = 0.0
+    if training.rollout:
+        engine = training.rollout * gpu.memory_gib * GIB
+        beside = ASLEEP if training.rollout_sleeps else engine
+        generated = (0.0 if training.rollout_alone else states) + engine
+    else:
+        generated = states + whole + at_once * training.sequence * cache_bytes(model)
+    if training.keeps_scores:
+        scores = answers * training.scored * training.sequence * model.vocabulary * _SCORES
+    if training.objective is not Objective.PPO:
+        return RolloutBytes(beside, generated)
+    most = max((companion.architecture for companion in training.companions), key=_hidden_states, default=model)
+    judged = at_once * training.sequence * max(_JUDGED * model.vocabulary, _hidden_states(most))
+    return RolloutBytes(beside, max(generated + scores, states + beside + scores / 2 + judged))
+
+
+def _hidden_states(model: Architecture) -> float:
+    """Return the bytes of one token's inputs of all layers, which a model that judges returns."""
+    return 2.0 * model.layers * model.hidden
+
+
+def cache_bytes(model: Architecture) -> float:
+    """Return the bytes of keys and values of one token, in 2 bytes each."""
+    return 4.0 * (model.attention_layers or model.layers) * model.kv_heads * model.head_dim
+
+
+HALF_LOSS = 8.0
+"""Bytes per token and vocabulary entry under DeepSpeed, which casts the whole model, so that the loss is in 2 bytes:
+logits, their shifted copy, log-softmax and a gradient."""
+
+FUSED_LOSS = 12.0
+"""Bytes per token and hidden width if the loss is fused with the head. Liger's kernel splits the tokens into chunks
+whose logits are as large as the head's input: a chunk in 2 bytes, its copy in fp32 and a gradient, and the gradient of
+the input (Liger Kernel, `ops/fused_linear_cross_entropy.py`)."""
+
+FAST_LOSS = 6.0
+FAST_LOSS_ENTRIES = 65536
+"""Bytes per token and vocabulary entry if the cross entropy works in place (logits in 2 bytes and a copy in fp32, which
+gradients overwrite), and the largest vocabulary for that (Unsloth, `kernels/cross_entropy_loss.py`)."""
+
+REFERENCE_LOGITS = 6.0
+"""Bytes per token and vocabulary entry of a reference model's logits, in 2 bytes and in fp32. They exist while those of
+the policy wait for the backward pass (TRL's `DPOTrainer` and `KTOTrainer`)."""
+
+SOFTCAP = 4.0
+"""Bytes per token and vocabulary entry, or per score of attention, of a soft cap: the output of tanh, which its
+backward pass needs, and a gradient (transformers' `modeling_gemma2.py`)."""
+
+
+class LossBytes(Struct, frozen=True):
+    """Bytes of the loss per token: `reserved`, and `live` at once."""
+
+    reserved: float
+    live: float
+
+
+def loss_bytes(training: Training, stack: Stack) -> LossBytes:
+    """Return the bytes of the loss per token.
+
+    `stack.uneven`: samples of other lengths leave blocks of other sizes, as much again as the loss of samples of that
+    length.
+    """
+    ways = training.ways * training.context
+    if training.objective is Objective.REWARD:
+        return LossBytes(0.0, 0.0)
+    if training.objective is Objective.VALUE_HEAD:
+        untrained = REFERENCE_LOGITS * training.architecture.vocabulary / ways
+        return LossBytes(untrained, untrained)
+    if training.fused_loss:
+        fused = FUSED_LOSS * training.architecture.hidden / ways
+        return LossBytes(fused, fused)
+    is_half = training.strategy in DEEPSPEED and training.method is not Method.LORA
+    is_fast = training.fast_loss and training.architecture.vocabulary <= FAST_LOSS_ENTRIES
+    most = FAST_LOSS if is_fast else HALF_LOSS if is_half else math.inf
+    on_head = training.method.has_adapters and ALL_LINEAR in training.lora_targets
+    logits = stack.logits_adapted if on_head else stack.logits
+    entries = training.architecture.vocabulary / ways
+    compares = training.holds_reference and training.objective is not Objective.GRPO  # whose reference comes first
+    entries *= training.scored
+    scored = entries * REFERENCE_LOGITS if compares else 0.0
+    scored += entries * SOFTCAP if training.architecture.softcap else 0.0
+    scored += entries * ENTROPY if training.objective is Objective.PPO else 0.0
+    uneven = 1 + min(1.0, stack.uneven / training.sequence)
+    return LossBytes(
+        entries * min(most, logits) * uneven + scored, entries * min(most, logits, stack.logits_live) + scored
+    )
 
 
 class Activations(Struct, frozen=True, kw_only=True):

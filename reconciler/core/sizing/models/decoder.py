@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from reconciler.core.sizing.models.blocks import (
+    TRAITS,
     Heads,
     Mixture,
+    Traits,
     attention,
     feed_forward,
     gated_delta,
@@ -15,7 +17,6 @@ from reconciler.core.sizing.models.blocks import (
     qk_norms,
 )
 from reconciler.core.sizing.models.keys import ConfigKeys, UnsupportedModelError
-from reconciler.core.sizing.models.traits import TRAITS, Traits
 from reconciler.core.sizing.training import Architecture, Linear
 from reconciler.core.values import plural
 

@@ -11,7 +11,7 @@ from reconciler.core.sizing.decision import Estimate
 from reconciler.core.sizing.gpus import Gpu
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.memory.stages import in_flight, layer_bytes, stage_parameters
-from reconciler.core.sizing.models.config import parse_model_config
+from reconciler.core.sizing.models.table import parse_model_config
 from reconciler.core.sizing.training import (
     Architecture,
     Attention,

@@ -7,8 +7,7 @@ from reconciler.core.launch import Framework
 from reconciler.core.sizing.decide import Evaluator
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.remedies import find_reach
-from reconciler.core.sizing.remedies.reach import MAX_BATCH, MAX_SEQUENCE, SEQUENCE_STEP
+from reconciler.core.sizing.remedies import MAX_BATCH, MAX_SEQUENCE, SEQUENCE_STEP, find_reach
 from reconciler.core.sizing.training import Layout, Method
 from tests.core.sizing.remedies.trainings import question, situations, training
 

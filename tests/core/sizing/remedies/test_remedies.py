@@ -9,8 +9,7 @@ from reconciler.core.sizing.decide import Evaluator, decide
 from reconciler.core.sizing.job_questions import build_questions, no_files
 from reconciler.core.sizing.memory import estimate
 from reconciler.core.sizing.question import Question
-from reconciler.core.sizing.remedies import Remedies, Remedy, SavingKind, Situation, find_remedies
-from reconciler.core.sizing.remedies.savings import savings_of
+from reconciler.core.sizing.remedies import Remedies, Remedy, SavingKind, Situation, find_remedies, savings_of
 from reconciler.core.sizing.training import Attention, Layout, Method, Offload, Precision, Strategy
 from tests.core.sizing.remedies.trainings import framework, question, situations, training
 from tests.core.sizing.tables import GPU_TABLE, TABLES

@@ -6,11 +6,8 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from reconciler.core.sizing.framework_defaults import FrameworkDefaults, RunKind, framework_defaults
-from reconciler.core.sizing.gpus import Gpu, GpuTable
-from reconciler.core.sizing.models import ModelTable
-from reconciler.core.sizing.models.lora import targets_or_default
-from reconciler.core.sizing.run_columns import (
+from benchmarks.sizing.recipe_defaults import FrameworkDefaults, RunKind, framework_defaults
+from benchmarks.sizing.run_columns import (
     ATTENTIONS,
     CHECKPOINTING,
     COMPILED,
@@ -25,6 +22,9 @@ from reconciler.core.sizing.run_columns import (
     normalize,
     parse_parallelism,
 )
+from reconciler.core.sizing.gpus import Gpu, GpuTable
+from reconciler.core.sizing.models import ModelTable
+from reconciler.core.sizing.models.lora import targets_or_default
 from reconciler.core.sizing.tables import SizingTables
 from reconciler.core.sizing.training import Architecture, Layout, Method, Offload, Strategy, Training
 
