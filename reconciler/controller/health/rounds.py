@@ -14,9 +14,7 @@ from reconciler.app.health.quarantine_files import HealthSources, mirror_files
 from reconciler.app.health.state_store import StateStore, claim_fleet
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.health.notifying import tell, webhooks
-from reconciler.controller.health.preflights import acknowledge_preflights
-from reconciler.controller.health.testing import start_tests
-from reconciler.controller.health.watching import watch_jobs
+from reconciler.controller.health.steps import acknowledge_preflights, start_tests, watch_jobs
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of, require_folder
 from reconciler.controller.sources.source import Mode

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.app.health.fast_lane import LaneRound
 from reconciler.cli.main import run as run_command
 from reconciler.controller.health.gauges import FleetGauges
-from reconciler.controller.health.watching import watch_jobs
+from reconciler.controller.health.steps import watch_jobs
 from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome
 from reconciler.core.health.inflight.notes import JobNoteKind

@@ -8,7 +8,7 @@ from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.app.health.agent import Agent, AgentOptions
 from reconciler.app.health.fast_lane import HealthRules, LaneRound
 from reconciler.app.health.reports import ClusterReports
-from reconciler.controller.health.preflights import acknowledge_preflights
+from reconciler.controller.health.steps import acknowledge_preflights
 from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.core.health.inflight.preflight import PreflightResult
 from reconciler.core.health.merging import SweepResult

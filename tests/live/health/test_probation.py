@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.controller.health.watching import watch_jobs
+from reconciler.controller.health.steps import watch_jobs
 from reconciler.core.health.fleet.state import HealthPhase
 from reconciler.core.health.quarantine import NodeQuarantine
 from reconciler.core.kinds.registry import BUILT_IN
