@@ -1,22 +1,19 @@
 """Metrics of a running process, by the names of a catalogue, in the formats that Prometheus reads."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import prometheus_client as prometheus
 
 from reconciler.controller.catalogue import FLEET_METRICS, METRICS, PREFIX, Metric, MetricType
 from reconciler.version import __version__
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Metrics:
     """Counts, values and durations by metric, safe to use from any thread. An unknown name or label is a `KeyError`."""
 
-    def __init__(self, catalogue: "Sequence[Metric]" = (*METRICS, *FLEET_METRICS)) -> None:
-        import prometheus_client as prometheus  # noqa: PLC0415 - only controller and agent need it
-
+    def __init__(self, catalogue: Sequence[Metric] = (*METRICS, *FLEET_METRICS)) -> None:
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._exposition = prometheus.exposition
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)
         makers = {
@@ -49,18 +46,18 @@ class Metrics:
         """Set a gauge."""
         self._labelled(name, labels).set(value)
 
-    def replace(self, name: str, values: "Mapping[tuple[str, ...], float]") -> None:
+    def replace(self, name: str, values: Mapping[tuple[str, ...], float]) -> None:
         """Set all values of a gauge by its label values, in the order of the catalogue; others are removed."""
         metric = self._metrics[name]
         metric.clear()
         for labels, value in values.items():
             metric.labels(*labels).set(value)
 
-    def _labelled(self, name: str, labels: "Mapping[str, str]") -> Any:
+    def _labelled(self, name: str, labels: Mapping[str, str]) -> Any:
         metric = self._metrics[name]
         return metric.labels(**labels) if labels else metric
 
     def exposition(self, accept: str) -> tuple[str, bytes]:
         """Return the content type and all metrics in the format that the header `Accept` asks for."""
-        encode, content_type = self._exposition.choose_encoder(accept)
+        encode, content_type = prometheus.exposition.choose_encoder(accept)
         return content_type, encode(self._registry)

@@ -18,6 +18,7 @@ from reconciler.adapters.clock import SystemClock
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.health.lane import HealthLane
+from reconciler.controller.health.rounds import health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.metrics import Metrics
@@ -63,11 +64,8 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
 def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     """Make the pass that a line of JSON asks for, and return the outcome as one."""
     request = msgspec.json.decode(line, type=Request)
-    if not request.health:
-        return msgspec.json.encode(reconcile(request, dict(environ)))
-    from reconciler.controller.health.rounds import health_round  # noqa: PLC0415 - only for sources with node health
-
-    return msgspec.json.encode(health_round(request, dict(environ)))
+    make = health_round if request.health else reconcile
+    return msgspec.json.encode(make(request, dict(environ)))
 
 
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:

@@ -1,20 +1,32 @@
-"""Kubeconfig files, as kubectl reads them: several files as one, paths relative to the file that names them."""
+"""Kubeconfig files, as kubectl reads them: several files as one, paths relative to the file that names them.
+
+The official client reads them too, with gaps that matter here: it leaves out proxies and impersonation, takes the
+current context of the last file, never reads a token file again, and goes on without credentials if a plugin fails.
+
+A credential plugin runs with the environment of the user, without a terminal, and for a minute at most. What it prints
+is never shown, except for the last line of its messages, with secrets masked.
+"""
 
 import base64
 import datetime as dt
+import json
 import os
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+import msgspec
 import yaml
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.adapters.kubernetes.connection import Address, Tls
-from reconciler.adapters.kubernetes.plugin import run_plugin
 from reconciler.adapters.kubernetes.proxies import proxy_of, proxy_url
-from reconciler.errors import ConfigError
+from reconciler.core.secrets import mask_text
+from reconciler.core.values import NOT_JSON
+from reconciler.errors import ConfigError, one_line
+from reconciler.ports.cluster import ClusterUnavailable
 
 _SECTIONS = ("clusters", "contexts", "users")
 TOKEN_FILE_LASTS = dt.timedelta(minutes=1)
@@ -22,6 +34,8 @@ TOKEN_FILE_LASTS = dt.timedelta(minutes=1)
 
 _EARLY = dt.timedelta(minutes=5)  # a credential is renewed so long before its end
 _PROVIDERS = ("gcp", "oidc")
+_PLUGIN_SECONDS = 60
+_EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -61,6 +75,21 @@ class Proof(Struct, frozen=True, kw_only=True):
     renew_at: dt.datetime | None = None
 
 
+class _Credential(Struct, frozen=True, rename="camel"):
+    """What a plugin printed: a token, or a client certificate with its key."""
+
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: str = ""
+
+
+class _Printed(Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Credential = field(default_factory=_Credential)
+
+
 class NamedEntry(Struct, frozen=True, kw_only=True):
     """A named entry of a section, and the folder of its file."""
 
@@ -89,14 +118,6 @@ class Kubeconfig(Struct, frozen=True, kw_only=True):
     def entry(self, section: str, name: Any) -> NamedEntry | None:
         """Return an entry by its name; None if there is none."""
         return next((entry for entry in self.sections[section] if entry.name == str(name)), None)
-
-    def plain(self) -> dict[str, Any]:
-        """Return the content as one file has it."""
-        rows = {
-            section: [{"name": entry.name, section.removesuffix("s"): entry.value} for entry in entries]
-            for section, entries in self.sections.items()
-        }
-        return {**rows, "current-context": self.current}
 
 
 def merge(paths: Sequence[Path]) -> Kubeconfig:
@@ -135,7 +156,7 @@ def _log_in(merged: Kubeconfig, context: str, environ: Mapping[str, str]) -> Log
     user = merged.entry("users", chosen.get("user")) or NamedEntry()
     url = server_url(str(cluster.value.get("server") or ""))
     proxy = str(cluster.value.get("proxy-url") or "")
-    proof = _proof(user, cluster, merged, context)
+    proof = _proof(user, cluster)
     return Login(
         address=Address(
             url=url,
@@ -172,14 +193,12 @@ def _identity(user: Mapping[str, Any]) -> Identity:
     return Identity(user=str(user.get("as") or ""), groups=groups, uid=str(user.get("as-uid") or ""))
 
 
-def _proof(user: NamedEntry, cluster: NamedEntry, merged: Kubeconfig, context: str) -> Proof:
+def _proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
     """Return what lets a user in: the first of a provider, a token, a plugin and a password, as the official client."""
     row = user.value
-    if (row.get("auth-provider") or {}).get("name") in _PROVIDERS:
-        from reconciler.adapters.kubernetes.official import provider_token  # noqa: PLC0415 - rare, and slow to import
-
-        if token := provider_token(merged.plain(), context):
-            return Proof(authorization=token)
+    provider = row.get("auth-provider") or {}
+    if provider.get("name") in _PROVIDERS and (token := _provider_token(provider)):
+        return Proof(authorization=token)
     if given := row.get("token"):
         return Proof(authorization=f"Bearer {given}")
     if "token" not in row and row.get("tokenFile"):
@@ -194,8 +213,27 @@ def _proof(user: NamedEntry, cluster: NamedEntry, merged: Kubeconfig, context: s
     return Proof()
 
 
+def _provider_token(provider: Mapping[str, Any]) -> str:
+    """Ask the official client for the header that an authentication provider gives; empty if it gives none."""
+    from kubernetes.client import Configuration  # noqa: PLC0415 - rare, and its 700 models take long to import
+    from kubernetes.config import ConfigException, load_kube_config_from_dict  # noqa: PLC0415 - the same
+
+    content = {
+        "current-context": "a",
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "clusters": [{"name": "a", "cluster": {"server": "https://localhost"}}],
+        "users": [{"name": "a", "user": {"auth-provider": provider}}],
+    }
+    asked = Configuration()
+    try:
+        load_kube_config_from_dict(content, client_configuration=asked, persist_config=False)
+    except ConfigException as error:
+        raise ConfigError(one_line(error).rstrip(".")) from None
+    return str(asked.api_key.get("BearerToken", ""))
+
+
 def _plugin_proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
-    printed = run_plugin(user.value["exec"], cluster.value, user.folder)
+    printed = _run_plugin(user.value["exec"], cluster.value, user.folder)
     end = printed.expiration_timestamp
     return Proof(
         authorization=f"Bearer {printed.token}" if printed.token else "",
@@ -203,6 +241,63 @@ def _plugin_proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
         key=printed.client_key_data.encode(),
         renew_at=_moment(end) - _EARLY if end else None,
     )
+
+
+def _run_plugin(exec_config: Mapping[str, Any], cluster: Mapping[str, Any], folder: Path) -> _Credential:
+    """Run the plugin of a kubeconfig. A relative path is below the folder of the kubeconfig."""
+    command = str(exec_config.get("command") or "")
+    name = one_line(command)
+    program = str(folder / command) if os.sep in command else command
+    arguments = [str(argument) for argument in exec_config.get("args") or ()]
+    environ = {**os.environ, "KUBERNETES_EXEC_INFO": _plugin_request(exec_config, cluster)}
+    environ |= {str(row["name"]): str(row.get("value") or "") for row in exec_config.get("env") or ()}
+    try:
+        ran = subprocess.run(
+            [program, *arguments],
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_PLUGIN_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise _plugin_failed(name, f"did not exit within {_PLUGIN_SECONDS} s") from None
+    except OSError as error:
+        hint = one_line(exec_config.get("installHint") or "install it, or choose another context")
+        raise _plugin_failed(name, f"cannot be started: {error.strerror}", hint) from None
+    if ran.returncode:
+        lines = ran.stderr.decode(errors="replace").strip().splitlines()
+        reason = f": {one_line(mask_text(lines[-1]))}" if lines else ""
+        raise _plugin_failed(name, f"failed with exit code {ran.returncode}{reason}")
+    return _read_credential(name, str(exec_config.get("apiVersion") or ""), ran.stdout)
+
+
+def _plugin_request(exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
+    """Return what the plugin is told: the version of its answer, and the cluster if the kubeconfig says so."""
+    spec: dict[str, Any] = {"interactive": False}
+    if exec_config.get("provideClusterInfo"):
+        shown = {key: value for key, value in cluster.items() if key != "extensions"}
+        extensions = {row.get("name"): row.get("extension") for row in cluster.get("extensions") or ()}
+        spec["cluster"] = {**shown, "config": extensions.get(_EXTENSION)}
+    return json.dumps({"apiVersion": exec_config.get("apiVersion"), "kind": "ExecCredential", "spec": spec})
+
+
+def _read_credential(name: str, version: str, printed: bytes) -> _Credential:
+    try:
+        answer = msgspec.json.decode(printed, type=_Printed)
+    except NOT_JSON:
+        raise _plugin_failed(name, "printed no ExecCredential") from None
+    if answer.kind != "ExecCredential" or answer.api_version != version:
+        shown = one_line(mask_text(f"{answer.kind} of {answer.api_version}"), 100)
+        raise _plugin_failed(name, f"printed {shown} instead of ExecCredential of {version}")
+    status = answer.status
+    if not status.token and not (status.client_certificate_data and status.client_key_data):
+        raise _plugin_failed(name, "printed neither a token nor a certificate with its key")
+    return status
+
+
+def _plugin_failed(name: str, what: str, hint: str = "run it by hand to see why") -> ClusterUnavailable:
+    return ClusterUnavailable(f"the credential plugin {name} {what}", hint=hint)
 
 
 def _moment(text: str) -> dt.datetime:

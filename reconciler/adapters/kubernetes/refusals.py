@@ -84,7 +84,9 @@ def refusal(
 
 def unreachable(purpose: str, server: str, error: BaseException, *, outcome_unknown: bool) -> ClusterUnavailable:
     """Return the error of a connection that could not be made, or that broke."""
-    cause = error.__cause__ or error if isinstance(error, NotConnected) else error
+    cause = error
+    while isinstance(error, NotConnected) and cause.__cause__ is not None:
+        cause = cause.__cause__
     where = mask_text(server)
     if isinstance(cause, ssl.SSLCertVerificationError):
         text = f"the certificate of {where} is not trusted: {one_line(cause.verify_message)}"

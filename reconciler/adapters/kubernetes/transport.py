@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.adapters.kubernetes.access import Access
-from reconciler.adapters.kubernetes.connection import NotConnected, ServerAnswer
+from reconciler.adapters.kubernetes.connection import BadAnswer, NotConnected, ServerAnswer
 from reconciler.adapters.kubernetes.refusals import refusal, retry_after, unreachable
 from reconciler.core.values import NOT_JSON
 from reconciler.ports.cluster import ClusterError, ClusterUnavailable
@@ -115,8 +115,10 @@ class Transport:
         raw = self._read(call, answer)
         if answer.status >= _OK:
             raise self._refused(call, answer, raw)
+        if not raw:  # the server always says something: the headers may have been cut off
+            raise self.unreachable(call, BadAnswer("the response is incomplete"))
         try:
-            body = msgspec.json.decode(raw) if raw else {}
+            body = msgspec.json.decode(raw)
         except NOT_JSON:
             text = f"cannot {call.purpose}: {self.access.server} sent a response that is not JSON"
             raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
@@ -171,5 +173,5 @@ def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:
 
 def _warnings(answer: ServerAnswer) -> tuple[str, ...]:
     """Return the texts of `Warning` headers: `299 - "text"`."""
-    found = (value for name, value in answer.headers if name == "warning")
+    found = answer.headers("warning")
     return tuple(value.partition('"')[2].removesuffix('"').replace('\\"', '"') for value in found)

@@ -132,6 +132,7 @@ def test_the_controller_uses_every_permission_on_sources(  # noqa: PLR0917 - fix
     path = f"/apis/gpureconciler.io/v1alpha1/namespaces/{restricted}/configsources/fleet"
     with installed(cluster, bodies, tmp_path) as release:
         environ = {"KUBECONFIG": str(release.kubeconfig), "POD_NAMESPACE": restricted}
+        _delete_lease(cluster, restricted)
         with controller(tmp_path / "controller", environ=environ) as running:
             wait_until(lambda: _is_ready(cluster, path), "the condition Ready")
             assert running.stop() == 0
@@ -164,6 +165,7 @@ def test_a_controller_of_mode_apply_needs_what_is_granted(  # noqa: PLR0917 - fi
         "POD_NAMESPACE": restricted,
         "RECONCILER_INVENTORY_NAMESPACE": restricted,
     }
+    _delete_lease(cluster, restricted)
     with controller(tmp_path / "controller", "--namespace", restricted, environ=environ) as running:
         wait_until(lambda: on_cluster() == dict.fromkeys(first, "1"), "the objects")
         push(person, _config_maps(metadata, {"controlled-a": {"a": "2"}, "controlled-f": None}))
@@ -180,6 +182,11 @@ def test_a_controller_of_mode_apply_needs_what_is_granted(  # noqa: PLR0917 - fi
     assert objects == {"get", "create", "patch", "delete"}
     inventory = {str(needed) for one in asked if one.namespace == restricted for needed in one.needs}
     assert {"create configmaps", "update configmaps", "create leases.coordination.k8s.io"} <= inventory
+
+
+def _delete_lease(cluster: ApiServer, namespace: str) -> None:
+    """Delete the Lease that an earlier controller left, so that the next one creates it."""
+    cluster.client.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/reconciler")
 
 
 def _config_maps(metadata: dict[str, str], data: Mapping[str, dict[str, str] | None]) -> dict[str, bytes | None]:
