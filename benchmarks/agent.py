@@ -17,8 +17,8 @@ import time
 import urllib.request
 from pathlib import Path
 
-from tests.node.fakes.library import build
-from tests.node.fakes.root import write_root
+from tests.nodehealth.readers.fakes.library import build
+from tests.nodehealth.readers.fakes.root import write_root
 
 GPUS, PER_MINUTE = 8, 60
 SHORTEST = 5.0

@@ -8,12 +8,12 @@ import gc
 import random
 import time
 
-from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding
-from reconciler.core.health.fleet.evaluate import FleetInput, Round, evaluate, next_round
-from reconciler.core.health.fleet.state import FleetNode, FleetState
-from reconciler.core.health.policy import PolicyBook, PolicyDocument
-from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import GpuSeries, NodeReport, significant
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, HealthFinding
+from reconciler.nodehealth.fleet.evaluate import FleetInput, Round, evaluate, next_round
+from reconciler.nodehealth.fleet.state import FleetNode, FleetState
+from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
+from reconciler.nodehealth.readings import GpuIdentity
+from reconciler.nodehealth.report import GpuSeries, NodeReport, significant
 
 NODES, GPUS, CHECKS, RUNS = 10_000, 8, tuple(f"check.{number}" for number in range(40)), 5
 MEASURED, SLOW = 4, 0.0001

@@ -13,13 +13,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.adapters.node.library import LibrarySource
-from reconciler.adapters.node.system import SystemSource
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import SourceReadings, make_sweep
-from tests.node.fakes.library import build
-from tests.node.fakes.root import write_root
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.readers.library import LibrarySource
+from reconciler.nodehealth.readers.system import SystemSource
+from reconciler.nodehealth.readings import SourceReadings, make_sweep
+from tests.nodehealth.readers.fakes.library import build
+from tests.nodehealth.readers.fakes.root import write_root
 
 GPUS, RUNS = 8, 20
 

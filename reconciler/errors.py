@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reconciler.core.problems import Problem
+    from reconciler.kube.problems import Problem
 
 
 class ReconcilerError(Exception):

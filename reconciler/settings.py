@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
-from reconciler.outputs.registry import output_names
+from reconciler.outputs import output_names
 
 PREFIX = "RECONCILER_"
 # Read by the tests of this project only.

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from reconciler import wiring
-from reconciler.adapters import bundle
-from reconciler.adapters.cache import DiskCache
-from reconciler.core.policy.rule_book import load_rules
+from reconciler import resources
+from reconciler.index.cache import DiskCache
+from reconciler.plan import opening
+from reconciler.policy.rule_book import load_rules
 from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
@@ -20,7 +20,7 @@ from tests.fakes.repository import MemoryRepository
 def shipped_values() -> Mapping[str, bytes]:
     """Return the values of a cache after a run that parsed and checked all shipped rules."""
     made = MemoryCache()
-    shipped = wiring.runtime(MemoryRepository(), made, Settings()).shipped
+    shipped = opening.runtime(MemoryRepository(), made, Settings()).shipped
     policies = load_rules([], {}, shipped=shipped.rules).policies
     shipped.recall(policies)
     for policy, _ in policies.bound:
@@ -32,7 +32,7 @@ def shipped_values() -> Mapping[str, bytes]:
 def new_cache(folder: Path) -> str:
     """Create a cache folder below a folder, and return its path."""
     path = folder / "cache"
-    made = DiskCache(path, stamp=bundle.stamp())
+    made = DiskCache(path, stamp=resources.stamp())
     for key, value in shipped_values().items():
         made.put(key, value)
     return str(path)

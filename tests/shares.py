@@ -11,8 +11,10 @@ import pytest
 _SERVERS = ("private_server", "bed")
 """Fixtures: each has its tests at the beginning of a share of their own. Every worker that uses a private one starts it."""
 _BREAKABLE = "fragile"
-_WAITING = ("tests/live/", "tests/node/")
-_QUICK = ("tests/architecture/", "tests/core/")
+_WAITING = ("tests/live/", "tests/nodehealth/readers/")
+_QUICK = tuple(
+    f"tests/{room}/" for room in ("architecture", "kinds", "kube", "launch", "nodehealth", "policy", "sizing")
+)
 
 
 def in_shares(items: list[pytest.Item], workers: int) -> list[pytest.Item]:

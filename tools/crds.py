@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.kinds.health import POLICY, QUARANTINE
-from reconciler.core.kinds.own import SOURCE
-from reconciler.core.schemas.sources import own_plural
+from reconciler.kinds.health import POLICY, QUARANTINE
+from reconciler.kinds.own import SOURCE
+from reconciler.kube.schemas.sources import own_plural
 from tools.health_crd import REPORT, health_crd
 
 _ROOT = Path(__file__).resolve().parents[1]

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from reconciler.core.health.published import TIMES, camel
-from reconciler.core.health.report import API_VERSION, KIND, NodeReport
+from reconciler.nodehealth.published import TIMES, camel
+from reconciler.nodehealth.report import API_VERSION, KIND, NodeReport
 
 REPORT = (API_VERSION.partition("/")[0], KIND)
 _COLUMNS = (

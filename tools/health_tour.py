@@ -14,18 +14,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.app.health.fleet_reading import read_fleet
-from reconciler.app.health.probe import read_replay
-from reconciler.core.health.findings import CheckStatus, ProbeProfile
-from reconciler.core.health.judge import judge
-from reconciler.core.health.merging import SweepResult, merged
-from reconciler.core.health.published import body_of
-from reconciler.core.health.readings import NodeReading, ReadingId, Sweep
-from reconciler.wiring.node import peak_table, xid_table
+from reconciler.health.fleet_reading import read_fleet
+from reconciler.health.node import peak_table, xid_table
+from reconciler.health.probe import read_replay
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.merging import SweepResult, merged
+from reconciler.nodehealth.published import body_of
+from reconciler.nodehealth.readings import NodeReading, ReadingId, Sweep
 
 _MANAGER = "gpureconciler-agent"
-_RECORDED = Path(__file__).parents[1] / "tests/node/replays/fake-h200.json"
+_RECORDED = Path(__file__).parents[1] / "tests/nodehealth/readers/replays/fake-h200.json"
 
 
 def sweep_of(node: str, recorded: Sweep, *, has_xid: bool) -> Sweep:

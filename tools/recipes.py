@@ -1,6 +1,6 @@
 """Print the values of torchtune's shipped configurations: `python -m tools.recipes WHEEL`.
 
-The rows are those of `reconciler/core/launch/frameworks/torchtune.toml`, of which only the keys that are read are kept.
+The rows are those of `reconciler/launch/frameworks/torchtune.toml`, of which only the keys that are read are kept.
 """
 
 import sys
@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.launch import FRAMEWORKS
-from reconciler.core.launch.settings import flatten
+from reconciler.launch import FRAMEWORKS
+from reconciler.launch.settings import flatten
 
 _OTHER = (
     "evaluation",

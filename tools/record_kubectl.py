@@ -6,8 +6,8 @@ Runs the kubectl on PATH over the cases of the tests and writes the records that
 import json
 from typing import Any
 
-from tests.core import kubectl_quantities as quantities
-from tests.core.documents import kubectl_dialect as dialect
+from tests.kube import kubectl_quantities as quantities
+from tests.kube.yaml import kubectl_dialect as dialect
 
 
 def dialect_record() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Builds every model of the table with Hugging Face transformers, without weights (torch's meta device), and writes its
 parameters and, for each name of linear layers, the sum of their inputs and outputs to
-`tests/core/sizing/models/counted.json`. Needs `transformers` and `torch`, which the project does not depend on.
+`tests/sizing/models/counted.json`. Needs `transformers` and `torch`, which the project does not depend on.
 """
 
 import json
@@ -13,10 +13,10 @@ from typing import Any
 import torch  # type: ignore[import-not-found,unused-ignore]
 import transformers  # type: ignore[import-not-found,unused-ignore]
 
-from reconciler.adapters import bundle
-from reconciler.core.sizing.models import ModelTable
+from reconciler import resources
+from reconciler.sizing.models import ModelTable
 
-_RECORD = Path(__file__).parents[1] / "tests" / "core" / "sizing" / "models" / "counted.json"
+_RECORD = Path(__file__).parents[1] / "tests" / "sizing" / "models" / "counted.json"
 _ON_HUB = "its code is on the Hub"
 _SKIPPED = {
     "qwen": _ON_HUB,
@@ -48,7 +48,7 @@ def main() -> None:
     """Write the record, one model per line; equal configurations are built once."""
     known: dict[str, tuple[int, dict[str, int]]] = {}
     lines = []
-    for row in ModelTable(bundle.read("data/models.json")).rows:
+    for row in ModelTable(resources.read("data/models.json")).rows:
         if row.name in _SKIPPED or row.config["model_type"] in _SKIPPED:
             continue
         key = json.dumps(row.config, sort_keys=True)

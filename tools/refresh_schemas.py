@@ -16,8 +16,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.schemas.schema import Schema
-from reconciler.core.schemas.sources import CustomKind, member_name, parse_definition
+from reconciler.kube.schemas.schema import Schema
+from reconciler.kube.schemas.sources import CustomKind, member_name, parse_definition
 from tests.cluster.build import control_plane, crds, to_stderr
 from tests.cluster.openapi import dump
 from tests.cluster.parts import KUBERNETES, NAMED_MODULES, SHIPPED_MODULES, Module

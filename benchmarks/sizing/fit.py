@@ -11,7 +11,7 @@ from statistics import fmean
 import msgspec
 
 from benchmarks.sizing.runs import Run, folds, measured
-from reconciler.core.sizing.memory.stacks import Stack, stack_of
+from reconciler.sizing.memory.stacks import Stack, stack_of
 
 STEPS: Mapping[str, Mapping[str, float]] = {
     "fms": {"context": 0.05, "logits": 0.25, "links": 0.1, "ample": 0.2, "reserved": 0.05, "inputs": 0.1},

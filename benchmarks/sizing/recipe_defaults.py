@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from reconciler.core.sizing.training import Attention, Method, Offload, Strategy
+from reconciler.sizing.training import Attention, Method, Offload, Strategy
 
 _LINEARS = ("all-linear",)
 _SMALL_GPU_GIB = 32

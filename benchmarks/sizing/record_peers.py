@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, Optional
 
 from benchmarks.sizing.peers import ANSWERS
 from benchmarks.sizing.runs import Run, measured
-from reconciler.core.sizing.memory.states import MIXED, shards_of
-from reconciler.core.sizing.training import Attention, Method, Precision
+from reconciler.sizing.memory.states import MIXED, shards_of
+from reconciler.sizing.training import Attention, Method, Precision
 
 _GIB = float(1 << 30)
 Ask = Callable[[Run], float]

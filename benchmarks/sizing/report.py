@@ -16,11 +16,11 @@ from benchmarks.sizing.fit import STEPS, fit
 from benchmarks.sizing.peers import HOW, Peer, peers
 from benchmarks.sizing.runs import Fold, Run, folds, measured
 from benchmarks.sizing.speeds import FIGURES, SpeedRun, held_out, measured_speeds, rows
-from reconciler.core.sizing.decision import Estimate
-from reconciler.core.sizing.memory import fits
-from reconciler.core.sizing.memory.stacks import stack_of
-from reconciler.core.sizing.memory.states import FSDP
-from reconciler.core.sizing.training import Method
+from reconciler.sizing.decision import Estimate
+from reconciler.sizing.memory import fits
+from reconciler.sizing.memory.stacks import stack_of
+from reconciler.sizing.memory.states import FSDP
+from reconciler.sizing.training import Method
 
 SAFETY = 0.08
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "sizing-accuracy.md"

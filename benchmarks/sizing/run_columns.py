@@ -7,8 +7,8 @@ from types import MappingProxyType
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.sizing.memory.states import OPTIMIZERS
-from reconciler.core.sizing.training import Attention, Method, Objective, Offload, Precision, Strategy
+from reconciler.sizing.memory.states import OPTIMIZERS
+from reconciler.sizing.training import Attention, Method, Objective, Offload, Precision, Strategy
 
 
 class WeightFormat(Struct, frozen=True):

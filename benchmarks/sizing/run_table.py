@@ -22,11 +22,11 @@ from benchmarks.sizing.run_columns import (
     normalize,
     parse_parallelism,
 )
-from reconciler.core.sizing.gpus import Gpu, GpuTable
-from reconciler.core.sizing.models import ModelTable
-from reconciler.core.sizing.models.lora import targets_or_default
-from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.sizing.training import Architecture, Layout, Method, Offload, Strategy, Training
+from reconciler.sizing.gpus import Gpu, GpuTable
+from reconciler.sizing.models import ModelTable
+from reconciler.sizing.models.lora import targets_or_default
+from reconciler.sizing.tables import SizingTables
+from reconciler.sizing.training import Architecture, Layout, Method, Offload, Strategy, Training
 
 _T = TypeVar("_T")
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from benchmarks.sizing.run_table import parse_run
-from reconciler.core.sizing.decision import Estimate
-from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.memory import estimate
-from reconciler.core.sizing.memory.stacks import Stack, stack_of
-from reconciler.core.sizing.training import Layout, Training
-from tests.core.sizing.tables import TABLES
+from reconciler.sizing.decision import Estimate
+from reconciler.sizing.gpus import Gpu
+from reconciler.sizing.memory import estimate
+from reconciler.sizing.memory.stacks import Stack, stack_of
+from reconciler.sizing.training import Layout, Training
+from tests.sizing.tables import TABLES
 
 _DATA = Path(__file__).resolve().parents[2] / "tests" / "data" / "sizing"
 ROWS = _DATA / "gpu_memory_rows.csv"

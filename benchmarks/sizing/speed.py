@@ -13,17 +13,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks.sizing.runs import measured
-from reconciler.adapters.predictors.wrapper import WrapperPredictor
-from reconciler.core.config import SizingSettings
-from reconciler.core.documents import Document, read
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.sized.job import SizingContext, size_job
-from reconciler.core.sizing.answers import Answers
-from reconciler.core.sizing.decide import decide
-from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.question import Question, engine_question
-from reconciler.core.sizing.training import Method, Training
-from tests.core.sizing.tables import GPU_TABLE, MODEL_TABLE, TABLES
+from reconciler.index.sized.job import SizingContext, size_job
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.yaml import Document, read
+from reconciler.sizing.answers import Answers
+from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.decide import decide
+from reconciler.sizing.engines.wrapper import WrapperPredictor
+from reconciler.sizing.gpus import Gpu
+from reconciler.sizing.question import Question, engine_question
+from reconciler.sizing.training import Method, Training
+from tests.sizing.tables import GPU_TABLE, MODEL_TABLE, TABLES
 
 JOBS = 10_000
 _ROUNDS = 5

@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from benchmarks.sizing.run_table import parse_run
 from benchmarks.sizing.runs import PUBLISHED, ROWS
-from reconciler.core.sizing.gpus import Gpu
-from reconciler.core.sizing.throughput.cost import Throughput
-from reconciler.core.sizing.throughput.forecast import RATES, Rates, throughput
-from reconciler.core.sizing.training import Layout, Training
-from tests.core.sizing.tables import TABLES
+from reconciler.sizing.gpus import Gpu
+from reconciler.sizing.throughput.cost import Throughput
+from reconciler.sizing.throughput.forecast import RATES, Rates, throughput
+from reconciler.sizing.training import Layout, Training
+from tests.sizing.tables import TABLES
 
 SPEEDS = ROWS.with_name("gpu_speed_rows.csv")
 FITTED = ("decline", "layer", "expert", "dequantized", "link", "bus", "unit", "overlap", "host")

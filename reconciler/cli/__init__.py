@@ -1,1 +1,1 @@
-"""The command line: one module per command; flags in, exit code out."""
+"""The command line: the list of commands, and how errors become exit codes."""

@@ -9,63 +9,42 @@ from typing import Any
 
 import click
 
-from reconciler.cli.console import emit, masked, report_error
-from reconciler.errors import (
-    INTERRUPTED,
-    TERMINATED,
-    OutsideError,
-    ReconcilerError,
-    Terminated,
-    is_lack_of_memory,
-)
+from reconciler.console.printing import emit, masked, report_error
+from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated, is_lack_of_memory
 from reconciler.version import __version__
 
-COMMANDS: dict[str, str] = {
-    "init": "Create a config repository from the template.",
-    "new": "Write a commented starter file: a job, queue, health policy or quarantine.",
-    "lint": "Check all files and report every problem.",
-    "test": "Test policies with examples of objects that they allow or deny.",
-    "plan": "Show the changes that a revision makes, with reasons.",
-    "render": "Render all manifests to a folder or to standard output.",
-    "approve": "Approve a plan that exceeds its budgets.",
-    "commit": "Render the sources of HEAD and commit the result.",
-    "apply": "Carry out a saved plan on live clusters.",
-    "drift": "Show what others changed on live clusters, and adopt it.",
-    "release": "Hand live objects over to others, without deleting them.",
-    "history": "List the plans that were applied.",
-    "rollback": "Restore the sources of an earlier revision, as a commit.",
-    "resolve": "Resolve conflicts in rendered/ by rendering again.",
-    "verify": "Check that rendered/ matches its sources.",
-    "explain": "Explain why an object or a field has its value.",
-    "import": "Write sources from the objects of live clusters.",
-    "observe": "Record nodes, queues in use and finished jobs as evidence.",
-    "status": "Show phase, workers and times of jobs, and why a job waits.",
-    "propose": "Propose flavors and quotas that fit the observed nodes.",
-    "size": "Choose the number of GPUs for a training job.",
-    "health": "Show the health of GPU nodes, and decide about them.",
-    "probe": "Check the GPUs of this machine.",
-    "agent": "Keep checking the GPUs of a node and publish its health.",
-    "show": "Show a saved plan in any format.",
-    "controller": "Watch config repositories: plan, commit and apply.",
-    "schema": "Print the JSON Schema of a kind.",
-    "version": "Print the versions of the engine and its schemas.",
-    "completion": "Print a shell completion script.",
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("submit.commands.init", "Create a config repository from the template."),
+    "new": ("submit.commands.new", "Write a commented starter file: a job, queue, health policy or quarantine."),
+    "lint": ("plan.commands.lint", "Check all files and report every problem."),
+    "test": ("plan.commands.test", "Test policies with examples of objects that they allow or deny."),
+    "plan": ("plan.commands.plan", "Show the changes that a revision makes, with reasons."),
+    "render": ("plan.commands.render", "Render all manifests to a folder or to standard output."),
+    "approve": ("plan.commands.approve", "Approve a plan that exceeds its budgets."),
+    "commit": ("plan.commands.commit", "Render the sources of HEAD and commit the result."),
+    "apply": ("live.commands.apply", "Carry out a saved plan on live clusters."),
+    "drift": ("live.commands.drift", "Show what others changed on live clusters, and adopt it."),
+    "release": ("live.commands.release", "Hand live objects over to others, without deleting them."),
+    "history": ("live.commands.history", "List the plans that were applied."),
+    "rollback": ("live.commands.rollback", "Restore the sources of an earlier revision, as a commit."),
+    "resolve": ("plan.commands.resolve", "Resolve conflicts in rendered/ by rendering again."),
+    "verify": ("plan.commands.verify", "Check that rendered/ matches its sources."),
+    "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
+    "import": ("live.commands.importing", "Write sources from the objects of live clusters."),
+    "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
+    "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
+    "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
+    "size": ("size.commands", "Choose the number of GPUs for a training job."),
+    "health": ("health.commands.health", "Show the health of GPU nodes, and decide about them."),
+    "probe": ("health.commands.probe", "Check the GPUs of this machine."),
+    "agent": ("health.commands.agent", "Keep checking the GPUs of a node and publish its health."),
+    "show": ("plan.commands.show", "Show a saved plan in any format."),
+    "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
+    "schema": ("cli.about.schema", "Print the JSON Schema of a kind."),
+    "version": ("cli.about.version", "Print the versions of the engine and its schemas."),
+    "completion": ("cli.about.completion", "Print a shell completion script."),
 }
-"""Each command, which is also the name of its module, with its summary: `--help` imports none of the modules."""
-
-_MODULES = {"import": "importing"}
-"""The modules of commands whose names are words of Python."""
-
-_FOLDERS = {
-    **dict.fromkeys(("schema", "version", "completion"), "about"),
-    "test": "rules",
-    **dict.fromkeys(("probe", "agent", "health"), "health"),
-    **dict.fromkeys(
-        ("import", "observe", "status", "propose", "apply", "drift", "release", "history", "rollback", "controller"),
-        "live",
-    ),
-}
-"""The folders of commands whose modules are not beside this one."""
+"""Each command, with its module in this package and its summary: `--help` imports none of the modules."""
 
 _EPILOG = """\b
 Examples:
@@ -92,9 +71,8 @@ class Commands(click.Group):
         """Import the module of a command and return the command."""
         if cmd_name not in COMMANDS:
             return None
-        folder = f".{_FOLDERS[cmd_name]}" if cmd_name in _FOLDERS else ""
-        module = _MODULES.get(cmd_name, cmd_name)
-        command: click.Command = import_module(f"reconciler.cli{folder}.{module}").command
+        module, _ = COMMANDS[cmd_name]
+        command: click.Command = import_module(f"reconciler.{module}").command
         return command
 
     def resolve_command(
@@ -111,7 +89,7 @@ class Commands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
 @click.command(
@@ -183,7 +161,7 @@ def _report_failure(error: Exception) -> int:
         error = OutsideError("out of memory", hint="allow more")
     if isinstance(error, ReconcilerError):
         return report_error(error)
-    from reconciler.wiring import failed_package  # noqa: PLC0415 - only for a bug
+    from reconciler.plan.opening import failed_package  # noqa: PLC0415 - only for a bug
 
     emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
     place = failed_package(error)

@@ -5,28 +5,27 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.app.apply import Applied, Work, apply
-from reconciler.app.apply.health import unready_objects
-from reconciler.app.apply.work import plan_work
 from reconciler.controller.fights import RevertedField, fight_message
 from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
-from reconciler.core.apply.readiness import State
-from reconciler.core.apply.results import Ending, StepResult
-from reconciler.core.apply.steps import Verb
-from reconciler.core.config.drift import DriftAction
-from reconciler.core.live.choices import ContestedField
-from reconciler.core.plan import Drift, Operation, Plan
-from reconciler.core.secrets import mask_text
-from reconciler.core.values import plural
 from reconciler.errors import one_line
-from reconciler.planning.live.settling import CONTESTED, TAKEN
-from reconciler.ports.cluster import ClusterError, LiveCluster
-from reconciler.wiring.apply import apply_runs
-from reconciler.wiring.cluster import ClusterFlags, live_choices, open_clusters
+from reconciler.kube.client.port import ClusterError, LiveCluster
+from reconciler.kube.secrets import mask_text
+from reconciler.kube.values import plural
+from reconciler.live.apply import Applied, Work, apply
+from reconciler.live.apply.health import unready_objects
+from reconciler.live.apply.readiness import State
+from reconciler.live.apply.results import Ending, StepResult
+from reconciler.live.apply.steps import Verb
+from reconciler.live.apply.work import plan_work
+from reconciler.live.opening import apply_runs
+from reconciler.plan import Drift, Operation, Plan, opening
+from reconciler.plan.live.choices import ContestedField
+from reconciler.plan.live.clusters import ClusterFlags, live_choices, open_clusters
+from reconciler.plan.live.settling import CONTESTED, TAKEN
+from reconciler.repo.config.drift import DriftAction
 
 _MAX_NAMED = 3
 _ACTIONS = {Verb.CREATE: "created", Verb.DELETE: "deleted"}
@@ -49,7 +48,7 @@ def acting_as(source: ConfigSource, access: ClusterFlags) -> ClusterFlags:
 
 def apply_revision(
     outcome: PassOutcome,
-    run: wiring.Run,
+    run: opening.Run,
     access: ClusterFlags,
     *,
     environ: Mapping[str, str],

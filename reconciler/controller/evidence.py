@@ -3,19 +3,19 @@
 import datetime as dt
 from collections.abc import Mapping
 
-from reconciler import wiring
-from reconciler.app.observe.evidence import Observed, observe
 from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
-from reconciler.core.secrets import mask_text
 from reconciler.errors import ConfigError, one_line
-from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
+from reconciler.kube.secrets import mask_text
+from reconciler.live.observe.evidence import Observed, observe
+from reconciler.plan import opening
+from reconciler.plan.live.clusters import ClusterFlags, cluster_opener
+from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.version import __version__
-from reconciler.wiring.cluster import ClusterFlags, cluster_opener
 
 
 def commit_evidence(
-    source: ConfigSource, run: wiring.Run, access: ClusterFlags, environ: Mapping[str, str]
+    source: ConfigSource, run: opening.Run, access: ClusterFlags, environ: Mapping[str, str]
 ) -> tuple[str, PassFailure | None]:
     """Observe the clusters of a source and commit what changed in the mirror.
 

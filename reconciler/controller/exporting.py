@@ -6,9 +6,9 @@ from typing import IO, Protocol
 
 import msgspec
 
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.tracing import TraceSpan
 from reconciler.errors import ConfigError, OutsideError
+from reconciler.web.metrics import Metrics
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 """Variables of OpenTelemetry of which one makes the controller send its spans."""

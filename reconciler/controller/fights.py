@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.live.choices import ContestedField
-from reconciler.core.values import plural
+from reconciler.kube.values import plural
+from reconciler.plan.live.choices import ContestedField
 
 LIMIT = 3
 """How often a field is set back within the window until it counts as contested."""

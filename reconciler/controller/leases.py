@@ -14,11 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.core.objects import ObjectKey
-from reconciler.core.secrets import mask_text
+from reconciler.console.logs import Log
 from reconciler.errors import ReconcilerError
-from reconciler.outputs.terminal.logs import Log
-from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.kube.client.port import ClusterError, LiveCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.secrets import mask_text
 
 NAME = "reconciler"
 """Name of the Lease."""

@@ -4,32 +4,174 @@ import hashlib
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.adapters.git.remote import remove_mirror
+from reconciler.console.logs import Log
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.fights import contested
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
-from reconciler.controller.queue import WorkQueue
 from reconciler.controller.reconcile import Request, open_remote
-from reconciler.controller.reporting import count_pass, set_gauges
 from reconciler.controller.sources.source import ConfigSource
-from reconciler.controller.sources.status import READY, SourceStatus, finished, is_news, started, timestamp
+from reconciler.controller.sources.status import (
+    READY,
+    RECONCILING,
+    STALLED,
+    SourceStatus,
+    finished,
+    is_news,
+    started,
+    timestamp,
+    unix_time,
+)
 from reconciler.controller.sources.store import SourceStore
-from reconciler.core.live.choices import ContestedField
-from reconciler.core.secrets import mask_text
 from reconciler.errors import ReconcilerError
-from reconciler.outputs.terminal.logs import Log
-from reconciler.wiring.cluster import ClusterFlags
+from reconciler.kube.secrets import mask_text
+from reconciler.plan.live.choices import ContestedField
+from reconciler.plan.live.clusters import ClusterFlags
+from reconciler.repo.git.remote import remove_mirror
+from reconciler.web.metrics import Metrics
+
+# What passes and statuses mean for the metrics.
+
+
+_KIND = "ConfigSource"
+
+
+def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, seconds: float, now: float) -> None:
+    """Count one pass."""
+    failed = outcome.failure
+    result = "success" if failed is None else "stalled" if failed.stalled else "failure"
+    metrics.observe("reconcile_duration_seconds", seconds, kind=_KIND, result=result)
+    for span in outcome.spans:
+        if span.name in ("fetch", "push"):
+            metrics.count("git_request_total", type=span.name, result="failure" if span.error else "success")
+            metrics.observe("git_request_duration_seconds", span.seconds, type=span.name)
+        if span.name == "apply":
+            metrics.observe("apply_duration_seconds", span.seconds, result="failure" if failed else "success")
+    if outcome.push_result:
+        metrics.count("commit_request_total", result=outcome.push_result)
+    if outcome.plan and any(name.startswith("deletes.") for name in outcome.plan.breaches):
+        metrics.count("deletion_budget_blocked_total")
+    for name, count in outcome.operations.items():
+        action, _, ending = name.partition(" ")
+        metrics.count("apply_operations_total", count, action=action, result=ending)
+    metrics.count("resource_conflicts_total", outcome.conflicts)
+    if (outcome.pushed or _changed(outcome)) and outcome.committed_at:
+        metrics.observe("commit_to_applied_seconds", now - unix_time(outcome.committed_at), mode=source.mode.value)
+
+
+def _changed(outcome: PassOutcome) -> bool:
+    """Whether a pass changed objects of a cluster, and all that it had to."""
+    words = {name.partition(" ")[0] for name in outcome.operations}
+    is_done = outcome.failure is None or outcome.failure.is_waiting
+    return is_done and bool(words & {"created", "configured", "deleted"})
+
+
+def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: int) -> None:
+    """Set the gauges about sources, from the statuses of those that are not suspended."""
+    metrics.set("suspend_status", suspended, kind=_KIND)
+    metrics.replace("reconcile_condition", count_conditions(statuses))
+    changes: Counter[tuple[str, ...]] = Counter()
+    results: Counter[tuple[str, ...]] = Counter()
+    gpus: dict[tuple[str, ...], float] = {}
+    for plan in (status.plan for status in statuses if status.plan):
+        changes.update({(name,): count for name, count in plan.changes.items()})
+        results.update({(name,): count for name, count in plan.results.items()})
+        for product, delta in plan.gpus.items():
+            label = (product, "up" if delta > 0 else "down")
+            gpus[label] = gpus.get(label, 0.0) + abs(delta)
+    metrics.replace("plan_changes", changes)
+    metrics.replace("policy_results", results)
+    metrics.replace("gpu_quota_delta", gpus)
+    metrics.set("drift_objects", sum(status.plan.drift for status in statuses if status.plan))
+    if statuses:
+        metrics.set("last_sync_timestamp_seconds", min(unix_time(status.last_sync_time) for status in statuses))
+
+
+def count_conditions(statuses: Sequence[SourceStatus]) -> dict[tuple[str, ...], float]:
+    """Count sources by type and status of condition; all combinations are there, so that alerts see zeros."""
+    kinds = (READY, RECONCILING, STALLED)
+    counts: dict[tuple[str, ...], float] = {
+        (kind, value): 0.0 for kind in kinds for value in ("True", "False", "Unknown")
+    }
+    for status in statuses:
+        for kind in kinds:
+            found = status.condition(kind)
+            absent = "Unknown" if kind == READY else "False"
+            counts[kind, found.status if found else absent] += 1
+    return counts
+
+
+# `WorkQueue`: which source is due, one worker for each at a time, as work queues of Kubernetes controllers do.
+
+
+class WorkQueue:
+    """Keys with the time at which each is due. Safe to use from any thread.
+
+    A key that is taken is handed out again only after `done`; what was asked for meanwhile follows then.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._due: dict[str, float] = {}
+        self._taken: set[str] = set()
+        self._changed = threading.Condition()
+        self._is_closed = False
+
+    def add(self, key: str, delay: float = 0.0) -> None:
+        """Make a key due after `delay` seconds, or sooner if it is due sooner already."""
+        with self._changed:
+            at = self._now() + delay
+            self._due[key] = min(at, self._due.get(key, at))
+            self._changed.notify_all()
+
+    def forget(self, key: str) -> None:
+        """Drop a key."""
+        with self._changed:
+            self._due.pop(key, None)
+
+    def take(self) -> str | None:
+        """Wait for a key that is due and take it; None after `close`."""
+        with self._changed:
+            while not self._is_closed:
+                waiting = [(at, key) for key, at in self._due.items() if key not in self._taken]
+                at, key = min(waiting, default=(None, ""))
+                if at is not None and at <= self._now():
+                    del self._due[key]
+                    self._taken.add(key)
+                    return key
+                self._changed.wait(None if at is None else max(at - self._now(), 0.001))
+            return None
+
+    def done(self, key: str) -> None:
+        """Hand a key back."""
+        with self._changed:
+            self._taken.discard(key)
+            self._changed.notify_all()
+
+    def depth(self) -> int:
+        """Count the keys that are due and not taken."""
+        with self._changed:
+            now = self._now()
+            return sum(1 for key, at in self._due.items() if at <= now and key not in self._taken)
+
+    def close(self) -> None:
+        """Let all workers end after what they do now."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
 
 _REFRESH_SECONDS = 60.0  # the list of sources is read again at least this often
+
 _LONGEST_RETRY = 600.0
+
 _log = Log(__name__)
 
 

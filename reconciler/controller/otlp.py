@@ -14,9 +14,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, Status, StatusCode, TraceFlags
 
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.tracing import TraceSpan
 from reconciler.version import __version__
+from reconciler.web.metrics import Metrics
 
 _CLOSE_SECONDS = 3.0
 _SCOPE = InstrumentationScope("reconciler.controller", __version__)

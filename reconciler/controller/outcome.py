@@ -8,11 +8,6 @@ from msgspec import Struct
 
 from reconciler.controller.fights import RevertedField
 from reconciler.controller.tracing import TraceSpan
-from reconciler.core.health.exports.fleet_gauges import FleetSamples
-from reconciler.core.plan import Plan
-from reconciler.core.plan.gpus import guarantee_delta, sum_of_trees
-from reconciler.core.secrets import mask_text
-from reconciler.core.values import plural
 from reconciler.errors import (
     ConfigError,
     InvalidInput,
@@ -25,6 +20,11 @@ from reconciler.errors import (
     UnsafePlan,
     one_line,
 )
+from reconciler.kube.secrets import mask_text
+from reconciler.kube.values import plural
+from reconciler.nodehealth.exports.fleet_gauges import FleetSamples
+from reconciler.plan import Plan
+from reconciler.plan.gpus import guarantee_delta, sum_of_trees
 
 _MESSAGE_LENGTH = 1000
 _DISK_FULL = os.strerror(errno.ENOSPC)

@@ -1,43 +1,358 @@
 """The controller as a process: what it is made of, and how it starts and stops."""
 
+import base64
+import hashlib
+import hmac
 import os
 import re
 import secrets
 import shutil
 import socket
+import sys
 import threading
-from collections.abc import Mapping
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
+from enum import StrEnum
+from http import HTTPStatus
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 from msgspec import Struct
 
-from reconciler import wiring
-from reconciler.adapters.clock import SystemClock
+from reconciler.clock import Clock, SystemClock
+from reconciler.console.logs import Log, set_up
 from reconciler.controller.exporting import SpanExporter
-from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.health.lane import HealthLane
 from reconciler.controller.health.rounds import health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
-from reconciler.controller.metrics import Metrics
+from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request, reconcile
-from reconciler.controller.runner import ChildRunner
 from reconciler.controller.sources.objects import ClusterStore
+from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import FileStore, SourceStore
-from reconciler.controller.web.listener import HttpListener
-from reconciler.controller.web.server import Webhooks, probes
-from reconciler.core.kinds.own import SOURCE
-from reconciler.errors import ConfigError, OutsideError
-from reconciler.outputs.terminal.logs import Log, set_up
-from reconciler.ports.cluster import LiveCluster
-from reconciler.wiring.cluster import ClusterFlags, open_cluster
+from reconciler.errors import ConfigError, OutsideError, ReconcilerError, one_line
+from reconciler.kinds.own import SOURCE
+from reconciler.kube.client.port import LiveCluster
+from reconciler.kube.values import NOT_JSON, plural
+from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
+from reconciler.plan import opening
+from reconciler.plan.live.clusters import ClusterFlags, open_cluster
+from reconciler.processes import ChildCommand, ChildProcess, ProcessError
+from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
+from reconciler.web.metrics import Metrics
+
+# Webhooks of GitHub, GitLab and Gitea: whether a request is genuine, and which reference it is about.
+# A webhook is only a hint to look at the repository now: nothing of its content is used but the name of a reference.
+
+
+MAX_BYTES = 1 << 20
+
+_TOLERANCE_SECONDS = 300.0
+
+
+class Provider(StrEnum):
+    """What sends webhooks. Forgejo signs as Gitea does."""
+
+    GITHUB = "github"
+    GITLAB = "gitlab"
+    GITEA = "gitea"
+    UNKNOWN = "unknown"
+
+
+class Hint(Struct, frozen=True, kw_only=True):
+    """What a request says. `is_genuine`: signed with our token. `ref`: the pushed reference; empty: not known."""
+
+    provider: Provider
+    is_genuine: bool
+    ref: str = ""
+    delivery: str = ""  # its id, where the signature covers it or nothing better exists
+
+
+class _Payload(Struct):
+    ref: str = ""
+
+
+def provider_of(headers: Mapping[str, str]) -> Provider:
+    """Tell the sender by its headers, whose names are in lower case. Gitea also sends those of GitHub."""
+    if "x-gitea-signature" in headers or "x-forgejo-signature" in headers:
+        return Provider.GITEA
+    if "x-hub-signature-256" in headers:
+        return Provider.GITHUB
+    if "x-gitlab-token" in headers or ("webhook-signature" in headers and "webhook-id" in headers):
+        return Provider.GITLAB
+    return Provider.UNKNOWN
+
+
+def check(headers: Mapping[str, str], body: bytes, token: bytes, now: float) -> Hint:
+    """Check the signature of a request; an empty token signs nothing."""
+    provider = provider_of(headers)
+    is_genuine = bool(token) and _CHECKS[provider](headers, body, token, now)
+    delivery = next((headers[name] for name in _DELIVERY if headers.get(name)), "")
+    return Hint(provider=provider, is_genuine=is_genuine, ref=_ref(body) if is_genuine else "", delivery=delivery[:100])
+
+
+_DELIVERY = ("webhook-id", "x-github-delivery", "x-gitea-delivery", "x-gitlab-event-uuid")
+
+
+def _github(headers: Mapping[str, str], body: bytes, token: bytes, _: float) -> bool:
+    return _same(headers["x-hub-signature-256"], "sha256=" + _hex(token, body))
+
+
+def _gitea(headers: Mapping[str, str], body: bytes, token: bytes, _: float) -> bool:
+    sent = headers.get("x-gitea-signature") or headers.get("x-forgejo-signature", "")
+    return _same(sent, _hex(token, body))
+
+
+def _gitlab(headers: Mapping[str, str], body: bytes, token: bytes, now: float) -> bool:
+    """Check the signature of Standard Webhooks if there is one, else the token that GitLab sends as it is."""
+    if "webhook-signature" not in headers:
+        return _same(headers["x-gitlab-token"], token.decode("utf-8", "surrogateescape"))
+    identity, sent_at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    if not sent_at.isascii() or not sent_at.isdigit() or abs(now - int(sent_at[:12])) > _TOLERANCE_SECONDS:
+        return False
+    signed = f"{identity}.{sent_at}.".encode("utf-8", "surrogateescape") + body
+    expected = "v1," + base64.b64encode(hmac.new(_standard_key(token), signed, hashlib.sha256).digest()).decode()
+    return any(_same(sent, expected) for sent in headers["webhook-signature"].split()[:8])
+
+
+def _standard_key(token: bytes) -> bytes:
+    """Return the key of a token of the form `whsec_<base64>`, or the token itself."""
+    if not token.startswith(b"whsec_"):
+        return token
+    try:
+        return base64.b64decode(token.removeprefix(b"whsec_"), validate=True)
+    except ValueError:
+        return token
+
+
+def _hex(token: bytes, body: bytes) -> str:
+    return hmac.new(token, body, hashlib.sha256).hexdigest()
+
+
+def _same(sent: str, expected: str) -> bool:
+    """Compare in constant time."""
+    return hmac.compare_digest(*(text.encode("utf-8", "surrogateescape") for text in (sent, expected)))
+
+
+def _ref(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Payload).ref
+    except NOT_JSON:
+        return ""
+
+
+_CHECKS = {
+    Provider.GITHUB: _github,
+    Provider.GITLAB: _gitlab,
+    Provider.GITEA: _gitea,
+    Provider.UNKNOWN: lambda *_: False,
+}
+
+
+# What the controller answers over HTTP: health and metrics on one address, webhooks on another.
+
+
+_DELIVERIES = 1024  # remembered ids of webhooks, against replays
+
+_log = Log(__name__)
+
+
+# Health and metrics.
+
+
+def probes(controller: Controller, metrics: Metrics, update: Callable[[], None] = lambda: None) -> Answer:
+    """Return what answers `/healthz`, `/readyz` and `/metrics`. `update` sets further gauges before they are read."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.method not in ("GET", "HEAD"):
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+        match request.path:
+            case "/metrics":
+                controller.update_gauges()
+                update()
+                content_type, body = metrics.exposition(request.headers.get("accept", ""))
+                return HttpAnswer(status=HTTPStatus.OK, body=body, content_type=content_type)
+            case "/healthz" | "/livez":
+                return _state(controller.unhealthy())
+            case "/readyz":
+                return _state(controller.unready())
+        return text_answer(HTTPStatus.NOT_FOUND, "not found")
+
+    return answer
+
+
+def _state(reason: str) -> HttpAnswer:
+    return text_answer(HTTPStatus.SERVICE_UNAVAILABLE, reason) if reason else text_answer(HTTPStatus.OK, "ok")
+
+
+# Webhooks.
+
+
+class Webhooks:
+    """Answers `POST /webhooks/NAMESPACE/NAME`. A genuine one makes all sources of the same repository due."""
+
+    def __init__(self, controller: Controller, store: SourceStore, metrics: Metrics) -> None:
+        self._controller, self._store, self._metrics = controller, store, metrics
+        self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def answer(self, request: HttpRequest) -> HttpAnswer:
+        """Check a request. All that is refused gets the same answer, so that it tells nothing about sources."""
+        provider, result = provider_of(request.headers), "refused"
+        try:
+            if request.method != "POST":
+                return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use POST")
+            prefix, _, key = request.path.removeprefix("/").partition("/")
+            source = self._controller.sources().get(key) if prefix == "webhooks" else None
+            hint = check(request.headers, request.body, self._token(source), time.time())
+            if source is None or not hint.is_genuine:
+                return text_answer(HTTPStatus.FORBIDDEN, "the signature is not valid")
+            result = "ignored"
+            if hint.delivery and not self._is_new(key, hint.delivery):
+                return text_answer(HTTPStatus.OK, "already delivered")
+            due = self._wake(source, hint.ref)
+            result = "accepted" if due else "ignored"
+            return text_answer(HTTPStatus.ACCEPTED, f"{plural(due, 'source')} due")
+        finally:
+            self._metrics.count("webhook_request_total", provider=provider.value, result=result)
+
+    def _token(self, source: ConfigSource | None) -> bytes:
+        if source is None or not source.webhook_secret:
+            return b""
+        try:
+            return self._store.secret(source, source.webhook_secret).get("token", b"").strip()
+        except ReconcilerError as error:
+            _log.event("warning", "the token of webhooks cannot be read", source=source.key, error=error.message)
+            return b""
+
+    def _is_new(self, key: str, delivery: str) -> bool:
+        with self._lock:
+            if (key, delivery) in self._seen:
+                return False
+            self._seen[key, delivery] = None
+            while len(self._seen) > _DELIVERIES:
+                self._seen.popitem(last=False)
+            return True
+
+    def _wake(self, sender: ConfigSource, ref: str) -> int:
+        sources = self._controller.sources().values()
+        due = [source for source in sources if source.url == sender.url and (not ref or ref in source.refs)]
+        for source in due:
+            self._controller.hint(source.key)
+        return len(due)
+
+
+# `ChildRunner`: each pass runs in a process of its own, so that one source cannot stop, block or starve another.
+
+
+_GRACE_SECONDS = 15.0  # after the time limit of the source, within which the child reports by itself
+
+_ANSWER_BYTES = 8 << 20
+
+
+class ChildRunner:
+    """Runs passes as child processes of this program. Safe to use from any thread.
+
+    `folder` holds their temporary files, such as keys, which a pass that is killed cannot remove. A pass begins only
+    while `leads` returns True; when that changes, `interrupt` is called.
+    """
+
+    def __init__(
+        self, environ: Mapping[str, str], *, folder: Path, memory_bytes: int, leads: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._environ, self._folder, self._memory, self._leads = environ, folder, memory_bytes, leads
+        self._children: dict[str, ChildProcess] = {}  # by key of the source: one pass at a time for each
+        self._lock = threading.Lock()
+        self._is_stopping = False
+
+    def run(self, request: Request) -> PassOutcome:
+        """Make one pass; a child that fails or takes too long is a failure of the pass."""
+        try:
+            scratch = TemporaryDirectory(dir=self._folder, ignore_cleanup_errors=True)
+        except OSError as error:
+            return PassOutcome(failure=failure(OutsideError(f"{self._folder} cannot be written: {error.strerror}")))
+        with scratch as name:
+            return self._run(request, name)
+
+    def _run(self, request: Request, scratch: str) -> PassOutcome:
+        command = ChildCommand(
+            name=f"the pass over {request.source.key}",
+            argv=(sys.executable, "-P", "-m", "reconciler", "controller", "--pass"),
+            folder=self._folder,
+            environ={**self._environ, "TMPDIR": scratch},
+            memory_bytes=self._memory,
+        )
+        try:
+            child = ChildProcess(command, interactive=True)
+        except ProcessError as error:
+            return PassOutcome(failure=PassFailure(reason="InternalError", message=error.message))
+        with self._lock:
+            self._children[request.source.key] = child
+        try:
+            if self._is_stopping or not self._leads():
+                child.ask_to_end()
+            line = msgspec.json.encode(request) + b"\n"
+            seconds = request.source.timeout + _GRACE_SECONDS
+            answer = child.exchange(line, seconds=seconds, max_bytes=_ANSWER_BYTES)
+            return msgspec.json.decode(answer, type=PassOutcome)
+        except ProcessError as error:
+            return PassOutcome(failure=PassFailure(reason="PassFailed", message=error.message))
+        except msgspec.MsgspecError:
+            text = one_line(child.last_message()) or "no answer"
+            return PassOutcome(failure=PassFailure(reason="InternalError", message=text))
+        finally:
+            with self._lock:
+                del self._children[request.source.key]
+            child.end()
+
+    def interrupt(self) -> None:
+        """Ask all running passes to end."""
+        with self._lock:
+            for child in self._children.values():
+                child.ask_to_end()
+
+    def stop(self) -> None:
+        """Ask all passes to end: those that run, and those that start later."""
+        self._is_stopping = True
+        self.interrupt()
+
+
+# `FleetGauges`: what the last rounds of all sources counted, shown whenever somebody asks.
+
+
+class FleetGauges:
+    """The samples of each cluster of each source. Safe to use from any thread."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
+        self._samples: dict[str, dict[str, FleetSamples]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, source: str, outcome: PassOutcome) -> None:
+        """Keep what a round counted. Of clusters that a failed round did not see the last samples stay."""
+        with self._lock:
+            before = self._samples.get(source, {}) if outcome.failure is not None else {}
+            self._samples[source] = before | outcome.gauges
+
+    def keep(self, sources: Collection[str]) -> None:
+        """Forget all other sources: another replica works on them, or nobody does."""
+        with self._lock:
+            self._samples = {source: fleets for source, fleets in self._samples.items() if source in sources}
+
+    def update(self) -> None:
+        """Set the gauges to this moment: reports grow older, also while rounds fail."""
+        with self._lock:
+            fleets = [fleet for known in self._samples.values() for fleet in known.values()]
+        for name, samples in samples_at(fleets, self._clock.now().timestamp()).items():
+            self._metrics.replace(name, samples)
+
 
 POD_NAMESPACE = "POD_NAMESPACE"
 """Variable with the namespace of the pod, which holds the Lease."""
-
-_log = Log(__name__)
 
 
 class ControllerFlags(Struct, frozen=True, kw_only=True):
@@ -120,7 +435,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
 
 def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> SourceStore:
     if flags.config is not None:
-        store = FileStore(flags.config, state=state, secrets=flags.secrets, catalogue=wiring.catalogue())
+        store = FileStore(flags.config, state=state, secrets=flags.secrets, catalogue=opening.catalogue())
         store.load()  # a wrong file is an error at the start, and only logged later
         return store
     if flags.secrets is not None:

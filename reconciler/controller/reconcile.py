@@ -5,30 +5,23 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits, folder_inside
-from reconciler.app.commit import commit, plan_commit
 from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
-from reconciler.core.live.choices import ContestedField
-from reconciler.core.secrets import mask_text
-from reconciler.errors import (
-    ConfigError,
-    RemoteError,
-    RepositoryError,
-    StalePlan,
-    UnsafePlan,
-    one_line,
-)
-from reconciler.outputs.commit import finished_proposal
-from reconciler.planning.plan import Planned
-from reconciler.ports import Repository
-from reconciler.revision.files import CONFIG_PATH
-from reconciler.wiring.cluster import ClusterFlags
+from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, UnsafePlan, one_line
+from reconciler.kube.secrets import mask_text
+from reconciler.plan import opening
+from reconciler.plan.live.choices import ContestedField
+from reconciler.plan.live.clusters import ClusterFlags
+from reconciler.plan.outputs.commit import finished_proposal
+from reconciler.plan.planning import Planned
+from reconciler.plan.use_cases import commit, plan_commit
+from reconciler.repo.files import CONFIG_PATH
+from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits, folder_inside
+from reconciler.repo.port import Repository
 
 _ATTEMPTS = 3  # of a push, when the branch moves meanwhile
 
@@ -94,14 +87,14 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         require_folder(repository, head.oid, source)
         flags = _flags(request, head.oid)
         with trace.stage("open"):
-            run = wiring.open_repository(repository, flags, environ)
+            run = opening.open_repository(repository, flags, environ)
         notes: PassFailure | None = None
         if source.evidence and source.mode is Mode.COMMIT:
             with trace.stage("observe"):
                 made, notes = commit_evidence(source, run, acting_as(source, request.access), environ)
             if made:
                 head = repository.resolve(made)
-                run = wiring.open_repository(repository, flags | {"revision": made, "base": made}, environ)
+                run = opening.open_repository(repository, flags | {"revision": made, "base": made}, environ)
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
         if source.mode is Mode.APPLY:
             return apply_revision(
@@ -158,7 +151,7 @@ def _is_known(repository: Repository, commit: str, head: str) -> bool:
 
 
 def _commit(
-    source: ConfigSource, run: wiring.Run, planned: Planned, *, remote: GitRemote, outcome: PassOutcome, trace: Trace
+    source: ConfigSource, run: opening.Run, planned: Planned, *, remote: GitRemote, outcome: PassOutcome, trace: Trace
 ) -> PassOutcome:
     if not source.target:
         raise ConfigError("spec.ref is not a branch", hint="name the branch to push to in spec.commit.branch")
@@ -190,7 +183,7 @@ def _commit(
     )
 
 
-def _remove_proposal(source: ConfigSource, run: wiring.Run, remote: GitRemote, outcome: PassOutcome) -> PassOutcome:
+def _remove_proposal(source: ConfigSource, run: opening.Run, remote: GitRemote, outcome: PassOutcome) -> PassOutcome:
     """Remove the branch of a proposal that is merged, or that nothing is left of. A branch with other commits stays."""
     tip = finished_proposal(run.workspace.runtime.repository, source.target, outcome.commit)
     if tip is None:

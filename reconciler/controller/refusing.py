@@ -1,9 +1,9 @@
 """Refusals of plans with their details, for conditions."""
 
-from reconciler.core.plan import Plan
-from reconciler.core.plan.replacements import REFUSED, UNKNOWN
 from reconciler.errors import InvalidInput, OutsideError, PolicyDenied, UnsafePlan
-from reconciler.planning.gate import refuse
+from reconciler.plan import Plan
+from reconciler.plan.gate import refuse
+from reconciler.plan.replacements import REFUSED, UNKNOWN
 
 
 def refuse_in_full(plan: Plan) -> None:

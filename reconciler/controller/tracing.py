@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from reconciler.core.secrets import mask_text
 from reconciler.errors import one_line
+from reconciler.kube.secrets import mask_text
 
 
 class TraceSpan(Struct, frozen=True, kw_only=True):

@@ -6,14 +6,6 @@ from contextlib import AbstractContextManager, contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.config import Cluster, Config
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.manifests.generations import find_generations
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.problems import Problem
-from reconciler.core.schemas import Catalogue
-from reconciler.core.sizing.tables import SizingTables
-from reconciler.core.summary import ObjectSummary
 from reconciler.errors import ConfigError
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
@@ -34,9 +26,17 @@ from reconciler.index.records import (
 from reconciler.index.shipped import Shipped
 from reconciler.index.store import ObjectTotals, Store, save_store
 from reconciler.index.workers import in_parallel
-from reconciler.ports import Cache, Repository
-from reconciler.revision.files import BlobIds, portability_problems, report_files
-from reconciler.revision.revision import LoadedRevision
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.manifests.generations import find_generations
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.problems import Problem
+from reconciler.kube.schemas import Catalogue
+from reconciler.policy.verdict import Verdict
+from reconciler.repo.config import Cluster, Config
+from reconciler.repo.files import BlobIds, portability_problems, report_files
+from reconciler.repo.port import Cache, Repository
+from reconciler.repo.revision import LoadedRevision
+from reconciler.sizing.tables import SizingTables
 from reconciler.version import engine_version
 
 Advance = Callable[[int], None]
@@ -362,7 +362,7 @@ def _compile(
         path, blob = one.summary.path, one.summary.digest
         if keep is not None and keep.get(path) != blob:
             return True
-        return path in file.replaceable and rendered.get(path, blob) != blob  # for `planning.jobs.generations`
+        return path in file.replaceable and rendered.get(path, blob) != blob  # for `plan.sides`
 
     def work(positions: range) -> list[bytes]:
         chosen = [paths[position] for position in positions]

@@ -6,9 +6,9 @@ from hashlib import sha256
 
 import msgspec
 
-from reconciler.core.policy.admission import Policy, check_policy
-from reconciler.core.problems import Problem
 from reconciler.index.limited import MOST_EXCEEDED, run_limited
+from reconciler.kube.problems import Problem
+from reconciler.policy.admission import Policy, check_policy
 
 _HINT = "make the expressions of the policy simpler"
 

@@ -11,28 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from reconciler.core.config import Cluster, OnImmutableChange
-from reconciler.core.documents import Document, read_written, write
-from reconciler.core.kinds.autoscaling import autoscaled_problems
-from reconciler.core.kinds.kind import FaultyRowError, Kinds
-from reconciler.core.kinds.rendered import Rendered
-from reconciler.core.kinds.stopping import stopped_or_started
-from reconciler.core.manifests.finished import is_finished, mark_finished
-from reconciler.core.manifests.generations import rename_problems, renamed
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.manifests.ownership import choice_problems, own
-from reconciler.core.manifests.plain import render_plain
-from reconciler.core.manifests.size import size_problems
-from reconciler.core.objects import SourceRef, format_path
-from reconciler.core.policy.admission import written_problems
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.problems import Parsed, Problem, Severity, Violation
-from reconciler.core.reasons import Origin
-from reconciler.core.secrets import mask_findings
-from reconciler.core.summary import ObjectSummary, summarize
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
+from reconciler.index.sized import sized_intent, sized_manifest, stamp
 from reconciler.index.sizing import (
     is_sized,
     judged_servers,
@@ -44,10 +26,29 @@ from reconciler.index.sizing import (
     with_note,
     writes_source,
 )
-from reconciler.revision.files import selects
+from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.kind import FaultyRowError, Kinds
+from reconciler.kinds.manifests.finished import is_finished, mark_finished
+from reconciler.kinds.manifests.generations import rename_problems, renamed
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.manifests.ownership import choice_problems, own
+from reconciler.kinds.manifests.plain import render_plain
+from reconciler.kinds.manifests.size import size_problems
+from reconciler.kinds.rendered import Rendered
+from reconciler.kinds.stopping import stopped_or_started
+from reconciler.kinds.summary import ObjectSummary, summarize
+from reconciler.kube.objects import SourceRef, format_path
+from reconciler.kube.problems import Parsed, Problem, Severity, Violation
+from reconciler.kube.reasons import Origin
+from reconciler.kube.secrets import mask_findings
+from reconciler.kube.yaml import Document, read_written, write
+from reconciler.policy.admission import written_problems
+from reconciler.policy.verdict import Verdict
+from reconciler.repo.config import Cluster, OnImmutableChange
+from reconciler.repo.files import selects
 
 if TYPE_CHECKING:
-    from reconciler.core.kinds.health.jobs import HealthOfJobs
+    from reconciler.kinds.health.jobs import HealthOfJobs
 
 
 class RenderedObject(Struct, frozen=True, kw_only=True):
@@ -195,7 +196,7 @@ def _startable(
 
 
 def _with_health(kinds: Kinds, manifest: Manifest, health: "HealthOfJobs") -> Manifest:
-    from reconciler.core.kinds.health.jobs import with_health  # noqa: PLC0415 - few repositories have policies
+    from reconciler.kinds.health.jobs import with_health  # noqa: PLC0415 - few repositories have policies
 
     return with_health(kinds, manifest, health)
 
@@ -345,8 +346,6 @@ def _render_sized(
     kinds: Kinds, source: _Source, lookup: RecordingLookup, unit: _CompileUnit
 ) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
-    from reconciler.core.sized import sized_intent, sized_manifest, stamp  # noqa: PLC0415 - few need it
-
     document, cluster = source.document, lookup.cluster
     job = None if writes_source(cluster) else size(document, lookup)
     if job is None and not writes_source(cluster):

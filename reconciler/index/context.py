@@ -8,34 +8,33 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.config import Cluster, Config
-from reconciler.core.documents import Document
-from reconciler.core.evidence.inventory import with_quarantined
-from reconciler.core.health.policy import PolicyBook
-from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
-from reconciler.core.kinds.kind import Kind, Kinds
-from reconciler.core.kinds.wrapped import wrapped_manifests
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import format_path
-from reconciler.core.plan.approvals import read_approvals
-from reconciler.core.plan.plan import Approval
-from reconciler.core.policy.admission import PolicySet, ServerView, Subject, is_mutation
-from reconciler.core.policy.exceptions import PolicyException
-from reconciler.core.policy.rule_book import RuleBook, load_rules
-from reconciler.core.problems import Problem
-from reconciler.core.schemas import Catalogue
-from reconciler.core.secrets import mask_findings
-from reconciler.core.sizing.tables import SizingTables
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
-from reconciler.revision.files import selects
+from reconciler.kinds.facts import KindId
+from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
+from reconciler.kinds.kind import Kind, Kinds
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.wrapped import wrapped_manifests
+from reconciler.kube.objects import format_path
+from reconciler.kube.problems import Problem
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.secrets import mask_findings
+from reconciler.kube.yaml import Document
+from reconciler.nodehealth.policy import PolicyBook
+from reconciler.policy.admission import PolicySet, ServerView, Subject, is_mutation
+from reconciler.policy.approval import Approval, read_approvals
+from reconciler.policy.exceptions import PolicyException
+from reconciler.policy.rule_book import RuleBook, load_rules
+from reconciler.repo.config import Cluster, Config
+from reconciler.repo.files import selects
+from reconciler.sizing.inventory import with_quarantined
+from reconciler.sizing.tables import SizingTables
 
 if TYPE_CHECKING:
-    from reconciler.core.evidence.runs import FinishedRun
-    from reconciler.core.health.quarantine import NodeQuarantine
-    from reconciler.core.kinds.health.jobs import HealthOfJobs
+    from reconciler.kinds.health.jobs import HealthOfJobs
+    from reconciler.nodehealth.quarantine import NodeQuarantine
+    from reconciler.repo.evidence.runs import FinishedRun
 
 
 class Definition:
@@ -132,7 +131,7 @@ def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> 
         found = [one.document for one in definitions.get((cluster.name, POLICY, ""), {}).values()]
         if not found:
             continue
-        from reconciler.core.kinds.health.jobs import HealthOfJobs  # noqa: PLC0415 - few repositories have policies
+        from reconciler.kinds.health.jobs import HealthOfJobs  # noqa: PLC0415 - few repositories have policies
 
         book = PolicyBook(map(policy_of, found))
         health = HealthOfJobs(rule=book.base.jobs, document=min(found, key=lambda one: policy_of(one).rank))
@@ -154,7 +153,7 @@ def is_launch_configuration(data: Mapping[str, Any]) -> bool:
     """Whether a document is a configuration file that launch lines name. Such files are never rendered."""
     if "kind" in data or "apiVersion" in data:
         return False
-    from reconciler.core.launch import is_configuration  # noqa: PLC0415 - imports all frameworks, which few runs need
+    from reconciler.launch import is_configuration  # noqa: PLC0415 - imports all frameworks, which few runs need
 
     return is_configuration(data)
 

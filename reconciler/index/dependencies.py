@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.config import Cluster
-from reconciler.core.documents import Document
-from reconciler.core.evidence.inventory import Inventory
-from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.kind import FaultyRowError, Kinds
-from reconciler.core.objects import ObjectKey
-from reconciler.core.reasons import Origin
+from reconciler.kinds.facts import KindId
+from reconciler.kinds.kind import FaultyRowError, Kinds
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.reasons import Origin
+from reconciler.kube.yaml import Document
+from reconciler.repo.config import Cluster
+from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
-    from reconciler.core.evidence.runs import FinishedRun
-    from reconciler.core.sizing.answers import Answer, Answers
-    from reconciler.core.sizing.tables import SizingTables
     from reconciler.index.context import Context
+    from reconciler.repo.evidence.runs import FinishedRun
+    from reconciler.sizing.answers import Answer, Answers
+    from reconciler.sizing.tables import SizingTables
 
 
 class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
@@ -173,7 +173,7 @@ class RecordingLookup:
 
     def answers(self) -> "Answers":
         """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
-        from reconciler.core.sizing.answers import Answers  # noqa: PLC0415 - only files with sized jobs need it
+        from reconciler.sizing.answers import Answers  # noqa: PLC0415 - only files with sized jobs need it
 
         engine = self._cluster.sizing.engine
         known = self._context.evidence.answers.get(self._cluster.name)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.policy.admission import PolicySet, Subject
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.secrets import mask_findings
 from reconciler.index.limited import MOST_EXCEEDED, run_limited
+from reconciler.kube.secrets import mask_findings
+from reconciler.policy.admission import PolicySet, Subject
+from reconciler.policy.verdict import Verdict
 
 _HINT = "make the expressions of the policy cheaper: an API server limits their cost too"
 

@@ -5,19 +5,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from reconciler.core.config import Cluster, Config
-from reconciler.core.documents import Document
-from reconciler.core.evidence.inventory import Inventory
-from reconciler.core.kinds.kind import EvidenceUse, Kinds
-from reconciler.core.objects import SourceRef
-from reconciler.core.problems import Problem
 from reconciler.index.parsed import ParsedFile
+from reconciler.kinds.kind import EvidenceUse, Kinds
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.problems import Problem
+from reconciler.kube.yaml import Document
+from reconciler.repo.config import Cluster, Config
+from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
-    from reconciler.core.evidence.active_queues import ActiveQueues
-    from reconciler.core.evidence.runs import FinishedRuns
-    from reconciler.core.health.fleet.evidence import FleetHealth
-    from reconciler.core.sizing.answers import Answers
+    from reconciler.nodehealth.fleet.evidence import FleetHealth
+    from reconciler.repo.evidence.active_queues import ActiveQueues
+    from reconciler.repo.evidence.runs import FinishedRuns
+    from reconciler.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
 

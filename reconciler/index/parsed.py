@@ -11,12 +11,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.core.documents import Document, read_written
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.problems import Problem, Severity
-from reconciler.core.schemas import Catalogue
-from reconciler.core.secrets import holds_secret, mask_findings, secret_leaves
-from reconciler.ports import Cache
+from reconciler.kinds.kind import Kinds
+from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.secrets import holds_secret, mask_findings, secret_leaves
+from reconciler.kube.yaml import Document, read_written
+from reconciler.repo.port import Cache
 
 ReadFiles = Callable[[list[str]], Iterable[bytes]]
 """Returns the contents of files by path."""

@@ -8,11 +8,11 @@ from operator import attrgetter
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.problems import Problem
-from reconciler.core.summary import ObjectSummary
 from reconciler.index.compile import CompiledFile
 from reconciler.index.dependencies import encode_dependencies
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.problems import Problem
+from reconciler.policy.verdict import Verdict
 
 
 class FileFindings(Struct, frozen=True, array_like=True):

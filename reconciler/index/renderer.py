@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.documents.reader import read
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.index.compile import RenderedObject, compile_files
 from reconciler.index.workers import in_parallel
+from reconciler.kube.yaml.reader import read
 
 _MOST_KEPT = 1_000  # source files whose objects `object` keeps
 

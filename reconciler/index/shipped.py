@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.policy.admission import PolicySet
-from reconciler.core.schemas import Catalogue
 from reconciler.index.parsed import CachedParser, ReadFiles, load_mapping, save_mapping
-from reconciler.ports import Cache
+from reconciler.kinds.kind import Kinds
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import Document
+from reconciler.policy.admission import PolicySet
+from reconciler.repo.port import Cache
 
 if TYPE_CHECKING:
-    from reconciler.core.policy.admission.programs import Programs
+    from reconciler.policy.admission.programs import Programs
 
 
 class Shipped:

@@ -9,23 +9,25 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.core.config import Cluster, SizingSettings, Write
-from reconciler.core.documents import Document
-from reconciler.core.kinds.kind import Kinds, Offer
-from reconciler.core.kinds.training import is_selected
-from reconciler.core.kinds.workloads import CONFIG_MAP
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.problems import Problem, Severity
-from reconciler.core.reasons import Origin
-from reconciler.core.values import mapping, text, value_at
 from reconciler.index.dependencies import RecordingLookup
+from reconciler.index.sized.cards import Offered
+from reconciler.index.sized.job import SizingContext, size_job
+from reconciler.kinds.kind import Kinds, Offer
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.training import is_selected
+from reconciler.kinds.workloads import CONFIG_MAP
+from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.reasons import Origin
+from reconciler.kube.values import mapping, text, value_at
+from reconciler.kube.yaml import Document
+from reconciler.repo.config import Cluster, Write
+from reconciler.sizing.config import SizingSettings
 
 if TYPE_CHECKING:
-    from reconciler.core.sized.cards import Offered
-    from reconciler.core.sized.job import SizedJob, SizingContext
-    from reconciler.core.sizing.gpus import Gpu
+    from reconciler.index.sized.job import SizedJob
+    from reconciler.sizing.gpus import Gpu
 
-_SIZING = "gpureconciler.io/sizing"  # the annotation of `core.sized.fields`, which only sizing imports
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `index.sized.fields`, which only sizing imports
 
 
 def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool = False) -> bool:
@@ -48,8 +50,6 @@ def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
 
 def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
     """Size a document for a cluster; None if it is not a known kind of training."""
-    from reconciler.core.sized.job import size_job
-
     return size_job(document, sizing_context(document, lookup))
 
 
@@ -60,8 +60,8 @@ def mentions_server(raw: bytes) -> bool:
 
 def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
     """Return warnings about servers that do not fit the memory of their GPUs."""
-    from reconciler.core.launch import resolve_file
-    from reconciler.core.serving import judge_servers
+    from reconciler.launch import resolve_file
+    from reconciler.sizing.serving import judge_servers
 
     def file(written: str) -> bytes | None:
         path = resolve_file(written, lookup.paths(), document.source.path)
@@ -118,8 +118,6 @@ def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
 
 def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContext":
     """Return what a document is sized against."""
-    from reconciler.core.sized.job import SizingContext
-
     namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
     offered, evidence = _offered(lookup, namespace, name)
     return SizingContext(
@@ -147,8 +145,6 @@ def _config_map(lookup: RecordingLookup, namespace: str, name: str) -> Mapping[s
 
 def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offered, tuple[Origin, ...]]":
     """Return the GPUs of the job's queue, else all measured ones of the cluster's vendor, and where that is written."""
-    from reconciler.core.sized.cards import Offered
-
     table, inventory = lookup.tables.gpus, lookup.inventory()
     measured = table.offered(inventory) if inventory is not None else ()
     gpus: list[Gpu] = []

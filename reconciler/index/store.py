@@ -12,10 +12,10 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.queues import QueueUsage
 from reconciler.index.records import FileRecord
-from reconciler.ports import Cache
+from reconciler.policy.verdict import Verdict
+from reconciler.queues.queues import QueueUsage
+from reconciler.repo.port import Cache
 
 SEGMENTS = 16
 _Value = TypeVar("_Value")

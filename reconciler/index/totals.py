@@ -5,12 +5,15 @@ from collections.abc import Set as AbstractSet
 
 from msgspec.structs import replace
 
-from reconciler.core.config import RuleSetting
-from reconciler.core.kinds.facts import Reference
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.manifests.generations import base_name, base_path
-from reconciler.core.objects import ObjectKey
-from reconciler.core.policy.references import (
+from reconciler.index.build import CompiledRevision
+from reconciler.index.records import FileRecord, identity, short_digest
+from reconciler.index.store import ObjectTotals
+from reconciler.kinds.facts import Reference
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.manifests.generations import base_name, base_path
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.objects import ObjectKey
+from reconciler.policy.references import (
     COLLECTIVE,
     evaluate_amounts,
     evaluate_change,
@@ -18,12 +21,9 @@ from reconciler.core.policy.references import (
     has_plain_path,
     has_references,
 )
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
-from reconciler.core.summary import ObjectSummary
-from reconciler.index.build import CompiledRevision
-from reconciler.index.records import FileRecord, identity, short_digest
-from reconciler.index.store import ObjectTotals
+from reconciler.policy.verdict import Verdict
+from reconciler.queues.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
+from reconciler.repo.config import RuleSetting
 
 _Change = tuple[ObjectSummary, ObjectSummary]
 """One object before and after."""

@@ -1,32 +1,32 @@
-"""Only `core/kinds` knows names and groups of kinds: no other module compares them or lists them."""
+"""Only `kinds` knows names and groups of kinds: no other module compares them or lists them."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from reconciler.adapters import bundle
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.schemas import Catalogue
 
 PACKAGE = Path(__file__).resolve().parents[2] / "reconciler"
-NAMES = {name.kind for name in Catalogue(bundle).kinds()} | {kind.kind for kind in BUILT_IN.values()}
-GROUPS = {name.group for name in Catalogue(bundle).kinds()} | {kind.group for kind in BUILT_IN.values()}
+NAMES = {name.kind for name in Catalogue(resources).kinds()} | {kind.kind for kind in BUILT_IN.values()}
+GROUPS = {name.group for name in Catalogue(resources).kinds()} | {kind.group for kind in BUILT_IN.values()}
 GROUPS -= {"", "apps", "batch", "policy"}
 NAMES -= {"*"}
 
 ALLOWED = {
-    "core/schemas": "validates what API servers check beyond JSON Schema, for Kubernetes' own groups only",
-    "core/policy/admission": "evaluates ValidatingAdmissionPolicy, whose rules treat some kinds differently",
-    "core/plan/approvals.py": "reads PlanApproval, which is about plans",
-    "core/policy/exceptions.py": "reads PolicyException, which is configuration of the policies",
-    "core/secrets": "masks Secrets, whatever the registry says: a missing row must never reveal a value",
+    "kube/schemas": "validates what API servers check beyond JSON Schema, for Kubernetes' own groups only",
+    "kube/secrets": "masks Secrets, whatever the registry says: a missing row must never reveal a value",
+    "policy/admission": "evaluates ValidatingAdmissionPolicy, whose rules treat some kinds differently",
+    "policy/approval.py": "reads PlanApproval, which is about plans",
+    "policy/exceptions.py": "reads PolicyException, which is configuration of the policies",
 }
 """Modules that may name kinds, and the reason."""
 
 MODULES = [
     path
     for path in sorted(PACKAGE.rglob("*.py"))
-    if not path.is_relative_to(PACKAGE / "core/kinds")
+    if not path.is_relative_to(PACKAGE / "kinds")
     and not any(str(path.relative_to(PACKAGE)).startswith(allowed) for allowed in ALLOWED)
 ]
 

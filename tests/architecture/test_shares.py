@@ -21,11 +21,11 @@ def _tests(path: str, count: int, *fixtures: str) -> list[pytest.Item]:
 @pytest.mark.parametrize("workers", [2, 3, 4, 7])
 def test_every_share_begins_with_the_tests_of_its_servers(workers: int) -> None:
     private = _tests("tests/live/apply/test_apply.py", 9, "private_server")
-    waiting = _tests("tests/node/test_probe.py", 8)
+    waiting = _tests("tests/nodehealth/readers/test_probe.py", 8)
     breaking = _tests("tests/live/health/test_events.py", 2, "fragile")
     bed = _tests("tests/cluster/test_bed.py", 7, "bed")
     items = [
-        *_tests("tests/core/test_quantities.py", 300),
+        *_tests("tests/kube/test_quantities.py", 300),
         *bed,
         *_tests("tests/cli/test_plan.py", 50),
         *private,
@@ -37,7 +37,7 @@ def test_every_share_begins_with_the_tests_of_its_servers(workers: int) -> None:
     size = len(items) // workers
     assert ordered[: len(private)] == private
     assert ordered[size : size + len(bed)] == bed
-    assert all("core" in item.nodeid for item in ordered[size - 10 : size])
+    assert all("kube" in item.nodeid for item in ordered[size - 10 : size])
     first = ordered.index(breaking[0])
     assert ordered[first : first + 10] == breaking + waiting
     assert "cli" in ordered[first - 1].nodeid, "other tests compute while those of the servers wait"
@@ -79,5 +79,5 @@ def test_fourth(kueue):
 
 
 def test_one_worker_runs_them_all() -> None:
-    items = [*_tests("tests/core/test_quantities.py", 3), *_tests("tests/cluster/test_bed.py", 2, "bed")]
+    items = [*_tests("tests/kube/test_quantities.py", 3), *_tests("tests/cluster/test_bed.py", 2, "bed")]
     assert in_shares(items, 1) == items[3:] + items[:3]

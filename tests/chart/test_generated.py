@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.kinds.kind import Kind, Kinds
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.kinds.kind import Kind, Kinds
+from reconciler.kinds.registry import BUILT_IN
 from reconciler.version import __version__
 from tools.chart.access import MODES, access, managed_kinds
 from tools.chart.build import CHART, files

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, MetricType
-from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS
-from reconciler.core.health.findings import FindingSeverity
-from reconciler.core.health.fleet.state import HealthPhase
+from reconciler.nodehealth.exports.gauges import AUTOPILOT_CHECKS
+from reconciler.nodehealth.findings import FindingSeverity
+from reconciler.nodehealth.fleet.state import HealthPhase
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, MetricType
 from tools.chart.alerts import groups
 from tools.chart.build import CHART
 from tools.chart.dashboard import dashboard

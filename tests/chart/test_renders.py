@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from reconciler.cli.main import reconciler
-from tests.outputs.goldens import agrees_with
+from tests.plan.outputs.goldens import agrees_with
 from tools.chart.build import CHART, MANIFESTS, manifests, template
 
 CASES = sorted(path.parent for path in Path(__file__).parent.glob("cases/*/values.yaml"))

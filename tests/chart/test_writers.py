@@ -6,23 +6,22 @@ from collections.abc import Iterator, Mapping
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.app.health.agent import AgentState
-from reconciler.controller.agent.process import AgentGauges
-from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS
-from reconciler.controller.health.gauges import FleetGauges
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome
-from reconciler.core.health.exports.fleet_gauges import fleet_samples
-from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS
-from reconciler.core.health.findings import FindingSeverity, HealthFinding
-from reconciler.core.health.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
-from reconciler.core.health.fleet.state import BreakerState, FleetNode, FleetState, HealthPhase
-from reconciler.core.health.inflight.notes import notes
-from reconciler.core.health.merging import merged
+from reconciler.controller.process import FleetGauges
+from reconciler.health.agent import AgentState
+from reconciler.health.agent.process import AgentGauges
+from reconciler.nodehealth.exports.fleet_gauges import fleet_samples
+from reconciler.nodehealth.exports.gauges import AUTOPILOT_CHECKS
+from reconciler.nodehealth.findings import FindingSeverity, HealthFinding
+from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
+from reconciler.nodehealth.fleet.state import BreakerState, FleetNode, FleetState, HealthPhase
+from reconciler.nodehealth.inflight.notes import notes
+from reconciler.nodehealth.merging import merged
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, Metrics
 from tests.chart.test_monitoring import FILES, queries, rules
-from tests.core.health.inflight.jobs import SPINS, Watched
-from tests.core.health.reports import FAIL, NOW, PASS, UNKNOWN, WARN, finding, result, slot
 from tests.live.health.conftest import SetClock
+from tests.nodehealth.inflight.jobs import SPINS, Watched
+from tests.nodehealth.reports import FAIL, NOW, PASS, UNKNOWN, WARN, finding, result, slot
 
 Sample = tuple[str, Mapping[str, str]]
 _SELECTION = re.compile(r"\b((?:gpuhealth|autopilot)_\w+)(?:\{([^}]*)\})?")

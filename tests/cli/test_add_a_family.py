@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import wiring
+from reconciler.plan import opening
 from tests.cli.fleet import Fleet, run_verb
-from tests.core.kinds.test_add_a_family import SOURCE
+from tests.kinds.test_add_a_family import SOURCE
 from tools.reference import pages
 
 ROOT = Path(__file__).resolve().parents[2]
-FAMILY = ROOT / "tests/core/kinds/acme"
+FAMILY = ROOT / "tests/kinds/acme"
 TRAINING = """\
 apiVersion: acme.example.com/v1
 kind: Run
@@ -90,7 +90,7 @@ def test_an_installed_family_is_sized(fleet: Fleet) -> None:
 def test_an_installed_family_has_schemas_and_a_reference(fleet: Fleet) -> None:
     schema = json.loads(run_verb(fleet.capture, ["schema", "Run"]).out)
     assert "image" in schema["properties"]["spec"]["properties"]
-    page = pages(wiring.kinds())["kinds.md"]
+    page = pages(opening.kinds())["kinds.md"]
     assert "## Run" in page
     assert "| `acme.example.com` | Gang, Run |" in page
     assert "acme-family 1.0" in " ".join(run_verb(fleet.capture, ["version"]).out.split())

@@ -347,7 +347,7 @@ def test_help_is_useful_and_light() -> None:
     ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     for verb in main.COMMANDS:
         assert verb in ran.stdout
-    for heavy in ("yaml", "msgspec", "jsonschema_rs", "git", "rich", "reconciler.wiring", "asyncio"):
+    for heavy in ("yaml", "msgspec", "jsonschema_rs", "git", "rich", "reconciler.plan.opening", "asyncio"):
         assert f"'{heavy}'" not in ran.stderr
 
 

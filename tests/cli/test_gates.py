@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from reconciler.adapters import bundle
-from reconciler.core.documents import read
+from reconciler import resources
+from reconciler.kube.yaml import read
 from tests.cli.fleet import IDENTITY, Fleet
 
 POD = """\
@@ -129,7 +129,7 @@ def test_a_rule_of_the_base_judges_what_the_pull_request_adds(change: Fleet, tex
     """`plan`, `commit` and `verify` alike, also when the object is rendered and committed already."""
     spec(change, text)
     if text.startswith("policies"):
-        rule = bundle.read("policies/no-privileged/rule.yaml").decode()
+        rule = resources.read("policies/no-privileged/rule.yaml").decode()
         change.write("rules/no-privileged.yaml", rule.replace("[Deny]", "[Audit]"))
     change.write("jobs/admin.yaml", POD)
     code, out = plan(change)

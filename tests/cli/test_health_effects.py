@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler.core.health.published import body_of
+from reconciler.nodehealth.published import body_of
 from tests.cli.fleet import Fleet
 from tests.cli.test_evidence_changes import nodes
-from tests.core.health.fleet.rounds import fail, report
+from tests.nodehealth.fleet.rounds import fail, report
 
 if TYPE_CHECKING:
-    from reconciler.core.health.findings import HealthFinding
+    from reconciler.nodehealth.findings import HealthFinding
 
 _H100 = "NVIDIA-H100-80GB-HBM3"
 _START = 1_793_491_200.0  # 2026-11-01

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.cli.main import run
-from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
-from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import GpuSeries, NodeReport, significant
-from reconciler.core.health.stored import store_reports
+from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
+from reconciler.nodehealth.readings import GpuIdentity
+from reconciler.nodehealth.report import GpuSeries, NodeReport, significant
+from reconciler.nodehealth.stored import store_reports
 from tests.cli.fleet import Fleet, Ran
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from reconciler.cli.main import run
-from reconciler.core.health.fleet.replay import compare_replays, gate, replay
-from reconciler.core.health.fleet.state import FleetNode, HealthPhase
-from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
-from reconciler.core.health.published import body_of
-from reconciler.core.health.report import NodeReport
-from tests.core.health.fleet.rounds import fail, report
+from reconciler.nodehealth.fleet.replay import compare_replays, gate, replay
+from reconciler.nodehealth.fleet.state import FleetNode, HealthPhase
+from reconciler.nodehealth.policy import CheckRule, PolicyBook, PolicyDocument
+from reconciler.nodehealth.published import body_of
+from reconciler.nodehealth.report import NodeReport
+from tests.nodehealth.fleet.rounds import fail, report
 
 NODES = 200
 WEEK = 7 * 86400

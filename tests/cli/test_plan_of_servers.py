@@ -3,7 +3,7 @@
 import json
 
 from tests.cli.fleet import Fleet
-from tests.core.serving.test_judge import manifest
+from tests.sizing.serving.test_judge import manifest
 
 _H100 = "NVIDIA-H100-80GB-HBM3"
 _PATH = "jobs/language/serve.yaml"

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.adapters.plugins import with_installed_families
-from reconciler.core.kinds.facts import Relations
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.errors import OutsideError
+from reconciler.kinds.facts import Relations
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.plan import opening
+from reconciler.policy.plugins import with_installed_families
 from tests.cli.fleet import Fleet, run_verb
 
-FAMILY = 'from reconciler.core.kinds.kind import Kind\nKINDS = (Kind(group="acme.example.com", kind="Train"),)\n'
+FAMILY = 'from reconciler.kinds.kind import Kind\nKINDS = (Kind(group="acme.example.com", kind="Train"),)\n'
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "acme_kinds") -> None:
@@ -66,19 +66,19 @@ def test_versions_of_packages_are_part_of_the_engine(
 ) -> None:
     """A plan names the engine that made it, so that a plan of another set of packages is another plan."""
     environ = {"RECONCILER_CACHE": "off"}
-    before = wiring.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    before = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
     folder = tmp_path / "site"
     folder.mkdir()
     install(folder, monkeypatch, FAMILY, name="acme_engine")
-    after = wiring.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    after = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
     assert before != after
     assert "acme-engine " in run_verb(fleet.capture, ["version"]).out
     assert fleet.run("plan", "--exit-code").code == 0
 
 
 GANG = """\
-from reconciler.core.kinds.facts import PodSet
-from reconciler.core.kinds.kind import Kind
+from reconciler.kinds.facts import PodSet
+from reconciler.kinds.kind import Kind
 
 
 def _pods(body, prefix):
@@ -111,10 +111,10 @@ def test_gpus_of_a_packages_kind_are_counted(fleet: Fleet, tmp_path: Path, monke
 
 
 FAULTY = """\
-from reconciler.core.kinds.facts import QueueRole, Relations
-from reconciler.core.kinds.kind import Kind
-from reconciler.core.kinds.rendered import Rendered
-from reconciler.core.problems import Parsed, Problem
+from reconciler.kinds.facts import QueueRole, Relations
+from reconciler.kinds.kind import Kind
+from reconciler.kinds.rendered import Rendered
+from reconciler.kube.problems import Parsed, Problem
 
 
 def _parse(document):
@@ -211,7 +211,7 @@ def test_a_queue_without_a_quota_is_a_bug_of_its_package(fleet: Fleet) -> None:
 def test_a_row_of_ours_is_our_bug(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = (row for row in BUILT_IN.values() if row.id == ("scheduling.run.ai", "Queue"))
     kinds = Kinds([one for one in BUILT_IN.values() if one is not row], [replace(row, relations=lambda _: Relations())])
-    monkeypatch.setattr(wiring, "kinds", lambda: kinds)
+    monkeypatch.setattr(opening, "kinds", lambda: kinds)
     fleet.write("queues/more.yaml", "apiVersion: scheduling.run.ai/v2\nkind: Queue\nmetadata: {name: more}\nspec: {}\n")
     ran = fleet.run("lint")
     assert (ran.code, "This is a bug in gpu-reconciler." in ran.err) == (70, True)

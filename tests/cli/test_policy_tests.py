@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.adapters import bundle
-from reconciler.core.plan.codec import from_json
-from reconciler.core.policy.examples import PLAN_DEFINITION
-from reconciler.core.schemas import Catalogue
-from reconciler.planning.whole import plan_object
+from reconciler import resources
+from reconciler.kube.schemas import Catalogue
+from reconciler.plan.codec import from_json
+from reconciler.plan.whole import plan_object
+from reconciler.policy.examples import PLAN_DEFINITION
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_policies_about_plans import POLICY
 
@@ -318,5 +318,5 @@ def test_every_figure_of_a_plan_may_be_in_an_example(fleet: Fleet) -> None:
     fleet.run("plan", "--out", str(fleet.root / "plan.json"))
     figures = plan_object(from_json((fleet.root / "plan.json").read_bytes()))
     assert all(figures[field] for field in ("gpus", "queues", "capacity", "changes", "risks"))
-    catalogue = Catalogue(bundle).with_definitions([dict(PLAN_DEFINITION)])
+    catalogue = Catalogue(resources).with_definitions([dict(PLAN_DEFINITION)])
     assert not list(catalogue.violations(figures))

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.core.kinds.kind import Kind
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.kinds.kind import Kind
+from reconciler.kinds.registry import BUILT_IN
 from tools import features, reference
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.fleet import Fleet, run_verb
 from tests.cli.review import write_base, write_changes
-from tests.outputs.goldens import agrees
+from tests.plan.outputs.goldens import agrees
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import size
 from reconciler.cli.main import run
+from reconciler.size import commands
 from tests.cli.fleet import Fleet, run_verb
 
-COMMANDS = ("", *size.command.commands)
+COMMANDS = ("", *commands.command.commands)
 NOT_RUN = {
     "--python": "needs an interpreter with ado-autoconf",
     "kubectl": "needs a cluster",

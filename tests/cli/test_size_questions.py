@@ -10,9 +10,9 @@ import click
 import jsonschema_rs
 import pytest
 
-from reconciler.app.size.ask import framework_names
-from reconciler.cli.size import ask
-from reconciler.outputs.sizing.report import schema
+from reconciler.size.ask import framework_names
+from reconciler.size.commands import ask
+from reconciler.size.pages.report import schema
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_sized_plan import JOB
 from tests.ready import new_cache

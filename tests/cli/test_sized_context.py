@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.launch import is_configuration, resolve_file
+from reconciler.launch import is_configuration, resolve_file
 from tests.cli.fleet import Fleet
 from tests.cli.test_sized_plan import JOB, OWN_MODEL, RENDERED, plan
 

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from tests.cli.fleet import Fleet
-from tests.ports.predictors.server import answer, serving
+from tests.sizing.predictors.server import answer, serving
 
 JOB = """\
 # Trains the assistant. Owner: team vision.

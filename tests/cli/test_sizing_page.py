@@ -8,10 +8,10 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.core.config.sizing import SizingSettings, sizing_settings
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.kinds.training import training_kind_names
-from reconciler.core.launch import FRAMEWORKS
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kinds.training import training_kind_names
+from reconciler.launch import FRAMEWORKS
+from reconciler.sizing.config import SizingSettings, sizing_settings
 from tests.cli.fleet import Fleet
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sizing.md").read_text()

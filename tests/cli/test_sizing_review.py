@@ -4,7 +4,7 @@ import pytest
 
 from tests.cli.fleet import Fleet, run_verb
 from tests.cli.test_sized_plan import JOB, MEASURED, configure, plan
-from tests.ports.predictors.server import answer, serving
+from tests.sizing.predictors.server import answer, serving
 
 
 def test_the_token_of_a_service_is_no_setting(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

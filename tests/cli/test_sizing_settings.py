@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.outputs.terminal import logs
+from reconciler.console import logs
 from tests.cli.fleet import Fleet, Ran, run_verb
 
 JOB = "jobs/language/llama-lora.yaml"  # of the template

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import yaml
 
-from reconciler.core.config import Requester
+from reconciler.repo.config import Requester
 
 FIELD_MANAGER = "reconciler"
 _CONCURRENCY = 8

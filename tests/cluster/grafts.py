@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.core.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath, format_path
 from tests.cluster.corpus import Case
 from tests.cluster.mutations import Mutation
 from tests.cluster.published import Body, Root, Schema

@@ -4,17 +4,17 @@ import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from reconciler.adapters import bundle
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.problems import Severity, Violation
-from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
+from reconciler import resources
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.schemas.builtin.appwrapper import app_wrapper_violations
 from tests.cluster.client import Result
 from tests.cluster.server import ApiServer
 
 Body = Mapping[str, Any]
 Judged = Body | Manifest
-_SHIPPED = Catalogue(bundle)
+_SHIPPED = Catalogue(resources)
 SCHEMA_ONLY = frozenset((
     "APIService", "CSIDriver", "CustomResourceDefinition", "EndpointSlice", "Endpoints", "IngressClass", "Lease",
     "MutatingWebhookConfiguration", "Node", "RuntimeClass", "ValidatingWebhookConfiguration",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from reconciler.core.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath, format_path
 
 _LONG = "x" * 300
 _IDENTITY = {("apiVersion",), ("kind",), ("metadata",), ("metadata", "name"), ("metadata", "namespace")}

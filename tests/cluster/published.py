@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.core.objects import split_api_version
+from reconciler.kube.objects import split_api_version
 from tests.cluster.server import ApiServer
 
 Body = dict[str, Any]

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.objects import FieldPath
-from reconciler.core.problems import Violation
-from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.schema import at
+from reconciler import resources
+from reconciler.kube.objects import FieldPath
+from reconciler.kube.problems import Violation
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.schemas.schema import at
 from tests import sizes
 from tests.cluster.client import Cause, Result
 from tests.cluster.judges import SCHEMA_ONLY, refusals
@@ -31,7 +31,7 @@ SPECIMENS = [
     for path in sorted((Path(__file__).parent / "specimens").glob("*.yaml"))
     for body in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 ]
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"}
 """Groups whose definitions ship, and are not on this server."""
 OF_OTHER_TESTS = {"gpureconciler.io", "monitoring.coreos.com", "wgpolicyk8s.io"}
@@ -59,12 +59,12 @@ def test_the_shipped_schemas_are_what_this_server_gives(api_server: ApiServer, t
     documents = {path: body for path, body in api_server.openapi().items() if path.split("/")[1] not in OF_OTHER_TESTS}
     refresh(documents.values(), definitions_of(), tmp_path)
     with zipfile.ZipFile(tmp_path / "kinds.zip") as fresh:
-        shipped = zipfile.ZipFile(io.BytesIO(bundle.read("schemas/kubernetes/kinds.zip")))
+        shipped = zipfile.ZipFile(io.BytesIO(resources.read("schemas/kubernetes/kinds.zip")))
         assert {name: json.loads(fresh.read(name)) for name in fresh.namelist()} == {
             name: json.loads(shipped.read(name)) for name in shipped.namelist()
         }
-    assert (tmp_path / "versions.json").read_bytes() == bundle.read("schemas/kubernetes/versions.json")
-    names, known = json.loads((tmp_path / "resources.json").read_text()), json.loads(bundle.read(RESOURCES))
+    assert (tmp_path / "versions.json").read_bytes() == resources.read("schemas/kubernetes/versions.json")
+    names, known = json.loads((tmp_path / "resources.json").read_text()), json.loads(resources.read(RESOURCES))
     assert {group: {kind: known[group][kind] for kind in kinds} for group, kinds in names.items()} == names
     more = {group: {kind: name for kind, name in kinds.items() if kind not in names.get(group, {})}
             for group, kinds in known.items()}  # fmt: skip
@@ -73,7 +73,7 @@ def test_the_shipped_schemas_are_what_this_server_gives(api_server: ApiServer, t
 
 def test_the_shipped_defaults_are_those_of_this_server(api_server: ApiServer) -> None:
     """`make schemas` would change nothing in what a server does to objects of built-in kinds."""
-    shipped = json.loads(bundle.read("schemas/kubernetes/defaults.json"))
+    shipped = json.loads(resources.read("schemas/kubernetes/defaults.json"))
     assert learn(api_server.client, specimens()) == shipped
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.documents import read
-from reconciler.core.objects import FieldPath
-from reconciler.core.policy.admission import written_problems
-from reconciler.core.problems import Severity, Violation
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.objects import FieldPath
+from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
+from reconciler.policy.admission import written_problems
 from tests.cluster.client import Result
 from tests.cluster.corpus import Case, cases, crossings, mutated, specimens
 from tests.cluster.fixtures import Parts
@@ -25,7 +25,7 @@ from tests.cluster.mutations import Mutation
 from tests.cluster.parts import SERVING_MODULES, ControlPlane
 from tests.cluster.server import ApiServer, api_server
 
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 COUNT = int(os.environ.get("RECONCILER_TEST_DIFFERENTIAL", "800"))
 SEED = int(os.environ.get("RECONCILER_TEST_SEED", "20261126"))
 DROPPED = {"clusterTrustBundle", "configSource", "dataSource", "dataSourceRef", "lifecycle", "podCertificate"}

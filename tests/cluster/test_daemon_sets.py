@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.config import Cluster
-from reconciler.core.evidence.inventory import Inventory
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.observe.nodes import observe_nodes
-from reconciler.core.policy.references import evaluate
-from reconciler.core.summary import summarize
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kinds.summary import summarize
+from reconciler.live.observe.evidence import observe_nodes
+from reconciler.policy.references import evaluate
+from reconciler.repo.config import Cluster
+from reconciler.sizing.inventory import Inventory
 from tests.cluster.bed.bed import GPU, Bed, node
 
 NAMESPACE, LABEL = "daemon-sets", "daemon-sets/side"

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters import bundle
-from reconciler.core.problems import Severity
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.problems import Severity
+from reconciler.kube.schemas import Catalogue
 from tests.cluster.corpus import cases
 from tests.cluster.server import ApiServer
 
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 Body = dict[str, Any]
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.bed.bed import Bed, node
-from tests.core.kinds.torchrun.torchrun_cases import rendered
+from tests.kinds.torchrun.torchrun_cases import rendered
 
 POOL = "torchrun-racks"
 RACK = "example.com/rack"

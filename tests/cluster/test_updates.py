@@ -13,20 +13,20 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.kinds.immutable import value_of
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import ObjectKey, SourceRef, split_api_version
-from reconciler.core.plan.comparison import compare
-from reconciler.core.plan.replacements import shrinks
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kinds.immutable import value_of
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.objects import ObjectKey, SourceRef, split_api_version
+from reconciler.kube.schemas import Catalogue
+from reconciler.plan.comparison import compare
+from reconciler.plan.replacements import shrinks
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
 from tests.cluster.server import ApiServer, wait_until
 
 Body = dict[str, Any]
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 NAMESPACE = "updates"
 _STEP = re.compile(r'\[(\d+)\]|\["([^"]+)"\]|([^.\[\]]+)')
 

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.core.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath, format_path
 from tests.cluster.published import Root, Schema
 
 Body = dict[str, Any]

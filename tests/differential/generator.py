@@ -4,8 +4,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.core.cel.library import OVERLOADS, Signature
-from reconciler.core.cel.types import BOOL, CelType, type_of
+from reconciler.kube.cel.library import OVERLOADS, Signature
+from reconciler.kube.cel.types import BOOL, CelType, type_of
 
 _LITERALS: dict[str, tuple[str, ...]] = {
     "bool": ("true", "false"),

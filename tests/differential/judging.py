@@ -10,21 +10,21 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.documents import read
-from reconciler.core.manifests.manifest import Manifest, manifest
-from reconciler.core.objects import SourceRef
-from reconciler.core.policy.admission import ServerView, Subject, load
-from reconciler.core.policy.verdict import Result
-from reconciler.core.problems import Severity
-from reconciler.core.reasons import Reason
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kinds.manifests.manifest import Manifest, manifest
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.problems import Severity
+from reconciler.kube.reasons import Reason
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
+from reconciler.policy.admission import ServerView, Subject, load
+from reconciler.policy.verdict import Result
 from tests.cluster.client import Client
 
 GROUP = "admissionregistration.k8s.io/v1"
 NAMESPACE = "differential"
-BUNDLE = bundle
-_CATALOGUE = Catalogue(bundle)
+BUNDLE = resources
+_CATALOGUE = Catalogue(resources)
 _SERVER = ServerView(stored=_CATALOGUE.stored, served=_CATALOGUE.resource)
 _PATH = f"/apis/{GROUP}/validatingadmissionpolicies"
 _BINDINGS = f"/apis/{GROUP}/validatingadmissionpolicybindings"

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.core.config import Requester
-from reconciler.core.documents import read
-from reconciler.core.policy.admission import ServerView, Subject, load
-from reconciler.core.schemas import Catalogue
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
+from reconciler.policy.admission import ServerView, Subject, load
+from reconciler.repo.config import Requester
 from tests.cluster.client import Client
 from tests.differential.compare import FALSE_PASS, FALSE_REFUSAL, OTHER_REASON, Comparison, Difference
 from tests.differential.judging import BUNDLE, NAMESPACE, Server, binding, case_name, policy, rendered

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.objects import format_path
-from reconciler.core.problems import Severity, Violation
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.objects import format_path
+from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.schemas import Catalogue
 from tests.cluster.client import Client
 from tests.differential.compare import (
     ACCEPTED,
@@ -29,7 +29,7 @@ _TEXT = (Path(__file__).parent / "rules.yaml").read_text(encoding="utf-8")
 CORPUS: dict[str, Any] = yaml.load(_TEXT, Loader=yaml.CSafeLoader)
 GROUP = "rules.example.com"
 _RULES = "x-kubernetes-validations"
-_CATALOGUE = Catalogue(bundle)
+_CATALOGUE = Catalogue(resources)
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PART = 100  # rules of one definition
 

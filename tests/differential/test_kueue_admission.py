@@ -5,16 +5,16 @@ import os
 import subprocess
 from pathlib import Path
 
-from reconciler.core.borrowing import Borrowing
-from reconciler.core.config import Cluster
-from reconciler.core.kinds.kueue import CLUSTER_QUEUE
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.policy.references import evaluate
-from reconciler.core.queues import QueueKey, usage_by_cluster
+from reconciler.kinds.kueue import CLUSTER_QUEUE
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.policy.references import evaluate
+from reconciler.queues.borrowing import Borrowing
+from reconciler.queues.queues import QueueKey, usage_by_cluster
+from reconciler.repo.config import Cluster
 from tests.cluster.fixtures import Parts
 from tests.cluster.parts import KUEUE_ADMISSION
-from tests.core.plan.plan_cases import plan, rows
 from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
+from tests.plan.plan_cases import plan, rows
 
 FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.problems import Severity, Violation
-from reconciler.core.schemas import Catalogue
-from reconciler.core.schemas.builtin.appwrapper import app_wrapper_violations
+from reconciler import resources
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.schemas.builtin.appwrapper import app_wrapper_violations
 from tests.cluster.fixtures import Parts
 from tests.cluster.mutations import mutations
 from tests.cluster.parts import APPWRAPPER_ADMISSION
@@ -22,7 +22,7 @@ from tests.cluster.parts import APPWRAPPER_ADMISSION
 Body = dict[str, Any]
 EVERY = int(os.environ.get("RECONCILER_TEST_WRAPPERS", "8"))
 """Of so many broken wrappers one is asked about; 1: all."""
-_CATALOGUE = Catalogue(bundle)
+_CATALOGUE = Catalogue(resources)
 _ROW = BUILT_IN["workload.codeflare.dev", "AppWrapper"]
 _READ = "not parseable as a v1.PodSpec"
 """The webhook reads the pods of kinds that nobody else knows, too."""

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from reconciler.adapters.git import GitRepository
+from reconciler.repo.git import GitRepository
 
 IDENTITY = {
     "GIT_AUTHOR_NAME": "Ada",

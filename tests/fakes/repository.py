@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.core.values import plural
 from reconciler.errors import RepositoryError, StalePlan, UnsafePlan
-from reconciler.ports import Commit, Draft, Entry, Tree
+from reconciler.kube.values import plural
+from reconciler.repo.port import Commit, Draft, Entry, Tree
 
 
 class MemoryRepository:

@@ -1,11 +1,11 @@
 """A small config repository in memory, and the plans of its working tree: warm, and from nothing."""
 
-from reconciler import wiring
-from reconciler.app.plan import plan
-from reconciler.app.workspace import Workspace
-from reconciler.outputs.json_report import render_json
-from reconciler.planning.plan import Planned
-from reconciler.revision.revision import read_config, resolve_head
+from reconciler.plan import opening
+from reconciler.plan.outputs.json_report import render_json
+from reconciler.plan.planning import Planned
+from reconciler.plan.use_cases import plan
+from reconciler.plan.workspace import Workspace
+from reconciler.repo.revision import read_config, resolve_head
 from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
@@ -167,8 +167,8 @@ class MemoryFleet:
     def workspace(self, cache: MemoryCache) -> Workspace:
         """Open the working tree."""
         tree = resolve_head(self.repository, "")
-        config = read_config(self.repository, tree, wiring.catalogue, cache)
-        runtime = wiring.runtime(self.repository, cache, Settings(processes=1))
+        config = read_config(self.repository, tree, opening.catalogue, cache)
+        runtime = opening.runtime(self.repository, cache, Settings(processes=1))
         return Workspace(runtime=runtime, tree=tree, config=config)
 
     def plan(self) -> Planned:

@@ -4,11 +4,6 @@ import json
 
 import pytest
 
-from reconciler.app.size.files import SizingScope, size_selected
-from reconciler.app.size.record import record
-from reconciler.core.config import SizingSettings
-from reconciler.core.engines import Outcome
-from reconciler.core.kinds.registry import BUILT_IN
 from reconciler.index.dependencies import (
     AnswerDependency,
     DefinitionDependency,
@@ -20,11 +15,16 @@ from reconciler.index.dependencies import (
     decode_dependencies,
     encode_dependencies,
 )
-from tests.app.test_size_servers import SERVER
-from tests.app.test_size_use_cases import FakeEngine
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.size.files import SizingScope, size_selected
+from reconciler.size.record import record
+from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.engine_registry import Outcome
 from tests.cli.test_sized_plan import JOB, OWN_MODEL
-from tests.core.sizing.tables import TABLES
 from tests.index.fleets import CRD, NAMESPACE, START, MemoryFleet, config, config_map, evidence, job, queue
+from tests.plan.use_cases.test_size_servers import SERVER
+from tests.plan.use_cases.test_size_use_cases import FakeEngine
+from tests.sizing.tables import TABLES
 
 QUEUE = ("torchrun.ai", "TorchrunQueue")
 FOREIGN_QUEUE = """\

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from reconciler.index import totals
-from reconciler.outputs.json_report import render_json
+from reconciler.plan.outputs.json_report import render_json
 from tests import sizes
 from tests.index.fleets import MemoryFleet, config, evidence, job, queue
 

@@ -5,10 +5,10 @@ import tracemalloc
 
 import pytest
 
-from reconciler.core.documents import read, read_written
-from reconciler.core.documents.document import Reading
 from reconciler.index.parsed import CachedParser, digest_documents
-from reconciler.wiring import catalogue, kinds
+from reconciler.kube.yaml import read, read_written
+from reconciler.kube.yaml.document import Reading
+from reconciler.plan.opening import catalogue, kinds
 from tests.index.fleets import MemoryFleet, evidence
 
 _COUNT = 3000

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from reconciler.core.queues import usage_by_cluster
-from reconciler.outputs.json_report import render_json
-from reconciler.planning.plan import Planned
+from reconciler.plan.outputs.json_report import render_json
+from reconciler.plan.planning import Planned
+from reconciler.queues.queues import usage_by_cluster
 from tests import sizes
 from tests.index.fleets import (
     CRD,

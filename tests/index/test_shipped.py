@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from reconciler import wiring
-from reconciler.adapters import bundle
-from reconciler.core.policy.admission.programs import Programs
-from reconciler.core.policy.rule_book import load_rules
+from reconciler import resources
 from reconciler.index.parsed import load_mapping
 from reconciler.index.shipped import Shipped
+from reconciler.plan import opening
+from reconciler.policy.admission.programs import Programs
+from reconciler.policy.rule_book import load_rules
 from tests.fakes.cache import MemoryCache
 from tests.index.fleets import START, MemoryFleet, config_map
 from tests.ready import shipped_values
@@ -64,8 +64,8 @@ def test_another_repository_reads_and_checks_nothing_again(monkeypatch: pytest.M
         raise AssertionError(arguments)
 
     monkeypatch.setattr(Programs, "_built", {})
-    monkeypatch.setattr("reconciler.core.policy.admission.programs.check", refuse)
-    monkeypatch.setattr(wiring, "_read_bundle", refuse)
+    monkeypatch.setattr("reconciler.policy.admission.programs.check", refuse)
+    monkeypatch.setattr(opening, "_read_bundle", refuse)
     assert second.warm() == expected
 
 
@@ -100,11 +100,11 @@ def test_damage_is_repaired(damage: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def tools(cache: MemoryCache, engine: str, *rules: str) -> Shipped:
-    kinds, catalogue = wiring.kinds(), wiring.catalogue()
+    kinds, catalogue = opening.kinds(), opening.catalogue()
     paths = [f"policies/{rule}/rule.yaml" for rule in rules]
 
     def read(paths: list[str]) -> Iterator[bytes]:
-        return map(bundle.read, paths)
+        return map(resources.read, paths)
 
     return Shipped(cache, engine=engine, paths=paths, read=read, kinds=kinds, catalogue=catalogue)
 
@@ -138,4 +138,6 @@ def test_what_two_runs_make_is_kept() -> None:
 def test_every_shipped_rule_is_ready_for_tests() -> None:
     (value,) = shipped_values().values()
     names = msgspec.msgpack.decode(value, type=dict[str, bytes])
-    assert {name for name in names if name.startswith("shipped ")} == {f"shipped {path}" for path in wiring._policies()}
+    assert {name for name in names if name.startswith("shipped ")} == {
+        f"shipped {path}" for path in opening._policies()
+    }

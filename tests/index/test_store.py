@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler import wiring
-from reconciler.app.plan import plan
-from reconciler.app.workspace import Workspace
-from reconciler.outputs.json_report import render_json
+from reconciler.plan import opening
+from reconciler.plan.outputs.json_report import render_json
+from reconciler.plan.use_cases import plan
+from reconciler.plan.workspace import Workspace
 from tests.cli.fleet import IDENTITY
 from tests.index.fleets import NAMESPACE, START, MemoryFleet, job, queue
 
@@ -20,7 +20,7 @@ ENVIRONMENT = {**os.environ, **IDENTITY}
 
 
 def open_workspace(root: str, flags: dict[str, str]) -> Workspace:
-    return wiring.open_run(root, flags, ENVIRONMENT).workspace
+    return opening.open_run(root, flags, ENVIRONMENT).workspace
 
 
 def plan_json(root: str, flags: dict[str, str]) -> str:

@@ -5,21 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reconciler.adapters import bundle
-from reconciler.core.config import RuleSetting
-from reconciler.core.documents import Document, read
-from reconciler.core.manifests.manifest import Manifest, manifest
-from reconciler.core.policy.admission import Policies, ServerView, Subject, load
-from reconciler.core.policy.verdict import Verdict
-from reconciler.core.reasons import Reason
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kinds.manifests.manifest import Manifest, manifest
+from reconciler.kube.reasons import Reason
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import Document, read
+from reconciler.policy.admission import Policies, ServerView, Subject, load
+from reconciler.policy.verdict import Verdict
+from reconciler.repo.config import RuleSetting
 
 ROOT = Path(__file__).parents[2]
 POLICIES = ROOT / "policies"
 RULES = tuple(sorted(path.parent.name for path in POLICIES.glob("*/rule.yaml")))
 
 
-SERVER = ServerView(served=Catalogue(bundle).resource)
+SERVER = ServerView(served=Catalogue(resources).resource)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.cel import Activation, Program
-from reconciler.core.config import RuleSetting
-from reconciler.core.documents import read
-from reconciler.core.kinds.kind import ANY_KIND
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.policy.admission import Subject, load
-from reconciler.core.policy.verdict import Result
-from reconciler.core.schemas import Catalogue
+from reconciler import resources as bundle
+from reconciler.kinds.kind import ANY_KIND
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.cel import Activation, Program
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
+from reconciler.policy.admission import Subject, load
+from reconciler.policy.verdict import Result
+from reconciler.repo.config import RuleSetting
 from tests.policies.catalogue import (
     ABOUT_PLANS,
     EXAMPLES,

@@ -11,24 +11,24 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.config import RuleSetting
-from reconciler.core.policy.admission import ServerView, Subject, load
-from reconciler.core.problems import Severity
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.problems import Severity
+from reconciler.kube.schemas import Catalogue
+from reconciler.policy.admission import ServerView, Subject, load
+from reconciler.repo.config import RuleSetting
 from tests.cluster.client import Client, describe
 from tests.cluster.corpus import Case, mutated
 from tests.cluster.fixtures import Parts
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.parts import SERVING_MODULES
 from tests.cluster.server import ApiServer, install_crds, wait_until
-from tests.core.kinds.samples import samples
 from tests.differential.judging import rendered as rendered_body
+from tests.kinds.samples import samples
 from tests.policies.catalogue import ABOUT_PLANS, POLICIES, Example, catalogue, rendered, shipped
 from tests.policies.catalogue import EXAMPLES as ALL_EXAMPLES
 from tests.policies.catalogue import RULES as ALL_RULES
 
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 POLICIES_AS_SHIPPED = load(
     [], {}, shipped=shipped(), server=ServerView(stored=CATALOGUE.stored, served=CATALOGUE.resource)
 ).policies

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.config import RuleSetting
-from reconciler.core.documents import read, write
-from tests.core.kinds.samples import Sample, samples
-from tests.core.kinds.test_devices import counted
+from reconciler.kube.yaml import read, write
+from reconciler.repo.config import RuleSetting
+from tests.kinds.samples import Sample, samples
+from tests.kinds.test_devices import counted
 from tests.policies.catalogue import catalogue, verdicts
 
 RULE = "max-gpus-per-job"

@@ -30,7 +30,7 @@ for number in (0, 1):
     os.dup2(os.open(os.devnull, os.O_RDWR), number)
 run(["plan", "--repo", known, "--cache", "off"])
 for form in ("json", "markdown", "sarif", "junit", "github"):
-    __import__(f"reconciler.outputs.{form if form != 'json' else 'json_report'}")
+    __import__(f"reconciler.plan.outputs.{form if form != 'json' else 'json_report'}")
 sys.stdout.flush()
 gc.freeze()
 WATCHED = ("open", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen", "socket.connect", "os.listdir", "os.remove")

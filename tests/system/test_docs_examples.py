@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from reconciler.adapters import bundle
-from reconciler.core.documents import read
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
 from tests.cli.fleet import IDENTITY
 from tests.ready import new_cache
 
@@ -210,13 +210,13 @@ def _document_problems(text: str, catalogue: Catalogue) -> list[str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if YAML.search(page.read_text())], ids=lambda page: page.name)
 def test_documents_on_pages_are_valid(page: Path) -> None:
-    catalogue = Catalogue(bundle)
+    catalogue = Catalogue(resources)
     for block in YAML.finditer(page.read_text()):
         assert yaml_problems(block[1], catalogue) == []
 
 
 def test_an_invalid_document_is_found() -> None:
-    catalogue = Catalogue(bundle)
+    catalogue = Catalogue(resources)
     assert yaml_problems("spec:\n  budgets: {deletes: {count: 1}}\n", catalogue) == []
     assert yaml_problems("spec:\n  jobs: {exclude: true}\n", catalogue) == []
     assert len(yaml_problems("spec:\n  budgets: {deletions: 1}\n", catalogue)) == 1

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.core.documents.hostile.test_hostile_documents import CASES
+from tests.kube.yaml.hostile.test_hostile_documents import CASES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/hostile-input.md").read_text()

@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from benchmarks import corpus
-from reconciler.core.config import Backend
-from reconciler.core.manifests.generations import base_path
+from reconciler.kinds.manifests.generations import base_path
+from reconciler.repo.config import Backend
 from tests import sizes
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.judges import assert_all_accepted

@@ -51,7 +51,7 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
         assert there <= inside
     for name in ("models.json", "models.schema.json", "gpus.json", "gpus.schema.json", "xids.json", "xids.schema.json"):
         assert f"reconciler/data/{name}" in names
-    frameworks = {str(path.relative_to(ROOT)) for path in (ROOT / "reconciler/core/launch/frameworks").glob("*.toml")}
+    frameworks = {str(path.relative_to(ROOT)) for path in (ROOT / "reconciler/launch/frameworks").glob("*.toml")}
     assert len(frameworks) >= 20
     assert frameworks <= set(names)
     for name in (".gitattributes", ".gitignore", ".gitlab-ci.yml", ".github/workflows/plan.yaml"):
@@ -101,7 +101,7 @@ def test_the_installed_command_works_alone(wheel: Path, tmp_path: Path) -> None:
     reconciler("commit", folder=fleet)
     assert "verified" in reconciler("verify", folder=fleet)
     assert reconciler("explain", "PyTorchJob/vit", folder=fleet)
-    stamp = (home / "bin/python", "-c", "from reconciler.adapters import bundle; print(bundle.stamp())")
+    stamp = (home / "bin/python", "-c", "from reconciler import resources as bundle; print(bundle.stamp())")
     before = _run(*stamp, folder=tmp_path, environ=environ)
     _run(*install, "--no-deps", "--force-reinstall", folder=tmp_path)
     assert _run(*stamp, folder=tmp_path, environ=environ) == before, "caches last: the same files, installed again"

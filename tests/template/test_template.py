@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler import wiring
-from reconciler.adapters import bundle
-from reconciler.app.render import render
-from reconciler.core.documents import read
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import read
+from reconciler.plan import opening
+from reconciler.plan.use_cases import render
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
 from tests.ready import new_cache
 
@@ -27,11 +27,11 @@ def test_rendered_tree_is_what_the_sources_mean(tmp_path: Path, capsys: pytest.C
     fleet = Fleet(tmp_path / "fleet", capsys)
     shutil.copytree(TEMPLATE, fleet.root)
     fleet.git("init", "--quiet")
-    run = wiring.open_run(str(fleet.root), {"cache": "off"}, dict(os.environ))
+    run = opening.open_run(str(fleet.root), {"cache": "off"}, dict(os.environ))
     contents = {path.removeprefix("rendered/"): content for path, content in render(run.workspace).items()}
     if os.environ.get("GOLDEN"):
         shutil.rmtree(TEMPLATE / "rendered")
-        wiring.write_folder({f"rendered/{path}": content for path, content in contents.items()}, tmp_path / "new")
+        opening.write_folder({f"rendered/{path}": content for path, content in contents.items()}, tmp_path / "new")
         shutil.copytree(tmp_path / "new" / "rendered", TEMPLATE / "rendered")
     assert contents == Fleet(TEMPLATE, capsys).files()
 
@@ -49,7 +49,7 @@ def test_sync_objects_are_what_argo_cd_and_flux_take(sync_crd_folder: Path) -> N
         for path in sorted(sync_crd_folder.glob("*.json"))
         for document in read(path.name, path.read_bytes()).documents
     ]
-    catalogue = Catalogue(bundle).with_crds(definitions)
+    catalogue = Catalogue(resources).with_crds(definitions)
     kinds = set()
     for path in ("argocd/applicationset.yaml", "flux/main.yaml"):
         for document in read(path, (TEMPLATE / path).read_bytes()).documents:

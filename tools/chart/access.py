@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from reconciler.core.kinds.facts import KindId
-from reconciler.core.kinds.health import REPORT
-from reconciler.core.kinds.kai import POD_GROUP
-from reconciler.core.kinds.kind import ANY_KIND, Kind, Kinds, Role
-from reconciler.core.kinds.kueue import LOCAL_QUEUE, WORKLOAD
-from reconciler.core.kinds.own import GROUP
-from reconciler.core.kinds.records import RECORDS
-from reconciler.core.kinds.workloads import MUTATIONS, NODE, POD, WEBHOOKS
+from reconciler.kinds.facts import KindId
+from reconciler.kinds.health import REPORT
+from reconciler.kinds.kai import POD_GROUP
+from reconciler.kinds.kind import ANY_KIND, Kind, Kinds, Role
+from reconciler.kinds.kueue import LOCAL_QUEUE, WORKLOAD
+from reconciler.kinds.records import RECORDS
+from reconciler.kinds.workloads import MUTATIONS, NODE, POD, WEBHOOKS
+from reconciler.repo.config.config import GROUP
 
 Rule = dict[str, list[str]]
 """A `PolicyRule` of Kubernetes for one API group."""

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.registry import BUILT_IN
 from reconciler.version import __version__
 from tests.cluster.build import part, part_is_built, to_stderr
 from tests.cluster.parts import HELM

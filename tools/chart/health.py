@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from reconciler.core.health.exports.gauges import AUTOPILOT_CHECKS, STATUS_VALUES
-from reconciler.core.health.findings import CheckStatus, FindingSeverity
-from reconciler.core.health.fleet.state import HealthPhase
+from reconciler.nodehealth.exports.gauges import AUTOPILOT_CHECKS, STATUS_VALUES
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity
+from reconciler.nodehealth.fleet.state import HealthPhase
 from tools.chart.alerts import rule
 from tools.chart.dashboard import Panel, Sections, datasource, model, variable
 from tools.chart.queries import metric, process

@@ -1,6 +1,6 @@
 """Names of metrics in PromQL. A name that the controller does not export is a `KeyError`."""
 
-from reconciler.controller.catalogue import MetricType, by_name
+from reconciler.web.metrics import MetricType, by_name
 
 _METRICS = by_name()
 _PROCESS = ("process_cpu_seconds_total", "process_resident_memory_bytes")

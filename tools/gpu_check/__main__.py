@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from reconciler.adapters.node.cuda.driver import LIBRARY
+from reconciler.nodehealth.readers.cuda.driver import LIBRARY
 from tools.gpu_check.machine import Machine, NoGpu
 from tools.gpu_check.steps import STEPS
 

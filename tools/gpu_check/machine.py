@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.adapters.node.cuda.driver import LIBRARY
-from reconciler.adapters.node.selftest import GpuSelfTest, SelfTestLimits
-from reconciler.app.health.probe import take_sweep
-from reconciler.core.health.active.plans import obstacle
-from reconciler.core.health.readings import NodeReading, ReadingId, Sweep, Value
-from reconciler.wiring.node import node_name, node_sources
+from reconciler.clock import SystemClock
+from reconciler.health.node import node_name, node_sources
+from reconciler.health.probe import take_sweep
+from reconciler.nodehealth.active.plans import obstacle
+from reconciler.nodehealth.readers.cuda.driver import LIBRARY
+from reconciler.nodehealth.readers.selftest import GpuSelfTest, SelfTestLimits
+from reconciler.nodehealth.readings import NodeReading, ReadingId, Sweep, Value
 
 
 class NoGpu(Exception):

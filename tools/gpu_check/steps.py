@@ -13,14 +13,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.app.health.probe import take_sweep, write_replay
-from reconciler.core.health.active.plans import PLANS, obstacle
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.judge import judge
-from reconciler.core.health.peaks import memory_peak_gbs
-from reconciler.core.health.readings import ReadingId, Sweep
-from reconciler.wiring.node import node_name, node_sources, peak_table, xid_table
+from reconciler.clock import SystemClock
+from reconciler.health.node import node_name, node_sources, peak_table, xid_table
+from reconciler.health.probe import take_sweep, write_replay
+from reconciler.nodehealth.active.plans import PLANS, obstacle
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.readings import ReadingId, Sweep
+from reconciler.sizing.peaks import memory_peak_gbs
 from tools.gpu_check.figures import noise, percentile
 from tools.gpu_check.machine import Machine, figure
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from reconciler.core import devices
+from reconciler.sizing import devices
 from tools.rules.pods import joined, resource_rules, roles
 
 _SOURCES = Path(__file__).parent

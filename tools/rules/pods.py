@@ -5,8 +5,8 @@ A branch is only evaluated for its own kinds, so that it costs nothing for other
 
 from collections.abc import Sequence
 
-from reconciler.adapters import bundle
-from reconciler.core.schemas import Catalogue
+from reconciler import resources
+from reconciler.kube.schemas import Catalogue
 
 _WIDTH = 112
 _HOST = "?'hostNetwork': {0}.?hostNetwork, ?'hostPID': {0}.?hostPID, ?'hostIPC': {0}.?hostIPC"
@@ -161,7 +161,7 @@ def resource_rules(without: Sequence[str]) -> str:
     left_out = frozenset[str]().union(*(_SETS[name] for name in without))
     groups, names = _CORE
     judged = {group: [kind for kind in kinds if kind not in left_out] for group, kinds in OPERATORS.items()}
-    known = Catalogue(bundle)
+    known = Catalogue(resources)
     served = [known.resource(group, kind) for group, kinds in judged.items() for kind in kinds]
     plurals = dict.fromkeys(one.plural for one in served if one is not None)
     return _resource_rule([group or '""' for group in groups], [one for one in names if one not in left_out]) + (

@@ -6,8 +6,8 @@ Components refer to each other by `$ref`, and any optional value may be null. Wh
 
 from collections.abc import Mapping
 
-from reconciler.core.schemas.schema import Schema, children
-from reconciler.core.schemas.strict import RANGES, constrain, keep
+from reconciler.kube.schemas.schema import Schema, children
+from reconciler.kube.schemas.strict import RANGES, constrain, keep
 from tools.schemas.constraints import FIELDS, NOT_EMPTY, OBJECTS, OPTIONAL
 
 _QUANTITY_PATTERN = r"^\s*[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?\s*$"

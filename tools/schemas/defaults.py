@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from reconciler.core.quantities import same_quantity
+from reconciler.kube.quantities import same_quantity
 from tests.cluster.client import Client
 
 _MADE = frozenset(

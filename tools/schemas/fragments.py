@@ -5,7 +5,7 @@ Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kuber
 
 from collections.abc import Mapping
 
-from reconciler.core.patterns import (
+from reconciler.kube.patterns import (
     LABEL_KEY_PATTERN,
     LABEL_PATTERN,
     LABEL_VALUE_PATTERN,
@@ -13,13 +13,13 @@ from reconciler.core.patterns import (
     MIXED_LABEL_PATTERN,
     SUBDOMAIN_PATTERN,
 )
-from reconciler.core.schemas.messages import (
+from reconciler.kube.schemas.messages import (
     ABSOLUTE_PATTERN,
     CONFIG_KEY_PATTERN,
     CONTAINER_RESOURCE_PATTERN,
     PORT_NAME_PATTERN,
 )
-from reconciler.core.schemas.schema import Schema
+from reconciler.kube.schemas.schema import Schema
 
 QUOTA_RESOURCE_PATTERN = (
     r"^(cpu|memory|storage|ephemeral-storage|pods|services|services\.(nodeports|loadbalancers)|replicationcontrollers"

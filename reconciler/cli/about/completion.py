@@ -3,7 +3,8 @@
 import click
 from click.shell_completion import get_completion_class
 
-from reconciler.cli.console import emit
+from reconciler.cli.main import reconciler
+from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
 
 SHELLS = ("bash", "zsh", "fish")
@@ -20,8 +21,6 @@ Examples:
 @click.argument("shell", type=click.Choice(SHELLS))
 def command(*, shell: str) -> int:
     """Print a script that completes commands and flags in SHELL."""
-    from reconciler.cli.main import reconciler  # noqa: PLC0415 - that module imports this one
-
     completion = get_completion_class(shell)
     if completion is None:
         raise ConfigError(f"unsupported shell {shell!r}", hint=f"allowed values: {', '.join(SHELLS)}")

@@ -4,7 +4,9 @@ import json
 
 import click
 
-from reconciler.cli.console import emit
+from reconciler.console.printing import emit
+from reconciler.plan import opening
+from reconciler.plan.use_cases import list_kinds, schema_of
 
 
 @click.command(
@@ -18,10 +20,7 @@ Examples:
 @click.argument("kind", metavar="[KIND]", required=False, default="")
 def command(*, kind: str) -> int:
     """Print the JSON Schema of a kind, for editors. Without KIND, list all kinds."""
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-    from reconciler.app.schema import list_kinds, schema_of  # noqa: PLC0415
-
-    catalogue = wiring.catalogue()
+    catalogue = opening.catalogue()
     if kind:
         emit(json.dumps(schema_of(catalogue, kind), indent=2), form="json")
         return 0

@@ -4,8 +4,9 @@ import json
 
 import click
 
-from reconciler.cli import options
-from reconciler.cli.console import emit
+from reconciler.console import options
+from reconciler.console.printing import emit
+from reconciler.plan import opening
 
 
 @click.command(
@@ -19,9 +20,7 @@ Examples:
 @options.output(("text", "json"))
 def command(*, output: str | None) -> int:
     """Print the versions of the engine, of its Kubernetes and operator schemas, and of packages that add kinds."""
-    from reconciler import wiring  # noqa: PLC0415 - imported late so that --help stays fast
-
-    versions = wiring.versions()
+    versions = opening.versions()
     if output == "json":
         emit(json.dumps(versions, indent=2), form="json")
     else:

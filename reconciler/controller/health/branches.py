@@ -5,18 +5,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.adapters.git.remote import GitRemote
-from reconciler.app.health.fast_lane import LaneRound
-from reconciler.app.health.quarantine_files import HealthSources, proposed_files
-from reconciler.app.health.state_store import HealthCase, StateStore
 from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
-from reconciler.core.health.fleet.decisions import HealthDecision
-from reconciler.core.health.fleet.state import HealthPhase, NodeState
 from reconciler.errors import StalePlan
-from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, compose
-from reconciler.ports import Draft, Repository
+from reconciler.health.fast_lane import LaneRound
+from reconciler.health.quarantine_files import HealthSources, proposed_files
+from reconciler.health.state_store import HealthCase, StateStore
+from reconciler.nodehealth.fleet.decisions import HealthDecision
+from reconciler.nodehealth.fleet.state import HealthPhase, NodeState
+from reconciler.plan import opening
+from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, compose
+from reconciler.repo.git.remote import GitRemote
+from reconciler.repo.port import Draft, Repository
 from reconciler.version import __version__
 
 CASE, EVIDENCE = "Reconciler-Health-Case", "Reconciler-Health-Evidence"
@@ -64,7 +64,7 @@ class CaseBranches:
 
     def propose(
         self,
-        run: wiring.Run,
+        run: opening.Run,
         sources: Sequence[HealthSources],
         rounds: Mapping[str, ClusterRound],
         tips: Mapping[str, str],
@@ -82,7 +82,7 @@ class CaseBranches:
                 cases[node] = self._finish(cases[node], ran.done.evaluation.decisions[node], tips)
             ran.store.write(replace(stored.state, cases=cases), stored)
 
-    def _bring(self, run: wiring.Run, work: CaseWork, tips: Mapping[str, str], done: LaneRound) -> HealthCase:
+    def _bring(self, run: opening.Run, work: CaseWork, tips: Mapping[str, str], done: LaneRound) -> HealthCase:
         """Create the branch, amend it, or leave it to people; return the case as it is then."""
         case, now = work.case, done.now
         evidence, proposal = work.decision.evidence, str(work.decision.proposal or "")
@@ -97,11 +97,11 @@ class CaseBranches:
         new = self._push(run, work, tip, own=case.branch)
         return replace(case, evidence=evidence, proposal=proposal, branch=new or case.branch, closed_at=0.0)
 
-    def _is_current(self, run: wiring.Run, work: CaseWork, tip: str) -> bool:
+    def _is_current(self, run: opening.Run, work: CaseWork, tip: str) -> bool:
         """Tell whether the branch still says what is proposed, on top of any part of the branch that is read."""
         return _contents(run.workspace.runtime.repository, tip, work.files) == dict(work.files)
 
-    def _push(self, run: wiring.Run, work: CaseWork, tip: str | None, *, own: str) -> str:
+    def _push(self, run: opening.Run, work: CaseWork, tip: str | None, *, own: str) -> str:
         """Push one commit: on top of what people committed to the branch, else on top of the branch that is read."""
         repository = run.workspace.runtime.repository
         head = run.workspace.tree.commit

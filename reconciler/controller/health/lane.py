@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 import msgspec
 
+from reconciler.console.logs import Log
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
-from reconciler.core.health.report import KIND
-from reconciler.core.kinds.own import GROUP
-from reconciler.core.secrets import mask_text
 from reconciler.errors import ReconcilerError
-from reconciler.outputs.terminal.logs import Log
-from reconciler.ports.cluster import EventType, LiveCluster, Watch
+from reconciler.kube.client.port import EventType, LiveCluster, Watch
+from reconciler.kube.secrets import mask_text
+from reconciler.nodehealth.report import KIND
+from reconciler.repo.config.config import GROUP
 
 INTERVAL_SECONDS = 15.0
 _VOLATILE = frozenset({"measuredAt", "utilization", "activity"})

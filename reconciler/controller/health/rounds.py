@@ -7,28 +7,12 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.adapters.clock import SystemClock
-from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
-from reconciler.adapters.webhooks import IncomingWebhook
-from reconciler.app.health.deep_runs import DeepRunSettings, start_due_runs
-from reconciler.app.health.fast_lane import HealthRules, LaneRound, run_round
-from reconciler.app.health.jobs.preflight import acknowledge
-from reconciler.app.health.jobs.running import JobWatch, look_at_jobs, tell_owners
-from reconciler.app.health.quarantine_files import HealthSources, mirror_files
-from reconciler.app.health.state_store import StateStore, claim_fleet
+from reconciler.clock import Clock, SystemClock
+from reconciler.console.logs import Log
 from reconciler.controller.health.branches import CaseBranches, ClusterRound
 from reconciler.controller.outcome import PassOutcome, failure
 from reconciler.controller.reconcile import Request, author_of, require_folder
 from reconciler.controller.sources.source import Mode
-from reconciler.core.health.active.due import due_runs
-from reconciler.core.health.exports.fleet_gauges import FleetSamples, fleet_samples
-from reconciler.core.health.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, told_after
-from reconciler.core.health.fleet.decisions import FleetEvaluation
-from reconciler.core.health.fleet.evaluate import FleetInput
-from reconciler.core.kinds.kind import Kinds
-from reconciler.core.secrets import mask_text
-from reconciler.core.values import NOT_JSON, plural
 from reconciler.errors import (
     ConfigError,
     OutsideError,
@@ -38,13 +22,28 @@ from reconciler.errors import (
     StalePlan,
     one_line,
 )
-from reconciler.outputs.commit import ENGINE, SOURCE_COMMIT, commit
-from reconciler.outputs.terminal.logs import Log
-from reconciler.ports.clock import Clock
-from reconciler.ports.cluster import ClusterError, LiveCluster
+from reconciler.health.deep_runs import DeepRunSettings, start_due_runs
+from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
+from reconciler.health.jobs.preflight import acknowledge
+from reconciler.health.jobs.running import JobWatch, look_at_jobs, tell_owners
+from reconciler.health.quarantine_files import HealthSources, mirror_files
+from reconciler.health.state_store import StateStore, claim_fleet
+from reconciler.http import IncomingWebhook
+from reconciler.kinds.kind import Kinds
+from reconciler.kube.client.port import ClusterError, LiveCluster
+from reconciler.kube.secrets import mask_text
+from reconciler.kube.values import NOT_JSON, plural
+from reconciler.nodehealth.active.due import due_runs
+from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_samples
+from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, told_after
+from reconciler.nodehealth.fleet.decisions import FleetEvaluation
+from reconciler.nodehealth.fleet.evaluate import FleetInput
+from reconciler.plan import opening
+from reconciler.plan.live.clusters import cluster_opener
+from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
+from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from reconciler.version import __version__
-from reconciler.wiring.cluster import cluster_opener
 
 
 def acknowledge_preflights(
@@ -244,7 +243,7 @@ def _known_head(request: Request, remote: GitRemote) -> str:
         return repository.resolve(request.source.ref).oid
 
 
-def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> wiring.Run:
+def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> opening.Run:
     flags = {
         "revision": commit_id,
         "base": commit_id,
@@ -253,16 +252,16 @@ def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id
     }
     repository = remote.repository(request.source.path, identity=author_of(request.source))
     require_folder(repository, commit_id, request.source)
-    return wiring.open_repository(repository, flags, environ)
+    return opening.open_repository(repository, flags, environ)
 
 
-def _sources(run: wiring.Run) -> list[HealthSources]:
+def _sources(run: opening.Run) -> list[HealthSources]:
     index = run.workspace.compile()
     return [HealthSources(runtime=run.workspace.runtime, index=index, cluster=cluster) for cluster in index.clusters]
 
 
 def _act(
-    request: Request, environ: dict[str, str], run: wiring.Run, stack: ExitStack, clock: Clock
+    request: Request, environ: dict[str, str], run: opening.Run, stack: ExitStack, clock: Clock
 ) -> list[ClusterRound]:
     """Make a round on every cluster; one that cannot be reached, or whose state is damaged, stops no other."""
     opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
@@ -343,7 +342,7 @@ def _tell(
 def _mirror(
     request: Request,
     remote: GitRemote,
-    run: wiring.Run,
+    run: opening.Run,
     sources: Sequence[HealthSources],
     acted: dict[str, ClusterRound],
 ) -> str:

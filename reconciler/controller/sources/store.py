@@ -10,14 +10,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from reconciler.adapters.files import read_file, write_file
 from reconciler.controller.sources.source import ConfigSource, parse_source
 from reconciler.controller.sources.status import SourceStatus
-from reconciler.core.documents import Document, read
-from reconciler.core.kinds.own import SOURCE
-from reconciler.core.problems import Problem
-from reconciler.core.schemas import Catalogue
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
+from reconciler.kinds.own import SOURCE
+from reconciler.kube.problems import Problem
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.yaml import Document, read
+from reconciler.repo.checkout_files import read_file, write_file
 
 _MAX_SECRET_BYTES = 1 << 20
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.cli.main import run
-from reconciler.core.apply.inventory import ObjectInventory
-from reconciler.core.objects import ObjectKey
-from reconciler.planning.live.inventory import Place, read_inventory
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.plan.live.inventory import Place, read_inventory
+from reconciler.plan.live.inventory_form import ObjectInventory
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
 from tests.ready import new_cache

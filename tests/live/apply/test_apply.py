@@ -6,10 +6,10 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
-from reconciler.core.objects import ObjectKey
-from reconciler.core.plan import Plan
-from reconciler.core.plan.codec import encode, from_json
-from reconciler.core.plan.digest import digest
+from reconciler.kube.objects import ObjectKey
+from reconciler.plan import Plan
+from reconciler.plan.codec import encode, from_json
+from reconciler.plan.digest import digest
 from tests.cli.fleet import Ran
 from tests.cluster.kubeconfig import with_contexts
 from tests.live.apply.conftest import Site

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.core.objects import ObjectKey
+from reconciler.clock import SystemClock
+from reconciler.kube.objects import ObjectKey
 from tests.cluster.server import wait_until
 from tests.live.apply.conftest import Site
 

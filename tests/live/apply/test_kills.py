@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import pytest
 
-from reconciler.ports.cluster import ClusterUnavailable, LiveCluster
+from reconciler.kube.client.port import ClusterUnavailable, LiveCluster
 from tests.cluster.server import wait_until
 from tests.live.apply.conftest import Site
 
@@ -93,7 +93,7 @@ def listed(site: Site) -> dict[str, set[str]]:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_kill_at_every_request(site: Site, monkeypatch: pytest.MonkeyPatch, *, after: bool) -> None:
     """Killed before or after each write in turn, the second run gives what the first would have given."""
-    monkeypatch.setattr("reconciler.ports.cluster.CONCURRENCY", 1)
+    monkeypatch.setattr("reconciler.kube.client.port.CONCURRENCY", 1)
     wanted = states()
     first = next(wanted)
     edit(site, first)
@@ -105,7 +105,7 @@ def test_a_kill_at_every_request(site: Site, monkeypatch: pytest.MonkeyPatch, *,
         assert site.plan().code == 0
         dying = Dying(site.cluster, at, after=after)
         with monkeypatch.context() as patch:
-            patch.setattr("reconciler.wiring.cluster.open_cluster", lambda *_, **__: dying)  # noqa: B023
+            patch.setattr("reconciler.plan.live.clusters.open_cluster", lambda *_, **__: dying)  # noqa: B023
             try:
                 ran = site.apply()
             except Killed:
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_unknown_and_repeated(site: Site, monkeypatch: pytest.M
     assert site.plan().code == 0
     lost = Lost(site.cluster, 4, after=True)
     with monkeypatch.context() as patch:
-        patch.setattr("reconciler.wiring.cluster.open_cluster", lambda *_, **__: lost)
+        patch.setattr("reconciler.plan.live.clusters.open_cluster", lambda *_, **__: lost)
         ran, (applied,) = site.apply_json()
     assert ran.code == 6
     assert [result["ending"] for result in applied["results"]].count("unknown") == 1

@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.app.apply.newcomers import Newcomers
-from reconciler.app.apply.requests import Rules, Target, carry_out, what_runs_in
-from reconciler.core.apply.results import Ending, StepResult
-from reconciler.core.apply.steps import Step, Verb
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.objects import ObjectKey
-from reconciler.core.summary import summarize
-from reconciler.ports.cluster import ClusterError, LiveCluster, ObjectText, Written
+from reconciler.clock import SystemClock
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kinds.summary import summarize
+from reconciler.kube.client.port import ClusterError, LiveCluster, ObjectText, Written
+from reconciler.kube.objects import ObjectKey
+from reconciler.live.apply.newcomers import Newcomers
+from reconciler.live.apply.requests import Rules, Target, carry_out, what_runs_in
+from reconciler.live.apply.results import Ending, StepResult
+from reconciler.live.apply.steps import Step, Verb
 from tests.live.cluster.fixtures import config_map, config_map_key
 
 

@@ -21,17 +21,16 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from reconciler import wiring
-from reconciler.adapters.clock import SystemClock
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.apply import Applied, ApplyRun, apply
-from reconciler.app.apply.work import plan_work
-from reconciler.app.workspace import Workspace
-from reconciler.core.objects import ObjectKey
-from reconciler.core.plan import Plan
+from reconciler.clock import SystemClock
 from reconciler.errors import ReconcilerError
-from reconciler.planning.live.inventory import Place
-from reconciler.revision.revision import read_config, resolve_head
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.live.apply import Applied, ApplyRun, apply
+from reconciler.live.apply.work import plan_work
+from reconciler.plan import Plan, opening
+from reconciler.plan.live.inventory import Place
+from reconciler.plan.workspace import Workspace
+from reconciler.repo.revision import read_config, resolve_head
 from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
 from tests.fakes.repository import MemoryRepository
@@ -89,7 +88,7 @@ class Machine(RuleBasedStateMachine):
         self.place = Place(namespace=self.namespace, name="machine-main", source="machine")
         self.repository = MemoryRepository()
         self.cache = MemoryCache()
-        runtime = wiring.runtime(self.repository, self.cache, Settings(processes=1))
+        runtime = opening.runtime(self.repository, self.cache, Settings(processes=1))
         self.runtime = replace(runtime, inventory_namespace=self.namespace)
         self.saved: Plan | None = None
         self.before: dict[str, Any] = {}
@@ -258,7 +257,7 @@ class Machine(RuleBasedStateMachine):
 
     def _work(self, saved: Plan | None = None) -> Any:
         tree = resolve_head(self.repository, "HEAD")
-        config = read_config(self.repository, tree, wiring.catalogue, self.cache)
+        config = read_config(self.repository, tree, opening.catalogue, self.cache)
         return plan_work(Workspace(runtime=self.runtime, tree=tree, config=config), {"main": self.cluster}, saved=saved)
 
     def _key(self, name: str) -> ObjectKey:

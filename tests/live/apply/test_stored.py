@@ -4,13 +4,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from reconciler.app.apply.stored import add_record, change_inventory, read_records
-from reconciler.core.apply.inventory import Member
-from reconciler.core.apply.results import Record
-from reconciler.core.objects import ObjectKey
 from reconciler.errors import OutsideError
-from reconciler.planning.live.inventory import Place, read_inventory
-from reconciler.ports.cluster import LiveCluster
+from reconciler.kube.client.port import LiveCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.live.apply.results import Record
+from reconciler.live.apply.stored import add_record, change_inventory, read_records
+from reconciler.plan.live.inventory import Place, read_inventory
+from reconciler.plan.live.inventory_form import Member
 
 
 def members(count: int, start: int = 0) -> list[Member]:

@@ -8,7 +8,7 @@ import pytest
 from reconciler.cli.main import run
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.bed.bed import Bed
-from tests.core.kinds.torchrun.test_torchrun_admitted import TEXT
+from tests.kinds.torchrun.test_torchrun_admitted import TEXT
 from tests.live.apply.test_torchrun import Site
 from tests.ready import new_cache
 

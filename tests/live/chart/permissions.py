@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.core.config import Requester
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ApiResource, ClusterError, Discovery
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import ApiResource, ClusterError, Discovery
+from reconciler.kube.objects import ObjectKey
+from reconciler.repo.config import Requester
 from tests.cluster.client import Client
 from tests.cluster.server import ApiServer, wait_until
 

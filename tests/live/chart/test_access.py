@@ -9,8 +9,8 @@ from uuid import uuid4
 
 import pytest
 
-from reconciler.core.config import Requester
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.repo.config import Requester
 from tests.cluster.server import ApiServer
 from tests.live.chart.permissions import (
     Permission,

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.app.health.directory import NodeSelection, addresses
-from reconciler.app.health.reports import ClusterReports
-from reconciler.core.health.report import NodeReport
-from reconciler.ports.cluster import ClusterError
+from reconciler.health.directory import NodeSelection, addresses
+from reconciler.health.reports import ClusterReports
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import ClusterError
+from reconciler.nodehealth.report import NodeReport
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until
-from tests.core.health.reports import NOW
 from tests.live.chart.installed import Installed, installed
 from tests.live.chart.rendering import Chart
+from tests.nodehealth.reports import NOW
 from tools.crds import manifest
 from tools.health_crd import REPORT
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.apply.inventory import LABEL
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.client import KubernetesCluster
+from reconciler.plan.live.inventory_form import LABEL
 from tests.cli.fleet import Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.apply.stored import change_inventory
 from reconciler.cli.main import run
-from reconciler.core.apply.inventory import Member
-from reconciler.planning.live.inventory import place_of
+from reconciler.kube.client import KubernetesCluster
+from reconciler.live.apply.stored import change_inventory
+from reconciler.plan.live.inventory import place_of
+from reconciler.plan.live.inventory_form import Member
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
 from tests.live.cluster.fixtures import key_of

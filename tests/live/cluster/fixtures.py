@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.core.apply.inventory import LABEL as INVENTORY
-from reconciler.core.manifests.ownership import LABEL, OWNER
-from reconciler.core.objects import ObjectKey, split_api_version
-from reconciler.ports.cluster import ApiResource, Body, ClusterError
+from reconciler.kinds.manifests.ownership import LABEL, OWNER
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import ApiResource, Body, ClusterError
+from reconciler.kube.objects import ObjectKey, split_api_version
+from reconciler.plan.live.inventory_form import LABEL as INVENTORY
 from tests.cluster import server
 from tests.cluster.build import to_stderr
 from tests.cluster.parts import ControlPlane

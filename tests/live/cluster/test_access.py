@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster, access, load_access
 from reconciler.errors import ConfigError, ReconcilerError
-from reconciler.ports.cluster import ClusterError, ClusterUnavailable
+from reconciler.kube.client import KubernetesCluster, access, load_access
+from reconciler.kube.client.port import ClusterError, ClusterUnavailable
 from tests.cluster.server import ApiServer
 
 CANARY = "canary-5f2d91c07ab3"

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.items import ListKeys
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.live.projection import holds, is_same, project
-from reconciler.core.manifests.manifest import Manifest
-from reconciler.core.objects import FieldPath, SourceRef, format_path
-from reconciler.core.plan.comparison import compare
-from reconciler.core.schemas import Catalogue
-from reconciler.planning.live.probe import Probe, ServerReply, probe
-from reconciler.planning.live.reading import at_once
-from reconciler.ports.cluster import Body, ClusterError
+from reconciler import resources
+from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import Body, ClusterError
+from reconciler.kube.items import ListKeys
+from reconciler.kube.objects import FieldPath, SourceRef, format_path
+from reconciler.kube.schemas import Catalogue
+from reconciler.plan.comparison import compare
+from reconciler.plan.live.probe import Probe, ServerReply, probe
+from reconciler.plan.live.projection import holds, is_same, project
+from reconciler.plan.live.reading import at_once
 from tests.cluster import test_agreement
 from tests.cluster.client import Cause, Result
 from tests.cluster.judges import SCHEMA_ONLY, refusals
@@ -27,7 +27,7 @@ from tests.cluster.mutations import Mutation, mutations
 from tests.differential.edits import leaves
 from tests.live.cluster.fixtures import key_of
 
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 FILES = ("custom", "plain", "workloads")
 SPECIMENS: list[Body] = [
     body

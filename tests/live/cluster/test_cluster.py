@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ClusterError, EventType, Expired, UnknownKind
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import ClusterError, EventType, Expired, UnknownKind
+from reconciler.kube.objects import ObjectKey
 from tests.live.cluster.fixtures import config_map, config_map_key
 
 
@@ -73,7 +73,7 @@ def test_patch_and_replace(live: KubernetesCluster, namespace: str) -> None:
 
 def test_a_list_has_all_pages(live: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages are read as they are needed; every object has its type; metadata alone is smaller."""
-    monkeypatch.setattr("reconciler.adapters.kubernetes.cluster.PAGE_SIZE", 2)
+    monkeypatch.setattr("reconciler.kube.client.cluster.PAGE_SIZE", 2)
     names = [f"item-{number}" for number in range(7)]
     for name in names:
         live.apply(config_map(namespace, name))

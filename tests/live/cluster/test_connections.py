@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.ports.cluster import ClusterError, ClusterUnavailable
+from reconciler.kube.client.port import ClusterError, ClusterUnavailable
 from tests.cluster.certificates import authority
 from tests.cluster.server import CERTIFIED_USER, ApiServer
 from tests.live.cluster.proxy import tunnel

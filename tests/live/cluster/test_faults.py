@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.ports.cluster import Body, ClusterError, ClusterUnavailable
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import Body, ClusterError, ClusterUnavailable
 from tests.cluster.server import ApiServer, wait_until
 from tests.live.cluster import webhook
 from tests.live.cluster.conftest import LiveFleet

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.adapters.kubernetes import transport
-from reconciler.adapters.kubernetes.access import Access
-from reconciler.adapters.kubernetes.connection import Address
-from reconciler.adapters.kubernetes.kubeconfig import NOBODY, Identity, Login
-from reconciler.adapters.kubernetes.proxies import proxy_of, proxy_url
-from reconciler.adapters.kubernetes.transport import ApiCall, Transport
 from reconciler.errors import ConfigError
-from reconciler.ports.cluster import ClusterUnavailable
+from reconciler.kube.client import transport
+from reconciler.kube.client.access import Access
+from reconciler.kube.client.connection import Address
+from reconciler.kube.client.kubeconfig import NOBODY, Identity, Login
+from reconciler.kube.client.port import ClusterUnavailable
+from reconciler.kube.client.proxies import proxy_of, proxy_url
+from reconciler.kube.client.transport import ApiCall, Transport
 from tests.cluster.server import wait_until
 
 READ = ApiCall(purpose="read it", method="GET", path="/it")

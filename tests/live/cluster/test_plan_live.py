@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.manifests.ownership import LABEL, OWNER
-from reconciler.core.objects import ObjectKey
+from reconciler.kinds.manifests.ownership import LABEL, OWNER
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
 from tests.cluster.server import ApiServer
 from tests.live.cluster.conftest import LiveFleet
 from tests.live.cluster.fixtures import key_of, remove_own

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ApiResource, ClusterError, ClusterUnavailable
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import ApiResource, ClusterError, ClusterUnavailable
+from reconciler.kube.objects import ObjectKey
 
 CANARY = "canary5f2d91c07ab3"
 NAMESPACES = ApiResource(group="", version="v1", kind="Namespace", plural="namespaces", namespaced=False)

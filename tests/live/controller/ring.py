@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.loop import Controller, LoopOptions
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.sources.status import SourceStatus
-from reconciler.core.objects import ObjectKey
-from reconciler.wiring.cluster import ClusterFlags
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.plan.live.clusters import ClusterFlags
+from reconciler.web.metrics import Metrics
 
 
 class InProcess:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.objects import ObjectKey
-from reconciler.planning.live.inventory import Place, read_inventory
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.plan.live.inventory import Place, read_inventory
 from tests.cluster.server import ApiServer, wait_until
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

@@ -14,9 +14,9 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from reconciler.controller.exporting import SpanExporter
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.tracing import Trace
 from reconciler.errors import ConfigError
+from reconciler.web.metrics import Metrics
 from tests.cluster.server import wait_until
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.fights import LIMIT, FieldReverts, RevertedField, contested, note_reverts
 from reconciler.controller.sources.status import READY, STALLED
-from reconciler.core.manifests.ownership import LABEL
+from reconciler.kinds.manifests.ownership import LABEL
+from reconciler.kube.client import KubernetesCluster
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

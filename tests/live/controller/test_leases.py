@@ -7,9 +7,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.leases import LeaderLease, LeaseTimes
-from reconciler.core.objects import ObjectKey
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
 from tests.cluster.server import wait_until
 
 QUICK = LeaseTimes(duration=3.0, deadline=2.0, renew=0.15)

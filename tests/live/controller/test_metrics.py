@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.controller.catalogue import AGENT_METRICS, FLEET_METRICS, METRICS, PREFIX, Metric, MetricType
-from reconciler.controller.metrics import Metrics
-from reconciler.core.health.exports.fleet_gauges import samples_at
+from reconciler.nodehealth.exports.fleet_gauges import samples_at
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, PREFIX, Metric, Metrics, MetricType
 
 _PACKAGE = Path(__file__).parents[3] / "reconciler"
 _WRITERS = {
@@ -75,7 +74,7 @@ def test_unknown_names_and_labels_are_errors() -> None:
 
 def _writes() -> Iterator[tuple[str, str, frozenset[str] | None]]:
     """Yield method, name and labels of every metric that the code writes by its name; None: given by position."""
-    for path in sorted((_PACKAGE / "controller").rglob("*.py")):
+    for path in sorted(path for room in ("controller", "health", "web") for path in (_PACKAGE / room).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Call(

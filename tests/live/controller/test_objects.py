@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.objects import ObjectKey
-from reconciler.core.secrets import MASK
-from reconciler.ports.cluster import ClusterError
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import ClusterError
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.secrets import MASK
 from tests.cluster.server import ApiServer, wait_until
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import PASSWORD, USER, GitServer

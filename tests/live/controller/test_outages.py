@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
+from reconciler.kube.client import KubernetesCluster, load_access
 from tests.cluster import kubeconfig
 from tests.cluster.client import Client
 from tests.cluster.server import wait_until

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits, checked_url
 from reconciler.errors import ConfigError, RemoteError, RemoteUnavailable, StalePlan
-from reconciler.ports import Draft
+from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits, checked_url
+from reconciler.repo.port import Draft
 from tests.fakes.gitrepo import Sandbox, environment
 from tests.live.controller.gitserver import PASSWORD, USER, GitServer, git_server
 

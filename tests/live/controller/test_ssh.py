@@ -8,8 +8,8 @@ from pathlib import Path
 import asyncssh
 import pytest
 
-from reconciler.adapters.git.remote import Credentials, GitRemote, RemoteLimits
 from reconciler.errors import RemoteUnavailable
+from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits
 from tests.cluster.fixtures import left_out
 from tests.cluster.server import wait_until
 from tests.fakes.gitrepo import Sandbox, environment

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.controller.web.webhooks import Hint, Provider, check
+from reconciler.controller.process import Hint, Provider, check
 
 TOKEN, NOW = b"It's a Secret to Everybody", 1_790_000_000.0
 BODY = b'{"ref": "refs/heads/main", "after": "0"}'

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ClusterError
+from reconciler.kube.client.port import ClusterError
+from reconciler.kube.objects import ObjectKey
 from tests.cluster.server import wait_until
 from tests.live.apply.conftest import Site
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler import wiring
-from reconciler.core.live.projection import plain
-from reconciler.core.manifests.ownership import LABEL_PATH
-from reconciler.core.objects import ObjectKey, format_path, split_api_version
-from reconciler.core.values import pruned
+from reconciler.kinds.manifests.ownership import LABEL_PATH
+from reconciler.kube.objects import ObjectKey, format_path, split_api_version
+from reconciler.kube.values import pruned
+from reconciler.plan import opening
+from reconciler.plan.live.projection import plain
 from tests.cli.fleet import Ran
 from tests.cluster.parts import ControlPlane
 from tests.live.apply.conftest import Site
 from tests.live.drift.conftest import AnotherSite
 from tests.live.drift.test_ownership import words
 
-CATALOGUE = wiring.catalogue()
+CATALOGUE = opening.catalogue()
 SPECIMENS = Path(__file__).parents[2] / "cluster" / "specimens"
 _OF_THE_SERVER = {
     "APIService",

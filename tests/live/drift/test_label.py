@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.core.manifests.ownership import LABEL
+from reconciler.kinds.manifests.ownership import LABEL
 from tests.live.apply.conftest import Site
 from tests.live.drift.test_ownership import foreign, words
 from tests.live.drift.test_policy import decide, edit

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.app.health.marking import node_key
-from reconciler.app.health.state_store import LABEL
-from reconciler.core.health.report import KIND
-from reconciler.core.objects import ObjectKey
+from reconciler.health.fast_lane import node_key
+from reconciler.health.state_store import LABEL
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.report import KIND
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until
 from tests.live.controller.conftest import person, server, template

@@ -2,16 +2,15 @@
 
 from typing import Any
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.fast_lane import HealthRules, LaneRound, run_round
-from reconciler.app.health.marking import node_key
-from reconciler.app.health.state_store import StateStore
-from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, ProbeProfile, RepairAction
-from reconciler.core.health.policy import CheckRule, PolicyBook, PolicyDocument
-from reconciler.core.health.published import body_of
-from reconciler.core.health.quarantine import NodeQuarantine
-from reconciler.core.health.readings import GpuIdentity
-from reconciler.core.health.report import NodeReport, ProfileRun
+from reconciler.health.fast_lane import HealthRules, LaneRound, node_key, run_round
+from reconciler.health.state_store import StateStore
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, HealthFinding, ProbeProfile, RepairAction
+from reconciler.nodehealth.policy import CheckRule, PolicyBook, PolicyDocument
+from reconciler.nodehealth.published import body_of
+from reconciler.nodehealth.quarantine import NodeQuarantine
+from reconciler.nodehealth.readings import GpuIdentity
+from reconciler.nodehealth.report import NodeReport, ProfileRun
 from tests.live.health.conftest import Node, SetClock, read
 
 NAMESPACE = "gpu-reconciler"

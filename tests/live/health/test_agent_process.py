@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.reports import ClusterReports, StoredReport
-from reconciler.controller.agent.process import node_uid
-from reconciler.controller.agent.testing import ping_others
-from reconciler.core.health.report import NodeReport
-from tests.app.health.test_answers import ask
+from reconciler.health.agent.process import node_uid
+from reconciler.health.agent.testing import ping_others
+from reconciler.health.reports import ClusterReports, StoredReport
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.report import NodeReport
 from tests.cluster.server import ApiServer, free_port, wait_until
+from tests.health.test_answers import ask
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.agent import Agent, AgentOptions, run_once
-from reconciler.app.health.reports import MANAGER, ClusterReports, report_key
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.policy import NodeExpectation
-from tests.app.health.test_agent import StoppedClock, Told
-from tests.core.health.reports import FAIL, PASS, finding, result
+from reconciler.health.agent import Agent, AgentOptions, run_once
+from reconciler.health.reports import MANAGER, ClusterReports, report_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.merging import SweepResult
+from reconciler.nodehealth.policy import NodeExpectation
+from tests.health.test_agent import StoppedClock, Told
+from tests.nodehealth.reports import FAIL, PASS, finding, result
 
 DEEP = ProbeProfile.DEEP
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.deep_runs import DeepRunSettings, start_deep_run
-from reconciler.app.health.marking import node_key
-from reconciler.core.health.active.due import is_requested
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.report import NodeReport, ProfileRun
-from reconciler.core.objects import ObjectKey
+from reconciler.health.deep_runs import DeepRunSettings, start_deep_run
+from reconciler.health.fast_lane import node_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.active.due import is_requested
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.report import NodeReport, ProfileRun
 from tests.cluster.server import ApiServer
-from tests.core.health.reports import NOW
 from tests.live.health.conftest import MakeNode
+from tests.nodehealth.reports import NOW
 
 DEEP = ProbeProfile.DEEP
 SETTINGS = DeepRunSettings(

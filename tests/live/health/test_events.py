@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.events import EventTarget, notify_job
-from reconciler.app.health.marking import write_mark
-from reconciler.core.health.inflight.detect import JobProblem, ProblemKind
+from reconciler.health.events import EventTarget, notify_job
+from reconciler.health.fast_lane import write_mark
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.inflight.detect import JobProblem, ProblemKind
 from tests.live.health.conftest import MakeNode, SetClock, read
 from tests.live.health.test_marking import bad
 

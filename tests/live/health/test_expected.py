@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.agent import Agent, AgentOptions
-from reconciler.app.health.reports import ClusterReports, report_key
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.judge import judge
-from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.policy import NodeExpectation
-from reconciler.core.health.published import EXPECTED
-from tests.app.health.test_agent import Told
+from reconciler.health.agent import Agent, AgentOptions
+from reconciler.health.reports import ClusterReports, report_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.merging import SweepResult
+from reconciler.nodehealth.policy import NodeExpectation
+from reconciler.nodehealth.published import EXPECTED
+from tests.health.test_agent import Told
 from tests.live.health.conftest import SetClock
 from tests.live.health.fleet import LiveFleet
-from tests.node.fakes.library import sound
+from tests.nodehealth.readers.fakes.library import sound
 
 SPEC: dict[str, Any] = {"checks": {"gpu.count": {"mode": "propose"}}, "expected": {"gpus": 8}}
 

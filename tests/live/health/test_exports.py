@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.marking import node_key
-from reconciler.core.health.findings import CheckStatus, FindingSeverity, HealthFinding, ProbeProfile
-from reconciler.core.health.nodes import MANAGER
-from reconciler.core.health.report import ProfileRun
-from reconciler.core.live.managers import managers_of
+from reconciler.health.fast_lane import node_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, HealthFinding, ProbeProfile
+from reconciler.nodehealth.nodes import MANAGER
+from reconciler.nodehealth.report import ProfileRun
+from reconciler.plan.live.managers import managers_of
 from tests.live.health.conftest import START, SetClock, events
 from tests.live.health.fleet import SLOT, LiveFleet, lost
 from tests.live.speed.conftest import Requests

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.marking import node_key
-from reconciler.core.health.fleet.decisions import HealthProposal
-from reconciler.core.health.fleet.state import HealthPhase
-from reconciler.core.health.nodes import STATE_LABEL, TAINT
-from reconciler.core.health.quarantine import NodeQuarantine, Stage
-from reconciler.core.objects import ObjectKey
+from reconciler.health.fast_lane import node_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.fleet.decisions import HealthProposal
+from reconciler.nodehealth.fleet.state import HealthPhase
+from reconciler.nodehealth.nodes import STATE_LABEL, TAINT
+from reconciler.nodehealth.quarantine import NodeQuarantine, Stage
 from tests.live.health.conftest import SetClock, conditions, events, taints
 from tests.live.health.fleet import FAST, LiveFleet, lost
 from tests.live.speed.conftest import Requests

@@ -2,10 +2,10 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from reconciler.controller.health.gauges import FleetGauges
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassFailure, PassOutcome
-from reconciler.core.health.exports.fleet_gauges import FleetSamples
+from reconciler.controller.process import FleetGauges
+from reconciler.nodehealth.exports.fleet_gauges import FleetSamples
+from reconciler.web.metrics import Metrics
 from tests.live.health.conftest import START, SetClock
 
 FAILED = PassFailure(reason="OutsideFailed", message="the API server is away")

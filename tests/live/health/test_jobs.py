@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.app.health.fast_lane import LaneRound
 from reconciler.cli.main import run as run_command
-from reconciler.controller.health.gauges import FleetGauges
 from reconciler.controller.health.rounds import watch_jobs
-from reconciler.controller.metrics import Metrics
 from reconciler.controller.outcome import PassOutcome
-from reconciler.core.health.inflight.notes import JobNoteKind
-from reconciler.core.health.report import GpuUse
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.objects import ObjectKey
+from reconciler.controller.process import FleetGauges
+from reconciler.health.fast_lane import LaneRound
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.inflight.notes import JobNoteKind
+from reconciler.nodehealth.report import GpuUse
+from reconciler.web.metrics import Metrics
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.test_pass import push
 from tests.live.health.conftest import SetClock

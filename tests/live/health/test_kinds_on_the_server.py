@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.kinds.health import POLICY, QUARANTINE
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ClusterError
+from reconciler.kinds.health import POLICY, QUARANTINE
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import ClusterError
+from reconciler.kube.objects import ObjectKey
 from tests.cli.test_health_kinds import POLICY as POLICY_YAML
 from tests.cli.test_health_kinds import QUARANTINE as QUARANTINE_YAML
 from tests.cluster.server import wait_until

@@ -4,12 +4,11 @@ import random
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.fast_lane import LaneRound
-from reconciler.app.health.marking import node_key
-from reconciler.core.health.findings import CheckStatus, HealthFinding
-from reconciler.core.health.fleet.breaker import allowed
-from reconciler.core.health.nodes import TAINT
+from reconciler.health.fast_lane import LaneRound, node_key
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import CheckStatus, HealthFinding
+from reconciler.nodehealth.fleet.breaker import allowed
+from reconciler.nodehealth.nodes import TAINT
 from tests.live.health.conftest import Node, SetClock, conditions, taints
 from tests.live.health.fleet import FAST, LiveFleet, lost
 

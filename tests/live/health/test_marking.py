@@ -5,9 +5,9 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.marking import MarkResult, node_key, write_mark
-from reconciler.core.health.nodes import (
+from reconciler.health.fast_lane import MarkResult, node_key, write_mark
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.nodes import (
     AUTOSCALER_TAINT,
     HEARTBEAT_SECONDS,
     KEEP,

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from reconciler.controller.health.rounds import tell, webhooks
-from reconciler.core.health.findings import RepairAction
-from reconciler.core.health.fleet.decisions import BreakerAlert, FleetEvaluation, HealthDecision, ProblemStatus
-from reconciler.core.health.fleet.state import BreakerState, FleetState, HealthPhase
-from reconciler.core.health.quarantine import TaintEffect
 from reconciler.errors import ConfigError
+from reconciler.nodehealth.findings import RepairAction
+from reconciler.nodehealth.fleet.decisions import BreakerAlert, FleetEvaluation, HealthDecision, ProblemStatus
+from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase
+from reconciler.nodehealth.quarantine import TaintEffect
 
 
 class Receiver:

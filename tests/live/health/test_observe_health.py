@@ -5,14 +5,14 @@ import time
 import yaml
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.cli.main import run
-from reconciler.core.health.published import body_of
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.published import body_of
 from tests.cli.conftest import fleet, new_repository
 from tests.cli.fleet import Fleet
 from tests.cluster.server import ApiServer
-from tests.core.health.fleet.rounds import fail, report
 from tests.live.health.test_reports import publish
+from tests.nodehealth.fleet.rounds import fail, report
 
 __all__ = ["fleet", "new_repository"]
 

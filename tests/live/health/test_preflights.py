@@ -4,18 +4,18 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.agent import Agent, AgentOptions
-from reconciler.app.health.fast_lane import HealthRules, LaneRound
-from reconciler.app.health.reports import ClusterReports
 from reconciler.controller.health.rounds import acknowledge_preflights
-from reconciler.core.health.findings import CheckStatus, HealthFinding, ProbeProfile
-from reconciler.core.health.inflight.preflight import PreflightResult
-from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.nodes import TAINT
-from reconciler.core.health.policy import NodeExpectation, PolicyBook, PolicyDocument
-from reconciler.core.health.readings import GpuIdentity, Sweep
-from tests.app.health.test_agent import Told as Log
+from reconciler.health.agent import Agent, AgentOptions
+from reconciler.health.fast_lane import HealthRules, LaneRound
+from reconciler.health.reports import ClusterReports
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
+from reconciler.nodehealth.inflight.preflight import PreflightResult
+from reconciler.nodehealth.merging import SweepResult
+from reconciler.nodehealth.nodes import TAINT
+from reconciler.nodehealth.policy import NodeExpectation, PolicyBook, PolicyDocument
+from reconciler.nodehealth.readings import GpuIdentity, Sweep
+from tests.health.test_agent import Told as Log
 from tests.live.health.conftest import Node, SetClock
 from tests.live.health.fleet import SLOT, LiveFleet
 from tests.live.health.test_events import make_job, told

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster
 from reconciler.controller.health.rounds import watch_jobs
-from reconciler.core.health.fleet.state import HealthPhase
-from reconciler.core.health.quarantine import NodeQuarantine
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.objects import ObjectKey
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.fleet.state import HealthPhase
+from reconciler.nodehealth.quarantine import NodeQuarantine
 from tests.live.health.conftest import SetClock
 from tests.live.health.fleet import LiveFleet
 from tests.live.health.test_events import pod

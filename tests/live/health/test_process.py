@@ -5,8 +5,8 @@ from pathlib import Path
 
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.health.nodes import TAINT
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.nodes import TAINT
 from tests.cluster.server import ApiServer, wait_until
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.health.published import body_of, report_of
-from reconciler.core.health.report import API_VERSION, KIND, NodeReport
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ClusterError
-from tests.core.health.reports import FAIL, NOW, finding, worst
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import ClusterError
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.published import body_of, report_of
+from reconciler.nodehealth.report import API_VERSION, KIND, NodeReport
+from tests.nodehealth.reports import FAIL, NOW, finding, worst
 
 _MANAGER = "gpuhealth-test"
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.reports import ClusterReports, StoredReport
-from reconciler.controller.agent.answers import BadQuery, read_query
-from reconciler.controller.agent.ring import CHECK, IperfRing, base_policy
-from reconciler.core.health.judge import judge
-from reconciler.core.health.merging import SweepResult
-from reconciler.core.health.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.health.report import NodeReport
-from reconciler.core.objects import ObjectKey
+from reconciler.clock import SystemClock
+from reconciler.health.agent.answers import BadQuery, read_query
+from reconciler.health.agent.ring import CHECK, IperfRing, base_policy
+from reconciler.health.reports import ClusterReports, StoredReport
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.merging import SweepResult
+from reconciler.nodehealth.readings import GpuIdentity, NodeReading, ReadError, ReadingId, Sweep
+from reconciler.nodehealth.report import NodeReport
 from tests.cluster.server import wait_until
 
 _IPERF = """#!/bin/sh

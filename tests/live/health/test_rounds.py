@@ -10,19 +10,19 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.state_store import LABEL
 from reconciler.controller.health.rounds import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
-from reconciler.core.health.exports.labels import AUTOPILOT_HEALTH
-from reconciler.core.health.findings import ProbeProfile
-from reconciler.core.health.nodes import TAINT
-from reconciler.core.health.report import ProfileRun
-from reconciler.core.kinds.registry import BUILT_IN
+from reconciler.health.state_store import LABEL
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.client import KubernetesCluster
+from reconciler.nodehealth.exports.labels import AUTOPILOT_HEALTH
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.nodes import TAINT
+from reconciler.nodehealth.report import ProfileRun
+from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
-from reconciler.wiring.cluster import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.chart.permissions import account, granted

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from reconciler.adapters.clock import SystemClock
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.health.measuring.storage import _WRITE, LABEL, ClaimTest, claim_volume
-from reconciler.core.health.findings import CheckStatus
-from reconciler.core.health.judge import judge
-from reconciler.core.health.readings import NodeReading, ReadError, ReadingId, Sweep
-from reconciler.core.objects import ObjectKey
-from reconciler.ports.cluster import ClusterUnavailable
+from reconciler.clock import SystemClock
+from reconciler.health.measuring.storage import _WRITE, LABEL, ClaimTest, claim_volume
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.client.port import ClusterUnavailable
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, Sweep
 
 
 class _Steps(SystemClock):

@@ -6,16 +6,16 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.app.health.state_store import OWNER
 from reconciler.controller.health.rounds import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode
-from reconciler.core.health.exports.fleet_gauges import samples_at
-from reconciler.core.health.nodes import TAINT
-from reconciler.core.objects import ObjectKey
-from reconciler.wiring.cluster import ClusterFlags
+from reconciler.health.state_store import OWNER
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.exports.fleet_gauges import samples_at
+from reconciler.nodehealth.nodes import TAINT
+from reconciler.plan.live.clusters import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

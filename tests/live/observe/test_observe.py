@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.core.objects import ObjectKey
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
 from tests.cli.fleet import Fleet, Ran
 from tests.cluster.server import ApiServer
 

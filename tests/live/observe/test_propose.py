@@ -2,7 +2,7 @@
 
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster
+from reconciler.kube.client import KubernetesCluster
 from tests.cli.fleet import Fleet
 
 EVIDENCE = "evidence/main/nodes.yaml"

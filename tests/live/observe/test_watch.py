@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from reconciler import wiring
-from reconciler.adapters.kubernetes import KubernetesCluster
-from reconciler.app.observe.status import ClusterStatus, watch_statuses
-from reconciler.core.objects import ObjectKey
-from reconciler.wiring.cluster import ClusterFlags, cluster_opener
+from reconciler.kube.client import KubernetesCluster
+from reconciler.kube.objects import ObjectKey
+from reconciler.live.observe.status import ClusterStatus, watch_statuses
+from reconciler.plan import opening
+from reconciler.plan.live.clusters import ClusterFlags, cluster_opener
 from tests.cli.fleet import Fleet
 from tests.cluster.server import ApiServer
 
@@ -57,7 +57,7 @@ def test_the_life_of_a_terminated_job(
             raise KeyboardInterrupt
         step()
 
-    run = wiring.open_run(str(fleet.root), {}, {})
+    run = opening.open_run(str(fleet.root), {}, {})
     flags = ClusterFlags(kubeconfig=str(api_server.kubeconfig))
     seen: list[list[ClusterStatus]] = []
     with contextlib.suppress(KeyboardInterrupt):

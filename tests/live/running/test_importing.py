@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler import wiring
+from reconciler.plan import opening
 from tests.cluster.parts import ControlPlane
 from tests.live.running.test_running import WORKLOADS, Apply, Site, site
 
@@ -23,7 +23,7 @@ _PODS = {
     "queued-pod": 1,
     "pod": 1,
 }
-CATALOGUE = wiring.catalogue()
+CATALOGUE = opening.catalogue()
 
 
 def workloads(name: str) -> list[dict[str, Any]]:

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters import bundle
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.core.live.controlled import as_sent, controlled_fields
-from reconciler.core.manifests.manifest import manifest
-from reconciler.core.objects import SourceRef
-from reconciler.core.plan.comparison import Comparison, compare
-from reconciler.core.reasons import Reason
-from reconciler.core.schemas import Catalogue
-from reconciler.core.values import value_at, with_value
+from reconciler import resources
+from reconciler.kinds.manifests.manifest import manifest
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.reasons import Reason
+from reconciler.kube.schemas import Catalogue
+from reconciler.kube.values import value_at, with_value
+from reconciler.plan.comparison import Comparison, compare
+from reconciler.plan.live.controlled import as_sent, controlled_fields
 from tests.cluster.bed.bed import Bed
 from tests.live.running.test_running import OPERATORS, PODS, WORKLOADS, prepare, queues
 
 pytestmark = [pytest.mark.usefixtures(*OPERATORS), pytest.mark.timeout(900)]
 Body = dict[str, Any]
 Edit = Callable[[Body], Body]
-CATALOGUE = Catalogue(bundle)
+CATALOGUE = Catalogue(resources)
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _SETTLED = 15  # seconds in which an operator has done what it does
 

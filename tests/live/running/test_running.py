@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.cli.main import run
+from reconciler.kube.client import KubernetesCluster, load_access
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.git_http import GitServer

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from reconciler.adapters.kubernetes.transport import ApiAnswer, ApiCall, Transport
+from reconciler.kube.client.transport import ApiAnswer, ApiCall, Transport
 from tests.cli.conftest import fleet, new_repository
 from tests.live.apply.conftest import namespace_name, site
 

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import yaml
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
-from reconciler.app.observe.reading import open_all
-from reconciler.core.kinds.registry import BUILT_IN
-from reconciler.planning.live.inventory import Place
-from reconciler.planning.live.reading import ReadingScope, read_clusters
-from reconciler.ports.cluster import ClusterError, ClusterUnavailable, LiveCluster
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kube.client import KubernetesCluster, load_access
+from reconciler.kube.client.port import ClusterError, ClusterUnavailable, LiveCluster
+from reconciler.live.observe.reading import open_all
+from reconciler.plan.live.inventory import Place
+from reconciler.plan.live.reading import ReadingScope, read_clusters
 from tests.cli.fleet import Fleet
 from tests.cluster.server import ApiServer, free_port, wait_until
 
 if TYPE_CHECKING:
-    from reconciler.core.config import Cluster
+    from reconciler.repo.config import Cluster
 
 _SOON = 5.0  # seconds; the patience with a restarting server is 30
 _MEETING = 20.0  # seconds within which all threads arrive, or the test fails
@@ -66,7 +66,7 @@ def test_where_nothing_listens_is_asked_once(tmp_path: Path) -> None:
 
 def test_a_server_without_an_answer_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A firewall that drops packets: one attempt to connect, not one after the other for 30 seconds."""
-    monkeypatch.setattr("reconciler.adapters.kubernetes.connection._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("reconciler.kube.client.connection._CONNECT_SECONDS", 0.3)
     with full_port() as port:
         path = kubeconfig(tmp_path, f"https://127.0.0.1:{port}")
         with KubernetesCluster(load_access({}, kubeconfig=path)) as cluster:

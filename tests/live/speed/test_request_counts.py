@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reconciler.adapters.git.command import Git
+from reconciler.repo.git.command import Git
 from tests.live.apply.conftest import Site
 from tests.live.speed.conftest import Requests
 

@@ -5,7 +5,7 @@ import sys
 
 _CHECK = """
 import sys
-import reconciler.adapters.kubernetes
+import reconciler.kube.client
 heavy = {"kubernetes", "requests", "oauthlib"} & {*sys.modules}
 assert not heavy, heavy
 """

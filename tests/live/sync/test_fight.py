@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.adapters.kubernetes import KubernetesCluster, load_access
 from reconciler.controller.fights import LIMIT
 from reconciler.controller.sources.status import READY, STALLED
+from reconciler.kube.client import KubernetesCluster, load_access
 from tests.cluster.bed import flux as flux_part
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.git_http import GitServer as FluxServer

@@ -1,1 +1,0 @@
-"""Everything outside, one module each; no other package opens files, sockets, processes or devices."""

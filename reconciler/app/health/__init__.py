@@ -1,1 +1,0 @@
-"""Node health: one use case per module."""

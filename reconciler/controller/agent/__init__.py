@@ -1,1 +1,0 @@
-"""The agent of a node as a process: its HTTP interface, its metrics, kernel messages from another container."""

@@ -1,1 +1,0 @@
-"""What the controller serves over HTTP: health, metrics, webhooks."""

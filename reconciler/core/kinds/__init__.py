@@ -1,1 +1,0 @@
-"""The registry of kinds, and one folder per family with everything particular to it."""

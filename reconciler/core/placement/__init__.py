@@ -1,1 +1,0 @@
-"""GPUs over nodes: how a request is distributed, with reasons and rejected candidates."""

@@ -1,1 +1,0 @@
-"""Evaluate rules: admission policies in CEL, and reference rules over all objects."""

@@ -1,0 +1,369 @@
+"""The agent as a process: its parts, its start and its end."""
+
+import base64
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.clock import SystemClock
+from reconciler.console.logs import Log, set_up
+from reconciler.health.agent import Agent, AgentOptions, AgentState, Probe, run_once
+from reconciler.health.agent.answers import health_api
+from reconciler.health.agent.ring import CHECK as RING_CHECK
+from reconciler.health.agent.ring import IperfRing
+from reconciler.health.agent.testing import ADDRESS, StorageFlags, judge_of, node_tests, own_networks
+from reconciler.health.directory import NodeSelection, addresses
+from reconciler.health.jobs.result import PATH, PreflightAnswer
+from reconciler.health.node import node_name, node_sources, peak_table, xid_table
+from reconciler.health.probe import take_sweep
+from reconciler.health.reports import ClusterReports
+from reconciler.http import Endpoint, HttpClient, HttpError
+from reconciler.kube.client.port import ApiResource, Discovery, LiveCluster
+from reconciler.kube.values import NOT_JSON
+from reconciler.nodehealth.catalogue import BY_ID
+from reconciler.nodehealth.exports.gauges import autopilot_samples, check_samples
+from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.inflight.activity import gpu_uses
+from reconciler.nodehealth.inflight.preflight import PreflightResult
+from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.merging import SweepResult
+from reconciler.nodehealth.policy import NodeExpectation
+from reconciler.nodehealth.readings import keep
+from reconciler.nodehealth.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
+from reconciler.plan.live.clusters import ClusterFlags, open_cluster
+from reconciler.version import __version__
+from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
+from reconciler.web.metrics import AGENT_METRICS, Metrics
+
+if TYPE_CHECKING:
+    from reconciler.nodehealth.readers.port import ReadingSource
+    from reconciler.nodehealth.readings import Sweep
+
+_CPU_MODEL = "model name"
+
+
+class AgentGauges:
+    """Sets the metrics of an agent. `with_autopilot`: also the gauge of Autopilot."""
+
+    def __init__(self, metrics: Metrics, *, with_autopilot: bool, cpu_model: str = "") -> None:
+        self._metrics, self._with_autopilot, self._cpu_model = metrics, with_autopilot, cpu_model
+        self._counted = {"success": 0, "failure": 0}
+
+    def update(self, state: AgentState) -> None:
+        """Set all metrics to a state. Slots and checks that are gone have no sample any more."""
+        metrics = self._metrics
+        metrics.set("gpuhealth_agent_sweep_seconds", state.sweep_seconds)
+        metrics.set("gpuhealth_agent_sweep_overdue", float(state.is_overdue))
+        for result, total in (("success", state.writes), ("failure", state.failures)):
+            metrics.count("gpuhealth_agent_report_writes_total", total - self._counted[result], result=result)
+            self._counted[result] = total
+        if state.report is None or state.result is None:
+            return
+        metrics.set("gpuhealth_agent_last_sweep_timestamp_seconds", state.result.sweep.taken_at)
+        metrics.replace("gpuhealth_check_status", check_samples(state.report, state.findings))
+        if self._with_autopilot:
+            found = autopilot_samples(state.report, state.findings, self._cpu_model)
+            metrics.replace("autopilot_health_checks", found)
+
+
+def unready(agent: Agent) -> str:
+    """Return why the agent has nothing to tell yet; empty once it has. A GPU or server that hangs does not count."""
+    return "" if agent.state.report is not None else "the first sweep has not finished"
+
+
+def cpu_model(cpuinfo: str) -> str:
+    """Return the model of the processor from /proc/cpuinfo."""
+    lines = (line.partition(":") for line in cpuinfo.splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == _CPU_MODEL), "")
+
+
+_MOST_FINDINGS = 2000
+_LONGEST = 253
+
+
+def preflight_api(agent: Agent) -> Answer:
+    """Return what answers `PUT /preflight`. The same result may be put again: that asks for the verdict."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.path != PATH:
+            return text_answer(HTTPStatus.NOT_FOUND, "not found")
+        if request.method != "PUT":
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use PUT")
+        try:
+            result = msgspec.json.decode(request.body, type=PreflightResult)
+        except NOT_JSON as error:
+            return text_answer(HTTPStatus.BAD_REQUEST, f"not a result of a preflight check: {error}")
+        if problem := _problem(result):
+            return text_answer(HTTPStatus.BAD_REQUEST, problem)
+        agent.take(result)
+        found = PreflightAnswer(verdict=agent.verdict(result.uid) if result.has_failed else "")
+        return HttpAnswer(status=HTTPStatus.OK, body=msgspec.json.encode(found), content_type="application/json")
+
+    return answer
+
+
+def _problem(result: PreflightResult) -> str:
+    """Return what is wrong with a result that anybody in the cluster may have sent."""
+    names = (result.namespace, result.pod, result.uid)
+    if not all(0 < len(name) <= _LONGEST for name in names):
+        return "namespace, pod and uid must be named"
+    if len(result.findings) > _MOST_FINDINGS:
+        return f"more than {_MOST_FINDINGS} findings"
+    unknown = sorted({one.check for one in result.findings} - BY_ID.keys())
+    return f"unknown check {unknown[0]!r}" if unknown else ""
+
+
+TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+_API_TIMEOUT = 30.0
+_PATIENCE = 10.0
+_CLEANUP_SECONDS = 5.0  # for a test that ends with the agent
+_WATCH_SECONDS = 1.0
+_REPORTS = Discovery(
+    resources=(
+        ApiResource(
+            group=API_VERSION.partition("/")[0],
+            version=API_VERSION.partition("/")[2],
+            kind=KIND,
+            plural=f"{KIND.lower()}s",
+            namespaced=False,
+        ),
+    )
+)
+_log = Log(__name__)
+
+
+class AgentFlags(Struct, frozen=True, kw_only=True):
+    """The flags of `reconciler agent`."""
+
+    interval: float = 60.0
+    heartbeat: float = HEARTBEAT_SECONDS
+    deadline: float = 45.0
+    checks: tuple[str, ...] = ()
+    invasive: float = 0.0
+    profile: str = ""  # run it once and end
+    root: Path = Path("/")
+    kmsg: Path | None = None
+    listen: str = "127.0.0.1:8080"
+    api: str = ""
+    preflight: str = ""
+    publish: bool = True
+    autopilot_gauge: bool = True
+    ping: bool = False
+    iperf: bool = False
+    storage: StorageFlags = StorageFlags()
+    log_level: str = "info"
+    log_format: str = "json"
+    cluster: ClusterFlags = ClusterFlags()
+
+
+def run_agent(flags: AgentFlags, environ: Mapping[str, str]) -> None:
+    """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
+    set_up(level=flags.log_level, form=flags.log_format)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_open(flags, environ)) if flags.publish else None
+        sources = node_sources(
+            environ,
+            root=flags.root,
+            kmsg_path=flags.kmsg,
+            on_xid=lambda: agent.wake(),  # noqa: PLW0108 - the agent is made below, before the first event
+        )
+        for source in sources:
+            stack.callback(source.close)
+        node = node_name(environ)
+        store = ClusterReports(cluster) if cluster is not None else None
+        agent = Agent(_probe(sources, node, flags), store, SystemClock(), _options(flags, node, environ), _log.event)
+        _add_tests(stack, agent, cluster, flags, environ)
+        metrics = Metrics(AGENT_METRICS)
+        gauges = AgentGauges(metrics, with_autopilot=flags.autopilot_gauge, cpu_model=_cpu_model(flags.root))
+        listeners = [HttpListener(flags.listen, probes(agent, gauges, metrics))]
+        if flags.api:
+            listeners.append(HttpListener(flags.api, health_api(agent, node, _locator(cluster), fetch)))
+        if flags.preflight:
+            listeners.append(HttpListener(flags.preflight, preflight_api(agent)))
+        for listener in listeners:
+            listener.start()
+            stack.callback(listener.stop)
+        stack.callback(agent.stop)
+        if flags.kmsg is not None:
+            threading.Thread(target=watch, args=(flags.kmsg, agent.wake), name="kmsg", daemon=True).start()
+        _log.event("info", "started", node=node, ports=[listener.port for listener in listeners], pid=os.getpid())
+        agent.run()
+
+
+def run_profile(flags: AgentFlags, environ: Mapping[str, str]) -> ProfileRun:
+    """Run one profile and publish it, as the Job of a deep run does."""
+    set_up(level=flags.log_level, form=flags.log_format)
+    with ExitStack() as stack:
+        cluster = stack.enter_context(_open(flags, environ))
+        sources = node_sources(environ, root=flags.root, kmsg_path=flags.kmsg, tests=True)
+        for source in sources:
+            stack.callback(source.close)
+        node = node_name(environ)
+        options = _options(flags, node, environ)
+        probe = _probe(sources, node, flags)
+        run = run_once(probe, ClusterReports(cluster), SystemClock(), options, ProbeProfile(flags.profile))
+        _log.event("info", "finished", node=node, profile=flags.profile, status=run.status.value, failed=run.failed)
+        return run
+
+
+def probes(agent: Agent, gauges: AgentGauges, metrics: Metrics) -> Answer:
+    """Return what answers `/healthz`, `/readyz` and `/metrics`. A GPU that hangs makes no agent unhealthy."""
+
+    def answer(request: HttpRequest) -> HttpAnswer:
+        if request.method not in ("GET", "HEAD"):
+            return text_answer(HTTPStatus.METHOD_NOT_ALLOWED, "use GET")
+        match request.path:
+            case "/metrics":
+                gauges.update(agent.state)
+                content_type, body = metrics.exposition(request.headers.get("accept", ""))
+                return HttpAnswer(status=HTTPStatus.OK, body=body, content_type=content_type)
+            case "/healthz" | "/livez":
+                return text_answer(HTTPStatus.OK, "ok")
+            case "/readyz":
+                reason = unready(agent)
+                return text_answer(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, reason or "ok")
+        return text_answer(HTTPStatus.NOT_FOUND, "not found")
+
+    return answer
+
+
+def watch(path: Path, wake: Callable[[], None], seconds: float = _WATCH_SECONDS) -> None:
+    """Call `wake` whenever a file was written. Never returns."""
+    clock, read_at = SystemClock(), _written_at(path)
+    while True:
+        clock.pause(seconds)
+        if (now := _written_at(path)) != read_at:
+            read_at = now
+            wake()
+
+
+def _written_at(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def fetch(address: str, path: str) -> bytes:
+    """Ask the agent of another node."""
+    client = HttpClient(Endpoint.parse(address, purpose="agent"), timeout_seconds=_API_TIMEOUT)
+    answer = client.send("GET", path)
+    if answer.status != HTTPStatus.OK:
+        raise HttpError(f"{address} answered {answer.status}")
+    return answer.body
+
+
+def node_uid(token: str) -> str:
+    """Return the UID of the node from the claims of a pod's token, where the API server puts it; else nothing.
+
+    An agent needs no right to read its node this way.
+    """
+    parts = token.split(".")
+    try:
+        claims = msgspec.json.decode(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+        return str(claims["kubernetes.io"]["node"]["uid"])
+    except (ValueError, KeyError, TypeError, IndexError, msgspec.DecodeError, RecursionError):
+        return ""
+
+
+def _open(flags: AgentFlags, environ: Mapping[str, str]) -> LiveCluster:
+    return open_cluster(flags.cluster, environ, patience=_PATIENCE, is_expected=False, known=_REPORTS)
+
+
+def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentOptions:
+    identity: dict[str, object] = {"version": __version__}
+    host, port = environ.get(ADDRESS, ""), flags.api.rpartition(":")[2]
+    if host and port:
+        identity["address"] = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    if (flags.ping or flags.iperf) and (own := own_networks(environ)):
+        identity["networks"] = own
+    if uid := node_uid(_read(TOKEN)):
+        identity["node_uid"] = uid
+    return AgentOptions(
+        node=node,
+        interval=flags.interval,
+        heartbeat=max(flags.heartbeat, flags.interval),
+        deadline=flags.deadline,
+        invasive=flags.invasive,
+        identity=identity,
+    )
+
+
+def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> Probe:
+    """Return what reads the node and judges it with what it has seen before."""
+    clock, xids, peaks = SystemClock(), xid_table(), peak_table()
+    history: tuple[Sweep, ...] = ()
+
+    def probe(profile: ProbeProfile, expected: NodeExpectation) -> SweepResult:
+        nonlocal history
+        sweep = take_sweep(sources, node, clock, profile)
+        findings = judge(
+            sweep, history=history, expected=expected, xids=xids, peaks=peaks, profile=profile, only=flags.checks
+        )
+        activity = gpu_uses(sweep, history)
+        history = keep(history, sweep)
+        return SweepResult(sweep=sweep, findings=findings, profile=profile, activity=activity)
+
+    return probe
+
+
+def _add_tests(
+    stack: ExitStack, agent: Agent, cluster: LiveCluster | None, flags: AgentFlags, environ: Mapping[str, str]
+) -> None:
+    """Give the agent its tests, and let them clean up when it ends."""
+    node = node_name(environ)
+    stopping = threading.Event()
+    ring = _ring(cluster, node, environ) if cluster is not None and flags.iperf else None
+    agent.tests = node_tests(
+        cluster,
+        node,
+        environ,
+        judged=judge_of(xids=xid_table(), peaks=peak_table()),
+        ping=flags.ping,
+        ring=ring,
+        storage=flags.storage,
+        stopping=stopping,
+    )
+    stack.callback(agent.tests.wait, agent.tests.deep, _CLEANUP_SECONDS)
+    stack.callback(stopping.set)
+    if ring is not None:
+        stack.callback(ring.stop)
+        begin = partial(_begin_turn, agent)
+        threading.Thread(target=ring.follow, args=(begin,), name="iperf", daemon=True).start()
+
+
+def _ring(cluster: LiveCluster, node: str, environ: Mapping[str, str]) -> IperfRing:
+    return IperfRing(cluster, node, own_networks(environ), environ, SystemClock())
+
+
+def _begin_turn(agent: Agent) -> None:
+    agent.test((RING_CHECK,), 0.0)
+
+
+def _locator(cluster: LiveCluster | None) -> Callable[[NodeSelection], Mapping[str, str]]:
+    def locate(selection: NodeSelection) -> Mapping[str, str]:
+        if cluster is None:
+            raise HttpError("other nodes are not known: this agent does not use a cluster")
+        return addresses(cluster, selection)
+
+    return locate
+
+
+def _cpu_model(root: Path) -> str:
+    return cpu_model(_read(root / "proc" / "cpuinfo"))
+
+
+def _read(path: Path) -> str:
+    """Return the text of a file, or nothing."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

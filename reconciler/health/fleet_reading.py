@@ -1,0 +1,78 @@
+"""Read the nodes and the health reports of a live cluster."""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+from reconciler.kinds.workloads import NODE, POD
+from reconciler.kube.client.port import Body, ClusterError, LiveCluster, UnknownKind
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.values import annotation
+from reconciler.live.observe.fleet import fleet_node, has_gpus
+from reconciler.nodehealth.fleet.state import FleetNode
+from reconciler.nodehealth.nodes import NODE_HEALTH_CHECK, RepairOwner, repair_owner
+from reconciler.nodehealth.published import EXPECTED, MalformedReport, report_of
+from reconciler.nodehealth.report import KIND, NodeReport
+from reconciler.repo.config.config import GROUP
+
+REPORT = (GROUP, KIND)
+
+
+class FleetReading(Struct, frozen=True, kw_only=True, eq=False):
+    """One look at a fleet. `notes` say what was left out and why; a report that cannot be read counts as missing.
+
+    expected: what each report says that Git expects of the node, as text.
+    """
+
+    nodes: Mapping[str, Body]
+    facts: Mapping[str, FleetNode]
+    owners: Mapping[str, RepairOwner]
+    reports: Mapping[str, NodeReport]
+    notes: tuple[str, ...] = ()
+    expected: Mapping[str, str] = {}
+
+
+def read_fleet(cluster: LiveCluster) -> FleetReading:
+    """Read all nodes with GPUs and all reports. Raises `ClusterError`: decisions need the whole fleet."""
+    reports: dict[str, NodeReport] = {}
+    notes: list[str] = []
+    expected: dict[str, str] = {}
+    for body in cluster.list(cluster.resource(*REPORT)).objects:
+        expected[body["metadata"]["name"]] = annotation(body, EXPECTED)
+        try:
+            report = report_of(body)
+        except MalformedReport as error:
+            notes.append(str(error))
+            continue
+        if report is not None:
+            reports[report.node] = report
+    checks = _checks(cluster, notes)
+    nodes, facts, owners = {}, {}, {}
+    for body in cluster.list(cluster.resource(*NODE)).objects:
+        owner = repair_owner(body, checks)
+        node = fleet_node(body, owner)
+        if not has_gpus(node) and node.name not in reports:
+            continue
+        nodes[node.name], facts[node.name] = body, node
+        if owner is not None:
+            owners[node.name] = owner
+    return FleetReading(nodes=nodes, facts=facts, owners=owners, reports=reports, notes=tuple(notes), expected=expected)
+
+
+def pods_on(cluster: LiveCluster, node: str) -> Iterator[Body]:
+    """Return the pods of one node. Raises `ClusterError`."""
+    return cluster.list(cluster.resource(*POD), fields=f"spec.nodeName={node}").objects
+
+
+def _checks(cluster: LiveCluster, notes: list[str]) -> list[Body]:
+    """Return the NodeHealthChecks of medik8s. Where they cannot be listed we act as if there were none, and say so."""
+    if cluster.discover().find(*NODE_HEALTH_CHECK) is None:
+        return []
+    try:
+        return list(cluster.list(cluster.resource(*NODE_HEALTH_CHECK)).objects)
+    except UnknownKind:
+        return []
+    except ClusterError as error:
+        notes.append(f"NodeHealthChecks cannot be listed, so every node counts as repaired by medik8s: {error.message}")
+        key = ObjectKey(group=NODE_HEALTH_CHECK[0], kind=NODE_HEALTH_CHECK[1], namespace="", name="unknown")
+        return [{"metadata": {"name": key.name}, "spec": {}}]

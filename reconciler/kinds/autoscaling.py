@@ -1,0 +1,62 @@
+"""Autoscalers of Kubernetes and KEDA: they set the number of pods of another object, which is not written twice."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from reconciler.kinds.facts import KindId
+from reconciler.kinds.kind import Body, Kind, Lookup
+from reconciler.kube.objects import ObjectKey, format_path, split_api_version
+from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.values import mapping, pruned, text, value_at
+from reconciler.kube.yaml import Document
+
+_HPA: KindId = ("autoscaling", "HorizontalPodAutoscaler")
+_KEDA: KindId = ("keda.sh", "ScaledObject")
+_DEFAULT_TARGETS: dict[KindId, KindId] = {_HPA: ("", ""), _KEDA: ("apps", "Deployment")}
+"""What `scaleTargetRef` means without `apiVersion` and `kind`: keda.sh, ScaledObject specification."""
+
+
+def autoscaled_problems(document: Document, key: ObjectKey, row: Kind, lookup: Lookup) -> Iterator[Problem]:
+    """Yield a warning if a source says how many pods an object has, and an autoscaler of the repository, too."""
+    if not row.scale or value_at(document.data, row.scale) is None:
+        return
+    for kind in _DEFAULT_TARGETS:
+        for name in lookup.defined_names(kind, key.namespace):
+            scaler = lookup.defined(kind, key.namespace, name)
+            if scaler is not None and _target(kind, scaler.data) == (key.group, key.kind, key.name):
+                field = format_path(row.scale)
+                yield Problem(
+                    rule="autoscaler.replicas",
+                    place=document.at(row.scale),
+                    field=field,
+                    message=f"{kind[1]} {name} sets {field} too, so a sync of Flux or Argo CD stops pods that it added",
+                    hint=f"remove {field}: docs/live-clusters.md says how to do that while the pods run",
+                    severity=Severity.WARNING,
+                )
+
+
+def _target(kind: KindId, body: dict[str, Any]) -> tuple[str, str, str]:
+    reference = mapping(mapping(body.get("spec")).get("scaleTargetRef"))
+    group, default = _DEFAULT_TARGETS[kind]
+    version = text(reference.get("apiVersion"))
+    return (
+        split_api_version(version)[0] if version else group,
+        text(reference.get("kind")) or default,
+        text(reference.get("name")),
+    )
+
+
+_UTILIZATION = {"type": "Utilization", "averageUtilization": 80}
+_DEFAULT_METRICS = [{"type": "Resource", "resource": {"name": "cpu", "target": _UTILIZATION}}]
+"""What an API server adds to an autoscaler without metrics: pkg/apis/autoscaling/v2/defaults.go."""
+
+
+def _without_default_metrics(body: Body) -> Body:
+    path = ("spec", "metrics")
+    return pruned(body, path) if value_at(body, path) == _DEFAULT_METRICS else body
+
+
+KINDS = (
+    Kind(group=_HPA[0], kind=_HPA[1], is_definition=True, authored=_without_default_metrics),
+    Kind(group=_KEDA[0], kind=_KEDA[1], is_definition=True),
+)

@@ -1,0 +1,54 @@
+"""Dynamic resource allocation (`resource.k8s.io`): claims on devices of a class.
+
+Sources: KEP-4381 (structured parameters), KEP-5004 (extended resources of device classes).
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from reconciler.kinds.facts import PodSet
+from reconciler.kinds.immutable import only
+from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.pod_paths import with_devices
+from reconciler.kube.values import count, mapping, sequence, text
+from reconciler.sizing.devices import resource_of_class
+
+_GROUP = "resource.k8s.io"
+RESOURCE_CLAIM_TEMPLATE = (_GROUP, "ResourceClaimTemplate")
+
+
+def _claim(body: Body, prefix: str) -> Iterator[PodSet]:
+    return _requests(mapping(body.get("spec")), f"{prefix}spec.")
+
+
+def _template(body: Body, prefix: str) -> Iterator[PodSet]:
+    return _requests(mapping(mapping(body.get("spec")).get("spec")), f"{prefix}spec.spec.")
+
+
+def _requests(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield what stands for the devices of each request. Of alternatives the first is what the claim prefers."""
+    for index, request in enumerate(map(mapping, sequence(mapping(spec.get("devices")).get("requests")))):
+        alternatives = sequence(request.get("firstAvailable"))
+        exact = mapping(alternatives[0]) if alternatives else mapping(request.get("exactly")) or request
+        if exact.get("adminAccess") is True:
+            continue
+        name = text(exact.get("deviceClassName"))
+        resource = resource_of_class(name)
+        place = f"{prefix}devices.requests[{index}]."
+        if exact.get("allocationMode") == "All":
+            yield PodSet(1, {}, place, unknown=f"how many devices of class {name} there are (allocationMode: All)")
+        elif resource:
+            yield PodSet(1, with_devices(resource, count(exact.get("count"), 1)), place)
+
+
+KINDS = (
+    Kind(
+        group=_GROUP,
+        kind="ResourceSlice",
+        immutable=only("spec.driver", "spec.nodeName", "spec.pool.name"),
+        is_cluster_scoped=True,
+    ),
+    Kind(group=_GROUP, kind="ResourceClaim", pods=_claim, immutable=only("spec")),
+    Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template, immutable=only("spec")),
+    Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),
+)

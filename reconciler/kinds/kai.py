@@ -1,0 +1,107 @@
+"""The KAI scheduler (`scheduling.run.ai`): a tree of queues, and groups of pods."""
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from reconciler.kinds.facts import Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.quantities import MAX_QUOTA
+from reconciler.kube.values import mapping, text
+
+GROUP = "scheduling.run.ai"
+QUEUE = (GROUP, "Queue")
+POD_GROUP = (GROUP, "PodGroup")
+POD = ("", "Pod")
+QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
+PRIORITY_LABEL = "priorityClassName"
+PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
+_PRIORITIES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""Priority classes that are installed with KAI."""
+_DEFAULT_CLASSES = {
+    ("apps", "Deployment"): "inference",
+    ("serving.knative.dev", "Service"): "inference",
+    ("kubeflow.org", "Notebook"): "build",
+}
+"""Priority classes of pods that name none (pkg/podgrouper/podgrouper/plugins); of all others, `train`."""
+_LEAST_NON_PREEMPTIBLE = 100  # pkg/common/podgroup/preemptible.go
+_SAID = frozenset(("preemptible", "non-preemptible"))
+
+
+def priority_of(kind: KindId, name: str, priorities: Mapping[str, int]) -> int | None:
+    """Return the priority of a workload that names a class, or none; None if the class is not known."""
+    name = name or _DEFAULT_CLASSES.get(kind, "train")
+    return priorities.get(name, _PRIORITIES.get(name))
+
+
+def is_preemptible(preemptibility: str, priority: int | None) -> bool | None:
+    """Return whether KAI may preempt a workload: what it says itself, else by its priority; None if that is unknown."""
+    if preemptibility in _SAID:
+        return preemptibility == "preemptible"
+    return None if priority is None else priority < _LEAST_NON_PREEMPTIBLE
+
+
+def _queue(body: Body) -> Relations:
+    """Read a queue: -1 is unlimited; an absent number is Go's zero (KAI-Scheduler pkg/scheduler/api/queue_info)."""
+    spec = mapping(body.get("spec"))
+    gpu = mapping(mapping(spec.get("resources")).get("gpu"))
+    parent = text(spec.get("parentQueue"))
+    return Relations(
+        parent=parent,
+        quotas=(Quota("", _gpus(gpu.get("quota")), _gpus(gpu.get("limit"))),),
+        references=(Reference(*QUEUE, "", parent, "spec.parentQueue"),) if parent else (),
+    )
+
+
+def _gpus(value: Any) -> float | None:
+    if type(value) not in (int, float) or (type(value) is float and not isfinite(value)):
+        return 0.0
+    return None if value < 0 else float(min(value, MAX_QUOTA))
+
+
+def _pod_group(body: Body) -> Relations:
+    queue = text(mapping(body.get("spec")).get("queue"))
+    return Relations(references=(Reference(*QUEUE, "", queue, "spec.queue"),) if queue else ())
+
+
+def _pods_in(queue: Body) -> Users:
+    name = text(mapping(queue.get("metadata")).get("name"))
+    return Users(kind=POD, labels=tuple(f"{label}={name}" for label in QUEUE_LABELS), runs=_is_running)
+
+
+def _is_running(pod: Body) -> bool:
+    """Return whether a pod may hold GPUs: it has a node, and has not ended."""
+    is_over = mapping(pod.get("status")).get("phase") in ("Succeeded", "Failed")
+    return bool(mapping(pod.get("spec")).get("nodeName")) and not is_over
+
+
+KINDS = (
+    Kind(
+        group=GROUP,
+        kind="Queue",
+        relations=_queue,
+        is_stateful=True,
+        has_group_in_path=True,
+        deletion=Deletion(
+            rule="risk.queue-delete",
+            noun="queue",
+            hint="drain it first, or move its workloads to another queue",
+            names_users=True,
+        ),
+        users=_pods_in,
+        reference_rule="reference.queue",
+        is_cluster_scoped=True,
+        naming_labels=QUEUE_LABELS,
+        queue_role=QueueRole.TREE,
+        parent_kind=QUEUE,
+        quota_fields=("spec.resources.gpu.quota", "spec.resources.gpu.limit"),
+        follows_kai=True,
+    ),
+    Kind(
+        group="kai.scheduler",
+        kind="Topology",
+        has_group_in_path=True,
+        is_cluster_scoped=True,
+    ),
+    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True),
+)

@@ -1,0 +1,224 @@
+"""Kubeflow: the jobs of the training operator (`kubeflow.org`) and TrainJob (`trainer.kubeflow.org`)."""
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from reconciler.kinds.facts import Controlled, PodProvider, PodSet
+from reconciler.kinds.immutable import Body, Check, every, only, value_of
+from reconciler.kinds.kind import Kind
+from reconciler.kinds.kubeflow.progress import operator_job_progress, train_job_progress
+from reconciler.kinds.kubeflow.training import (
+    SPEC_OVERRIDES,
+    TEMPLATE_OVERRIDES,
+    pytorch_job_training,
+    train_job_training,
+)
+from reconciler.kinds.kueue.labels import frozen_labels, is_started
+from reconciler.kinds.pods import Reader, bounds, of_spec, replicated
+from reconciler.kube.objects import FieldPath
+from reconciler.kube.values import count, mapping, sequence, text
+
+if TYPE_CHECKING:
+    from reconciler.kinds.progress import Progress
+
+_GROUP = "kubeflow.org"
+TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
+CLUSTER_TRAINING_RUNTIME = ("trainer.kubeflow.org", "ClusterTrainingRuntime")
+_TRAINING_JOBS = ("node", "trainer-node", "trainer")
+_STOPPED = "kubeflow-resource-stopped"  # annotation of a notebook
+
+
+def _roles(field: str) -> Reader:
+    def read(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+        for role, replica in mapping(spec.get(field)).items():
+            yield from replicated(mapping(replica), f"{prefix}{field}.{role}.")
+
+    return read
+
+
+def _pytorch_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of a PyTorchJob. `elasticPolicy` bounds its workers; without a master the fewest start."""
+    elastic = mapping(spec.get("elasticPolicy"))
+    pod_sets = [*_roles("pytorchReplicaSpecs")(spec, prefix)]
+    for pods in pod_sets:
+        least = count(elastic.get("minReplicas"), pods.replicas) if len(pod_sets) == 1 else pods.replicas
+        policy = elastic if ".Worker." in pods.prefix else {}
+        low, high = bounds(pods.replicas, policy.get("minReplicas"), policy.get("maxReplicas"))
+        yield pods._replace(spare=max(0, pods.replicas - least), least=low, most=high)
+
+
+def _train_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    trainer = mapping(spec.get("trainer"))
+    container = {"resources": trainer.get("resourcesPerNode"), "env": trainer.get("env")}
+    pod: dict[str, Any] = {"containers": [container]}
+    for field in (TEMPLATE_OVERRIDES, SPEC_OVERRIDES):
+        for override in map(mapping, sequence(spec.get(field))):
+            pod.update(mapping(override.get("spec")) if "spec" in override else override)
+    pod["containers"] = [container]
+    template = {"metadata": {"labels": spec.get("labels"), "annotations": spec.get("annotations")}, "spec": pod}
+    runtime = mapping(spec.get("runtimeRef"))
+    kind = TRAINING_RUNTIME if runtime.get("kind") == TRAINING_RUNTIME[1] else CLUSTER_TRAINING_RUNTIME
+    name = text(runtime.get("name"))
+    provider = PodProvider(
+        (kind,),
+        name,
+        f"{prefix}runtimeRef.name",
+        sets_pods=type(trainer.get("numNodes")) is not int,
+        is_optional=bool(mapping(trainer.get("resourcesPerNode"))),
+    )
+    yield PodSet(count(trainer.get("numNodes"), 1), template, f"{prefix}trainer.", provider=provider if name else None)
+
+
+def _runtime(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the nodes that train: in the jobs of the runtime that are marked so, or that are named so by convention."""
+    policy = mapping(spec.get("mlPolicy"))
+    nodes = count(policy.get("numNodes"), 1)
+    elastic = mapping(mapping(policy.get("torch")).get("elasticPolicy"))
+    least = count(elastic.get("minNodes"), nodes) if elastic else None
+    jobs = [*enumerate(map(mapping, sequence(value_of(spec, "template.spec.replicatedJobs"))))]
+    training = [(index, job) for index, job in jobs if _trains(job)] or jobs
+    for index, job in training:
+        template = mapping(value_of(job, "template.spec.template"))
+        place = f"{prefix}template.spec.replicatedJobs[{index}].template.spec.template."
+        low, high = bounds(least or nodes, least, elastic.get("maxNodes")) if elastic else (None, None)
+        yield PodSet(least or nodes, template, place, least=low, most=high)
+
+
+def _trains(job: Mapping[str, Any]) -> bool:
+    labels = mapping(value_of(job, "template.metadata.labels"))
+    return labels.get("trainer.kubeflow.org/trainjob-ancestor-step") == "trainer" or job.get("name") in _TRAINING_JOBS
+
+
+def _experiment(body: Body) -> Iterator[tuple[FieldPath, Body]]:
+    """Yield the job of a trial."""
+    trial = value_of(body, "spec.trialTemplate.trialSpec")
+    if type(trial) is dict:
+        yield ("spec", "trialTemplate", "trialSpec"), trial
+
+
+def _trials(body: Body) -> int:
+    """Return how many trials run at the same time."""
+    return count(value_of(body, "spec.parallelTrialCount"), 3)
+
+
+def _notebook(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield the pod of a notebook; none while it is stopped."""
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    template = mapping(mapping(body.get("spec")).get("template"))
+    yield PodSet(0 if _STOPPED in annotations else 1, template, f"{prefix}spec.template.")
+
+
+def _unapplied(before: Body, after: Body) -> list[str]:
+    """Return the templates that differ: the operator applies them to no running pod.
+
+    It compares the number of pods and not what is in them (training-operator 1.9, pkg/controller.v1/common/pod.go).
+    A suspended job has no pods, and gets new ones when it resumes.
+    """
+    if value_of(before, "spec.runPolicy.suspend") is True:
+        return []
+    fields = []
+    for section in (name for name in after.get("spec", {}) if name.endswith("ReplicaSpecs")):
+        left, right = value_of(before, f"spec.{section}"), value_of(after, f"spec.{section}")
+        for role in sorted(left if isinstance(left, Mapping) and isinstance(right, Mapping) else ()):
+            path = f"spec.{section}.{role}.template"
+            if role in right and value_of(before, path) != value_of(after, path):
+                fields.append(path)
+    return fields
+
+
+def _overrides(before: Body, after: Body) -> list[str]:
+    """Return the overrides of a TrainJob's pods if they differ: they change while it is suspended alone.
+
+    So says its webhook: trainer 2.1, pkg/runtime/framework/plugins/jobset/jobset.go.
+    """
+    path = "spec.podTemplateOverrides"
+    if value_of(after, "spec.suspend") is True or (value_of(before, path) or []) == (value_of(after, path) or []):
+        return []
+    return [path]
+
+
+def _operator_job_progress(body: Body) -> "Progress":
+    return operator_job_progress(body)
+
+
+def _train_job_progress(body: Body) -> "Progress":
+    return train_job_progress(body)
+
+
+_SUSPEND = ("spec", "runPolicy", "suspend")
+_TRAIN_JOB_CONTROLLED = (
+    Controlled(
+        path=("spec", TEMPLATE_OVERRIDES),
+        by="Kueue",
+        source="pkg/controller/jobs/trainjob/trainjob_controller.go (RunWithPodSetsInfo)",
+        when="while it runs in a queue",
+        applies=is_started(("spec", "suspend")),
+        adds=True,
+    ),
+)
+
+
+def _mpi_job(before: Body, after: Body) -> list[str]:
+    """Check an MPIJob: Kueue manages those of the MPI operator, and not those of the training operator."""
+    return frozen_labels(before, after) if after.get("apiVersion") == f"{_GROUP}/v2beta1" else []
+
+
+_MANAGED_ONCE = every(only("spec.runPolicy.managedBy"), frozen_labels)
+"""So say the webhooks of some kinds: training-operator 1.9, pkg/common/util/webhooks.go."""
+
+
+def _job(kind: str, field: str, immutable: Check) -> Kind:
+    return Kind(
+        group=_GROUP,
+        kind=kind,
+        pods=of_spec(_roles(field)),
+        immutable=immutable,
+        suspend=_SUSPEND,
+        unapplied=_unapplied,
+        has_generations=True,
+        progress=_operator_job_progress,
+    )
+
+
+KINDS = (
+    Kind(
+        group=_GROUP,
+        kind="PyTorchJob",
+        pods=of_spec(_pytorch_job),
+        immutable=frozen_labels,
+        suspend=_SUSPEND,
+        unapplied=_unapplied,
+        has_generations=True,
+        training=pytorch_job_training,
+        progress=_operator_job_progress,
+    ),
+    _job("TFJob", "tfReplicaSpecs", _MANAGED_ONCE),
+    _job("MPIJob", "mpiReplicaSpecs", _mpi_job),
+    _job("XGBoostJob", "xgbReplicaSpecs", _MANAGED_ONCE),
+    _job("PaddleJob", "paddleReplicaSpecs", _MANAGED_ONCE),
+    _job("JAXJob", "jaxReplicaSpecs", frozen_labels),
+    Kind(group=_GROUP, kind="Notebook", pods=_notebook),
+    Kind(group=_GROUP, kind="Experiment", components=_experiment, copies=_trials, has_parameters=True),
+    Kind(
+        group=TRAINING_RUNTIME[0],
+        kind=TRAINING_RUNTIME[1],
+        provides=of_spec(_runtime),
+    ),
+    Kind(
+        group=CLUSTER_TRAINING_RUNTIME[0],
+        kind=CLUSTER_TRAINING_RUNTIME[1],
+        provides=of_spec(_runtime),
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group="trainer.kubeflow.org",
+        kind="TrainJob",
+        pods=of_spec(_train_job),
+        immutable=every(_overrides, frozen_labels),
+        suspend=("spec", "suspend"),
+        controlled=_TRAIN_JOB_CONTROLLED,
+        has_generations=True,
+        training=train_job_training,
+        progress=_train_job_progress,
+    ),
+)

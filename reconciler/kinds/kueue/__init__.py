@@ -1,0 +1,289 @@
+"""Kueue (`kueue.x-k8s.io`): quotas by flavor, cohorts that share them, and namespaced names for both."""
+
+from collections.abc import Iterator, Mapping
+from math import ceil
+from typing import Any
+
+from msgspec.structs import replace
+
+from reconciler.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.immutable import Body
+from reconciler.kinds.kind import Kind, Lookup, Offer
+from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
+from reconciler.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
+from reconciler.kinds.kueue.quotas import covered_resources, gpu_quotas
+from reconciler.kinds.quantities import gpu_quantity
+from reconciler.kube.reasons import Origin
+from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.yaml import Document
+from reconciler.sizing.devices import product_label
+
+GROUP = "kueue.x-k8s.io"
+CLUSTER_QUEUE = (GROUP, "ClusterQueue")
+LOCAL_QUEUE = (GROUP, "LocalQueue")
+WORKLOAD = (GROUP, "Workload")
+COHORT = (GROUP, "Cohort")
+RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
+TOPOLOGY = (GROUP, "Topology")
+ADMISSION_CHECK = (GROUP, "AdmissionCheck")
+MULTI_KUEUE_CONFIG = (GROUP, "MultiKueueConfig")
+MULTI_KUEUE_CLUSTER = (GROUP, "MultiKueueCluster")
+MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
+"""`controllerName` of the checks, and `managedBy` of the jobs, that Kueue runs on worker clusters."""
+_PARAMETERS = frozenset(("MultiKueueConfig", "ProvisioningRequestConfig"))
+
+DELETION = Deletion(
+    rule="risk.queue-delete",
+    noun="queue",
+    hint="drain it first, or move its workloads to another queue",
+    names_users=True,
+)
+
+
+def _cluster_queue(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    granting = _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
+    return replace(granting, references=(*granting.references, *_checks(spec)), resources=covered_resources(spec))
+
+
+def _cohort(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    return _granting(spec, text(spec.get("parentName")) or text(spec.get("parent")))
+
+
+def _checks(spec: Mapping[str, Any]) -> Iterator[Reference]:
+    for index, name in enumerate(sequence(spec.get("admissionChecks"))):
+        if text(name):
+            yield Reference(*ADMISSION_CHECK, "", text(name), f"spec.admissionChecks[{index}]")
+    checks = sequence(mapping(spec.get("admissionChecksStrategy")).get("admissionChecks"))
+    for index, check in enumerate(map(mapping, checks)):
+        if text(check.get("name")):
+            field = f"spec.admissionChecksStrategy.admissionChecks[{index}].name"
+            yield Reference(*ADMISSION_CHECK, "", text(check.get("name")), field)
+
+
+def _admission_check(body: Body) -> Relations:
+    """Read a check. That of MultiKueue names the clusters that workloads are sent to."""
+    spec = mapping(body.get("spec"))
+    parameters = mapping(spec.get("parameters"))
+    kind, name = text(parameters.get("kind")), text(parameters.get("name"))
+    is_known = kind in _PARAMETERS and bool(name)
+    return Relations(
+        parent=name if spec.get("controllerName") == MULTI_KUEUE else "",
+        references=(Reference(GROUP, kind, "", name, "spec.parameters.name"),) if is_known else (),
+    )
+
+
+def _worker_clusters(body: Body) -> Relations:
+    clusters = sequence(mapping(body.get("spec")).get("clusters"))
+    return Relations(
+        references=tuple(
+            Reference(*MULTI_KUEUE_CLUSTER, "", text(name), f"spec.clusters[{index}]")
+            for index, name in enumerate(clusters)
+            if text(name)
+        )
+    )
+
+
+def _granting(spec: Mapping[str, Any], parent: str) -> Relations:
+    return Relations(
+        parent=parent,
+        quotas=tuple(_quotas(spec, borrows=bool(parent))),
+        references=tuple(_flavor_references(spec)),
+    )
+
+
+def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> Iterator[Quota]:
+    """Yield a quota for each flavor and resource: the nominal quota is guaranteed, members of a cohort may borrow more.
+
+    Kueue counts whole devices, and rounds fractions up.
+    """
+    for group, flavor, resource, fields in gpu_quotas(spec):
+        nominal = _whole(fields.get("nominalQuota")) or 0.0
+        extra = _whole(fields.get("borrowingLimit")) if borrows else 0.0
+        limit = None if extra is None else nominal + extra
+        lending = _whole(fields.get("lendingLimit")) if borrows else None
+        yield Quota(flavor, nominal, limit, resource, lending, group)
+
+
+def _whole(value: Any) -> float | None:
+    amount = gpu_quantity(value)
+    return None if amount is None else float(ceil(amount))
+
+
+def _flavor_references(spec: Mapping[str, Any]) -> Iterator[Reference]:
+    for outer, group in enumerate(sequence(spec.get("resourceGroups"))):
+        for index, flavor in enumerate(sequence(mapping(group).get("flavors"))):
+            name = text(mapping(flavor).get("name"))
+            if name:
+                field = f"spec.resourceGroups[{outer}].flavors[{index}].name"
+                yield Reference(*RESOURCE_FLAVOR, "", name, field)
+
+
+def _local_queue(body: Body) -> Relations:
+    parent = text(mapping(body.get("spec")).get("clusterQueue"))
+    references = (Reference(*CLUSTER_QUEUE, "", parent, "spec.clusterQueue"),) if parent else ()
+    return Relations(parent=parent, references=references)
+
+
+def _resource_flavor(body: Body) -> Relations:
+    spec = mapping(body.get("spec"))
+    topology = text(spec.get("topologyName"))
+    labels = mapping(spec.get("nodeLabels"))
+    return Relations(
+        product=product_label(labels),
+        labels=tuple(sorted((key, text(labels[key])) for key in labels if type(key) is str)),
+        references=(Reference(*TOPOLOGY, "", topology, "spec.topologyName"),) if topology else (),
+    )
+
+
+def _offered_products(local: Document, lookup: Lookup) -> Iterator[Offer]:
+    """Yield each product once, in the order of the flavors of the ClusterQueue."""
+    cluster_queue = lookup.defined(CLUSTER_QUEUE, "", text(_spec(local).get("clusterQueue")))
+    seen: set[str] = set()
+    for name in _flavor_names(_spec(cluster_queue)):
+        flavor = lookup.defined(RESOURCE_FLAVOR, "", name)
+        labels = mapping(_spec(flavor).get("nodeLabels"))
+        product = product_label(labels)
+        if flavor and product and product not in seen:
+            seen.add(product)
+            label = next(key for key in labels if labels[key] == product)
+            yield Offer(product=product, origin=Origin(document=flavor, field=("spec", "nodeLabels", label)))
+
+
+def _spec(document: Document | None) -> Mapping[str, Any]:
+    return mapping(document.data.get("spec")) if document else {}
+
+
+def _flavor_names(spec: Mapping[str, Any]) -> Iterator[str]:
+    for group in sequence(spec.get("resourceGroups")):
+        for flavor in sequence(mapping(group).get("flavors")):
+            yield text(mapping(flavor).get("name"))
+
+
+def _admitted_to(cluster_queue: Body) -> Users:
+    name = text(mapping(cluster_queue.get("metadata")).get("name"))
+
+    def runs(workload: Body) -> bool:
+        return _admission(workload).get("clusterQueue") == name
+
+    return Users(kind=WORKLOAD, runs=runs)
+
+
+def _admitted_through(local_queue: Body) -> Users:
+    metadata = mapping(local_queue.get("metadata"))
+    name = text(metadata.get("name"))
+
+    def runs(workload: Body) -> bool:
+        return bool(_admission(workload)) and mapping(workload.get("spec")).get("queueName") == name
+
+    return Users(kind=WORKLOAD, namespace=text(metadata.get("namespace")), runs=runs)
+
+
+def _admission(workload: Body) -> Mapping[str, Any]:
+    """Return where a workload is admitted; empty if it is not, or has ended."""
+    status = mapping(workload.get("status"))
+    ended = any(
+        mapping(condition).get("type") == "Finished" and mapping(condition).get("status") == "True"
+        for condition in sequence(status.get("conditions"))
+    )
+    return {} if ended else mapping(status.get("admission"))
+
+
+KINDS = (
+    Kind(
+        group=GROUP,
+        kind="LocalQueue",
+        relations=_local_queue,
+        is_definition=True,
+        is_stateful=True,
+        deletion=DELETION,
+        losses=queue_losses,
+        users=_admitted_through,
+        reference_rule="reference.queue",
+        naming_labels=(QUEUE_LABEL,),
+        offers=_offered_products,
+        queue_role=QueueRole.ALIAS,
+        parent_kind=CLUSTER_QUEUE,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ClusterQueue",
+        relations=_cluster_queue,
+        is_definition=True,
+        is_stateful=True,
+        deletion=DELETION,
+        losses=queue_losses,
+        users=_admitted_to,
+        reference_rule="reference.cluster-queue",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.FLAVORED,
+        parent_kind=COHORT,
+    ),
+    Kind(
+        group=GROUP,
+        kind="Cohort",
+        relations=_cohort,
+        is_stateful=True,
+        deletion=DELETION,
+        losses=queue_losses,
+        is_cluster_scoped=True,
+        queue_role=QueueRole.COHORT,
+        parent_kind=COHORT,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ResourceFlavor",
+        relations=_resource_flavor,
+        is_definition=True,
+        deletion=FLAVOR_DELETION,
+        losses=flavor_losses,
+        is_shared=True,  # every queue of the same nodes renders their flavor
+        reference_rule="reference.resource-flavor",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.FLAVOR,
+    ),
+    Kind(
+        group=GROUP,
+        kind="Topology",
+        has_group_in_path=True,
+        reference_rule="reference.topology",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind="WorkloadPriorityClass",
+        reference_rule="reference.priority-class",
+        is_cluster_scoped=True,
+        naming_labels=(PRIORITY_LABEL,),
+    ),
+    Kind(
+        group=GROUP,
+        kind="AdmissionCheck",
+        relations=_admission_check,
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+        queue_role=QueueRole.CHECK,
+        parent_kind=MULTI_KUEUE_CONFIG,
+    ),
+    Kind(
+        group=GROUP,
+        kind=MULTI_KUEUE_CONFIG[1],
+        relations=_worker_clusters,
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind="ProvisioningRequestConfig",
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=GROUP,
+        kind=MULTI_KUEUE_CLUSTER[1],
+        reference_rule="reference.admission-check",
+        is_cluster_scoped=True,
+    ),
+    Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),
+)

@@ -1,0 +1,122 @@
+"""KubeRay (`ray.io`): clusters of a head and groups of workers, alone or for a job or a service."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from reconciler.kinds.facts import Controlled, PodSet
+from reconciler.kinds.immutable import value_of
+from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kueue.labels import frozen_labels_in_queue
+from reconciler.kinds.pods import Reader, bounds, of_spec
+from reconciler.kinds.ray.progress import ray_job_progress
+from reconciler.kinds.ray.training import ray_job_training
+from reconciler.kube.values import MAX_COUNT, count, mapping, sequence, text
+
+if TYPE_CHECKING:
+    from reconciler.kinds.progress import Progress
+
+_GROUP = "ray.io"
+_WITH_POD = ("", "K8sJobMode")  # the default; in other modes the head, or nobody, submits the job
+
+
+def cluster_pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of a cluster's spec."""
+    head, is_scaled = mapping(spec.get("headGroupSpec")), spec.get("enableInTreeAutoscaling") is True
+    if head:
+        yield PodSet(1, mapping(head.get("template")), f"{prefix}headGroupSpec.template.")
+    for index, workers in enumerate(map(mapping, sequence(spec.get("workerGroupSpecs")))):
+        minimum = count(workers.get("minReplicas"), 0)
+        most = count(workers.get("maxReplicas"), MAX_COUNT)
+        replicas = min(max(count(workers.get("replicas"), minimum), minimum), most)
+        place, template = f"{prefix}workerGroupSpecs[{index}].template.", mapping(workers.get("template"))
+        hosts = count(workers.get("numOfHosts"), 1)
+        if workers.get("suspend") is True:
+            yield PodSet(0, template, place)
+            continue
+        scale = bounds(replicas, minimum, workers.get("maxReplicas")) if is_scaled else (None, None)
+        yield PodSet(replicas, template, place, None, "", *scale).times(hosts)
+
+
+def _with_cluster(field: str) -> Reader:
+    def read(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+        return cluster_pods(mapping(spec.get(field)), f"{prefix}{field}.")
+
+    return read
+
+
+def _job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of the cluster, unless the job runs in another, and the one that submits the job."""
+    if "clusterSelector" not in spec:
+        yield from cluster_pods(mapping(spec.get("rayClusterSpec")), f"{prefix}rayClusterSpec.")
+    submitter = mapping(spec.get("submitterPodTemplate"))
+    if submitter and text(spec.get("submissionMode")) in _WITH_POD:
+        yield PodSet(1, submitter, f"{prefix}submitterPodTemplate.")
+
+
+def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    return _job(mapping(spec.get("jobTemplate")), f"{prefix}jobTemplate.")
+
+
+def _ray_job_progress(body: Body) -> "Progress":
+    return ray_job_progress(body)
+
+
+def _is_autoscaled(body: Body) -> bool:
+    return mapping(body.get("spec")).get("enableInTreeAutoscaling") is True
+
+
+def _unapplied(cluster: str) -> Callable[[Body, Body], list[str]]:
+    """Return a function that names the templates of a cluster's spec, which KubeRay applies to no running pod.
+
+    With the upgrade strategy `Recreate` it replaces all pods (KubeRay 1.6, shouldRecreatePodsForUpgrade).
+    """
+
+    def templates(_: Body, after: Body) -> list[str]:
+        spec = mapping(value_of(after, cluster))
+        if value_of(spec, "upgradeStrategy.type") == "Recreate":
+            return []
+        groups = (text(mapping(group).get("groupName")) for group in sequence(spec.get("workerGroupSpecs")))
+        workers = (f"{cluster}.workerGroupSpecs[groupName={name}].template" for name in groups)
+        return [f"{cluster}.headGroupSpec.template", *workers]
+
+    return templates
+
+
+_SUSPEND = ("spec", "suspend")
+_AUTOSCALED = tuple(
+    Controlled(
+        path=("spec", "workerGroupSpecs", "*", field),
+        by="autoscaler of Ray",
+        source="python/ray/autoscaler/_private/kuberay/node_provider.py (submit_scale_request)",
+        when="with `enableInTreeAutoscaling`",
+        applies=_is_autoscaled,
+    )
+    for field in ("replicas", "scaleStrategy")
+)
+KINDS = (
+    Kind(
+        group=_GROUP,
+        kind="RayCluster",
+        pods=of_spec(cluster_pods),
+        immutable=frozen_labels_in_queue,
+        unapplied=_unapplied("spec"),
+        suspend=_SUSPEND,
+        controlled=_AUTOSCALED,
+    ),
+    Kind(
+        group=_GROUP,
+        kind="RayJob",
+        pods=of_spec(_job),
+        immutable=frozen_labels_in_queue,
+        unapplied=_unapplied("spec.rayClusterSpec"),
+        suspend=_SUSPEND,
+        training=ray_job_training,
+        progress=_ray_job_progress,
+    ),
+    Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job), job_metadata=("metadata",)),
+    Kind(
+        group=_GROUP,
+        kind="RayService",
+        pods=of_spec(_with_cluster("rayClusterConfig")),
+    ),
+)

@@ -1,0 +1,181 @@
+"""`ObjectSummary`: the values that the rest of a plan needs to know of one rendered object."""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference
+from reconciler.kube.objects import ObjectKey, SourceRef
+
+
+class Demand(msgspec.Struct, frozen=True, array_like=True):
+    """`pods` pods that each request `gpus_per_pod` of one extended resource, on one product (`""`: any).
+
+    Slices (`nvidia.com/mig-1g.10gb`, `nvidia.com/gpu.shared`) are devices of their own: `product` is then the resource
+    key, so that they are never added to whole GPUs. An elastic workload starts without `spare` of the pods. `least` and
+    `most` are how few and how many of them may run; None: as many as `pods`.
+    """
+
+    resource: str
+    product: str
+    gpus_per_pod: int
+    pods: int
+    spare: int = 0
+    least: int | None = None
+    most: int | None = None
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all its pods."""
+        return self.gpus_per_pod * self.pods
+
+    @property
+    def least_gpus(self) -> int:
+        """GPUs of the pods that it starts with."""
+        return self.gpus_per_pod * (self.pods - self.spare)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """GPUs of the fewest and of the most pods that may run."""
+        least, most = (self.pods if pods is None else pods for pods in (self.least, self.most))
+        return self.gpus_per_pod * min(least, self.pods - self.spare), self.gpus_per_pod * most
+
+
+def add_demands(demands: Iterable[Demand]) -> tuple[Demand, ...]:
+    """Return one demand for each shape of pod, with the pods of all demands of this shape."""
+    shapes: dict[tuple[str, str, int], Demand] = {}
+    for one in demands:
+        shape = (one.resource, one.product, one.gpus_per_pod)
+        other = shapes.get(shape)
+        shapes[shape] = one if other is None else _sum(other, one)
+    return tuple(shapes.values())
+
+
+def _sum(one: Demand, other: Demand) -> Demand:
+    def both(first: int | None, second: int | None) -> int | None:
+        if first is None and second is None:
+            return None
+        return (one.pods if first is None else first) + (other.pods if second is None else second)
+
+    return replace(
+        one,
+        pods=one.pods + other.pods,
+        spare=one.spare + other.spare,
+        least=both(one.least, other.least),
+        most=both(one.most, other.most),
+    )
+
+
+class Need(msgspec.Struct, frozen=True, array_like=True):
+    """Devices that another object says (`kinds.summary.providers`): `pods` pods request what it provides.
+
+    kinds: what it may be, in order; field: the field that names it.
+    adds: its devices are added to those of the pods; else they count instead of `own`, if these are none.
+    sets_pods: it says how many pods there are. is_optional: nothing is missing from the count without it.
+    own: what each of the pods requests itself: resource, product, devices.
+    least, most: how few and how many of the pods may run; None: as many as `pods`.
+    """
+
+    kinds: tuple[KindId, ...]
+    namespace: str
+    name: str
+    field: str
+    pods: int
+    adds: bool = False
+    sets_pods: bool = False
+    is_optional: bool = False
+    own: tuple[tuple[str, str, int], ...] = ()
+    least: int | None = None
+    most: int | None = None
+
+
+class Uncounted(msgspec.Struct, frozen=True, array_like=True):
+    """Pods or devices that no figure includes: the field, and what is not known."""
+
+    field: str
+    what: str
+
+
+class PodRequest(msgspec.Struct, frozen=True, array_like=True):
+    """What the pods of one template request together at first, in a queue that grants GPUs by flavor.
+
+    devices: extended resources and their number. labels: node labels that the pods require, with the values allowed.
+    """
+
+    devices: tuple[tuple[str, int], ...]
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+
+class NodeMatch(msgspec.Struct, frozen=True, array_like=True):
+    """The nodes that pods may run on: labels with the values allowed; tolerations as key, operator, value, effect."""
+
+    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tolerations: tuple[tuple[str, str, str, str], ...] = ()
+
+
+class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
+    """What a plan keeps of one rendered object."""
+
+    cluster: str
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    path: str  # below the rendered folder
+    digest: str  # of the written bytes: the Git blob id
+    source: str  # path of the source file; empty for an object read from `rendered/`
+    line: int
+    column: int
+    gpus: int = 0  # pods x GPUs per pod, when it runs
+    gpus_per_pod: int = 0
+    pods: int = 0
+    product: str = ""  # the GPU product that all its pods select; empty: any. Of a flavor: that of its nodes
+    vendor: str = ""  # resource key: nvidia.com/gpu, amd.com/gpu
+    queue: str = ""  # name of the queue that its pods name
+    suspended: bool = False
+    parent: str = ""  # of a queue: the queue above it; of an alias: the queue it stands for
+    quotas: tuple[Quota, ...] = ()
+    references: tuple[Reference, ...] = ()
+    queue_kind: KindId = NO_KIND  # of `queue`
+    demands: tuple[Demand, ...] = ()  # one for each shape of pod that requests GPUs
+    is_workload: bool = False  # it runs pods, now or once it is resumed
+    queue_role: QueueRole = QueueRole.NONE  # of a queue or flavor: its own; of a workload: that of `queue`
+    parent_kind: KindId = NO_KIND  # of `parent`
+    finished: bool = False  # a job that has ended: it requests nothing, and is never applied
+    needs: tuple[Need, ...] = ()
+    uncounted: tuple[Uncounted, ...] = ()
+    provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
+    pod_requests: tuple[PodRequest, ...] = ()  # of one workload whose queue grants GPUs by flavor
+    workloads: int = 1  # that such a queue makes of it, all alike
+    labels: tuple[tuple[str, str], ...] = ()  # of a flavor: those of its nodes
+    on_nodes: NodeMatch | None = None  # of a DaemonSet: where it runs a pod
+    priority: int | None = None  # of a priority class: its value
+    priority_class: str = ""  # of a workload in a queue of KAI: what decides its priority
+    preemptibility: str = ""  # of a workload in a queue of KAI: what it says itself
+    gpu_hours: float = 0.0  # of a sized job whose whole run is known: what it takes; 0: unknown
+    requests: tuple[str, ...] = ()  # resources of which the pods of a workload in a queue by flavor request any amount
+    stated: tuple[str, ...] | None = None  # those that all containers of these pods state; None: it starts none
+    resources: tuple[str, ...] = ()  # of a queue by flavor: what it covers; of a LimitRange: what containers request
+
+    @property
+    def key(self) -> ObjectKey:
+        """The object's identity."""
+        return ObjectKey(group=self.group, kind=self.kind, namespace=self.namespace, name=self.name)
+
+    @property
+    def least_gpus(self) -> int:
+        """GPUs that it starts with: all of them, unless it is elastic."""
+        return sum(demand.least_gpus for demand in self.demands)
+
+    @property
+    def gpu_range(self) -> tuple[int, int] | None:
+        """The fewest and the most GPUs that its pods may request; None where these are `gpus`."""
+        bounds = [demand.bounds for demand in self.demands]
+        found = sum(least for least, _ in bounds), sum(most for _, most in bounds)
+        return None if self.provides or found == (self.gpus, self.gpus) else found
+
+    @property
+    def place(self) -> SourceRef:
+        """The place in the source that the object is rendered from."""
+        return SourceRef(path=self.source or self.path, line=self.line, column=self.column)

@@ -1,0 +1,401 @@
+"""From the body of an object to its `ObjectSummary`."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from reconciler.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
+from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
+from reconciler.kinds.kind import ANY_KIND, Body, FaultyRowError, Kind, Kinds
+from reconciler.kinds.manifests.finished import is_finished
+from reconciler.kinds.pods import is_paused, is_stopped, is_suspended
+from reconciler.kinds.summary.object_summary import (
+    Demand,
+    Need,
+    NodeMatch,
+    ObjectSummary,
+    PodRequest,
+    Uncounted,
+    add_demands,
+)
+from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
+from reconciler.kube.objects import SourceRef, format_path, split_api_version
+from reconciler.kube.quantities import is_positive
+from reconciler.kube.values import NOT_JSON, mapping, sequence, text, value_at
+from reconciler.sizing.devices import is_gpu, may_be_gpu
+
+# Pods and devices in objects of a kind that nobody knows: no figure includes them, and that has to be said.
+
+
+_MAX_FOUND = 3  # of one object: the first ones tell enough
+
+_AMOUNTS = frozenset(("limits", "requests"))
+
+_GENERIC = frozenset(("gpu", "gpus"))
+
+_CONTAINERS = frozenset(("containers", "initContainers"))
+
+
+def find_uncounted(body: Mapping[str, Any], counted: Sequence[PodSet]) -> tuple[Uncounted, ...]:
+    """Return what an object requests outside the templates that were counted; at most the first ones."""
+    known = {id(pods.template) for pods in counted}
+    found: dict[Uncounted, None] = {}
+    for one in _walk({key: value for key, value in body.items() if key not in _NOT_SPEC}, "", known):
+        found.setdefault(one)
+        if len(found) == _MAX_FOUND:
+            break
+    return tuple(found)
+
+
+_NOT_SPEC = frozenset(("apiVersion", "kind", "metadata", "status"))
+
+
+def _walk(node: Any, path: str, known: set[int]) -> Iterator[Uncounted]:
+    if id(node) in known:
+        return
+    if type(node) is list:
+        for index, item in enumerate(node):
+            if type(item) is dict or type(item) is list:
+                yield from _walk(item, f"{path}[{index}]", known)
+        return
+    for key, child in mapping(node).items():
+        if type(key) is not str:
+            continue
+        place = f"{path}.{key}".lstrip(".")
+        if key in _AMOUNTS and type(child) is dict:
+            yield from (Uncounted(place, f"{name}: {child[name]}") for name in child if _is_device(name, child[name]))
+        elif key in _CONTAINERS and any("image" in mapping(item) for item in sequence(child)):
+            yield from _walk(child, place, known)
+            yield Uncounted(place, "pods")
+        elif type(child) is dict or type(child) is list:
+            yield from _walk(child, place, known)
+
+
+def _is_device(resource: Any, amount: Any) -> bool:
+    if type(amount) not in (int, float, str) or str(amount) in ("", "0"):
+        return False
+    return is_gpu(resource) or may_be_gpu(resource) or resource in _GENERIC
+
+
+# The resources that pods request as Kueue sees them: any amount counts, of GPUs and of everything else.
+
+
+class Requested(NamedTuple):
+    """What pods request.
+
+    requests: resources of which they request any amount.
+    stated: resources of which all containers state a request, even of 0; None if there are no containers.
+    """
+
+    requests: tuple[str, ...] = ()
+    stated: tuple[str, ...] | None = None
+
+
+def requested_by(templates: Iterable[Mapping[str, Any]]) -> Requested:
+    """Return what the pods of these templates request.
+
+    As in Kueue (0.16, pkg/workload/resources.go), a limit counts where a container states no request, and the overhead
+    of the pod is added. Pod-level requests are those of the pod (k8s.io/component-helpers/resource).
+    """
+    found: set[str] = set()
+    stated: set[str] | None = None
+    for template in templates:
+        spec = mapping(template.get("spec"))
+        found |= _positive(mapping(spec.get("overhead"))) | _positive(_amounts(spec, "requests"))
+        for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers"))):
+            requests = _amounts(mapping(container), "requests")
+            found |= _positive({**_amounts(mapping(container), "limits"), **requests})
+            names = {name for name in requests if type(name) is str}
+            stated = names if stated is None else stated & names
+    return Requested(tuple(sorted(found)), None if stated is None else tuple(sorted(stated)))
+
+
+def _amounts(part: Mapping[str, Any], field: str) -> dict[str, Any]:
+    return mapping(mapping(part.get("resources")).get(field))
+
+
+def _positive(amounts: Mapping[str, Any]) -> set[str]:
+    return {name for name, amount in amounts.items() if type(name) is str and is_positive(amount)}
+
+
+_SIZING = "gpureconciler.io/sizing"  # the annotation of `index.sized.fields`, which only sizing imports
+
+
+class _SizingNote(msgspec.Struct):
+    gpu_hours: float = 0.0
+
+
+def summarize(
+    kinds: Kinds, *, cluster: str, body: Body, path: str, digest: str, source: SourceRef | None = None
+) -> ObjectSummary:
+    """Summarize an object from its body alone, so that before and after are measured alike.
+
+    A value that is missing or of the wrong type counts as absent, because schemas report it elsewhere: no body raises
+    an error, only a row does whose `relations` do not fit its role.
+    """
+    metadata = mapping(body.get("metadata"))
+    group, _ = split_api_version(text(body.get("apiVersion")))
+    kind, namespace = text(body.get("kind")), text(metadata.get("namespace"))
+    row = kinds.find(group, kind)
+    identity: dict[str, Any] = {
+        "cluster": cluster,
+        "group": group,
+        "kind": kind,
+        "namespace": namespace,
+        "name": text(metadata.get("name")),
+        "path": path,
+        "digest": digest,
+        "source": source.path if source else "",
+        "line": source.line if source else 0,
+        "column": source.column if source else 0,
+    }
+    if row.relations is not None:
+        return ObjectSummary(**identity, **_relations(row, body))
+    if row.provides is not None:
+        return ObjectSummary(**identity, **_provided(row, body))
+    pod_sets = kinds.pod_sets(body) if row.pods is None else list(row.pods(body, ""))
+    uncounted = find_uncounted(body, pod_sets or ()) if row.kind in ("", ANY_KIND) else ()
+    if pod_sets is None:
+        return ObjectSummary(**identity, uncounted=uncounted)
+    return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets, uncounted))
+
+
+def _relations(row: Kind, body: Body) -> dict[str, Any]:
+    if row.relations is None:
+        return {}
+    relations = row.relations(body)
+    if row.queue_role is QueueRole.TREE and [quota.product for quota in relations.quotas] != [""]:
+        message = f"the relations of {row.kind} ({row.group}) need one quota, of product '': a queue in a tree has one"
+        raise FaultyRowError(message, row.id)
+    return {
+        "parent": relations.parent,
+        "parent_kind": row.parent_kind if relations.parent else NO_KIND,
+        "quotas": relations.quotas,
+        "references": relations.references,
+        "product": relations.product,
+        "labels": relations.labels,
+        "priority": relations.priority,
+        "resources": relations.resources,
+        "queue_role": row.queue_role,
+    }
+
+
+def _provided(row: Kind, body: Body) -> dict[str, Any]:
+    """Summarize an object that says what others request: it requests nothing itself."""
+    pod_sets = [] if row.provides is None else list(row.provides(body, ""))
+    pods = [read_pod(pod_set.template, pod_set.prefix, "") for pod_set in pod_sets]
+    requests, stated = requested_by(pod_set.template for pod_set in pod_sets)
+    return {
+        "provides": True,
+        "requests": requests,
+        "stated": stated,
+        "pods": sum(pod_set.replicas for pod_set in pod_sets),
+        "demands": _demands(pod_sets, pods),
+        "uncounted": _unknown(pod_sets, pods),
+    }
+
+
+def _demands(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Demand, ...]:
+    """Return the pods by what each of them requests."""
+    return add_demands(
+        Demand(
+            resource,
+            pod.product_of(resource),
+            gpus,
+            pod_set.replicas,
+            pod_set.spare,
+            pod_set.least,
+            pod_set.most,
+        )
+        for pod_set, pod in zip(pod_sets, pods, strict=True)
+        for resource, gpus in pod.devices.items()
+    )
+
+
+def _unknown(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Uncounted, ...]:
+    """Return what the pods request besides known devices, and what their object does not say."""
+    found = [Uncounted(pod_set.prefix.rstrip("."), pod_set.unknown) for pod_set in pod_sets if pod_set.unknown]
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        found += [Uncounted(f"{pod_set.prefix}spec", f"the resource {name}") for name in pod.unknown]
+    return tuple(dict.fromkeys(found))
+
+
+def _needs(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], namespace: str) -> Iterator[Need]:
+    """Yield what other objects add to the pods, or say of them."""
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        named = (*pod.providers, pod_set.provider) if pod_set.provider is not None else pod.providers
+        for provider in named:
+            yield Need(
+                kinds=provider.kinds,
+                namespace=namespace,
+                name=provider.name,
+                field=provider.field,
+                pods=pod_set.replicas,
+                adds=provider.adds,
+                sets_pods=provider.sets_pods,
+                is_optional=provider.is_optional,
+                least=pod_set.least,
+                most=pod_set.most,
+                own=tuple((resource, pod.product_of(resource), gpus) for resource, gpus in pod.devices.items()),
+            )
+
+
+def _workload(
+    kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], uncounted: tuple[Uncounted, ...]
+) -> dict[str, Any]:
+    namespace = text(mapping(body.get("metadata")).get("namespace"))
+    pods = [read_pod(pod_set.template, pod_set.prefix, namespace) for pod_set in pod_sets]
+    demands = _demands(pod_sets, pods)
+    products = {demand.product for demand in demands}
+    queue_kind, queue, queue_field = _queue(kinds, row, body, pod_sets, pods)
+    references: dict[tuple[str, str, str], Reference] = {}
+    if queue_kind is not None:
+        scope = "" if queue_kind.is_cluster_scoped else namespace
+        references[*queue_kind.id, queue] = Reference(*queue_kind.id, scope, queue, queue_field)
+    for reference in (*_named(kinds, body, namespace), *(reference for pod in pods for reference in pod.references)):
+        first = references.setdefault((reference.group, reference.kind, reference.name), reference)
+        if reference.writes and reference is not first:
+            writes = tuple(sorted({*first.writes, *reference.writes}))
+            references[reference.group, reference.kind, reference.name] = replace(first, writes=writes)
+    brought = _components(row, body) if row.components is not None else frozenset()
+    role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
+    requests, stated = _requested(pod_sets) if role is QueueRole.ALIAS else Requested()
+    has_ended = is_finished(body)
+    return {
+        "gpus": sum(demand.gpus for demand in demands),
+        "gpus_per_pod": max((sum(pod.devices.values()) for pod in pods), default=0),
+        "pods": sum(pod_set.replicas for pod_set in pod_sets),
+        "product": products.pop() if len(products) == 1 else "",
+        "vendor": max(demands, key=lambda one: (one.gpus, one.resource, one.product)).resource if demands else "",
+        "queue": queue,
+        "queue_kind": queue_kind.id if queue_kind is not None else NO_KIND,
+        "queue_role": role,
+        # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
+        "suspended": has_ended
+        or is_stopped(body)
+        or is_paused(body)
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.job_metadata))),
+        "finished": has_ended,
+        "references": tuple(reference for key, reference in references.items() if key not in brought),
+        "demands": demands,
+        **(_requests(row, body, pod_sets, pods) if demands and role is QueueRole.ALIAS else {}),
+        "requests": requests,
+        "stated": stated,
+        "is_workload": True,
+        "on_nodes": _nodes(pod_sets) if row.runs_on_each_node and demands else None,
+        **(_preemption(row, body, pod_sets, pods) if queue_kind is not None and queue_kind.follows_kai else {}),
+        "needs": tuple(_needs(pod_sets, pods, namespace)),
+        "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
+        "gpu_hours": _gpu_hours(body),
+    }
+
+
+def _gpu_hours(body: Body) -> float:
+    """Return the GPU hours that sizing predicted for the whole run, from its annotation; 0 if there are none."""
+    note = mapping(mapping(body.get("metadata")).get("annotations")).get(_SIZING)
+    if not isinstance(note, str) or '"gpu_hours"' not in note:
+        return 0.0
+    try:
+        return max(0.0, msgspec.json.decode(note, type=_SizingNote).gpu_hours)
+    except NOT_JSON:
+        return 0.0
+
+
+def _nodes(pod_sets: Sequence[PodSet]) -> NodeMatch:
+    """Return the nodes that the pods of a DaemonSet may run on."""
+    spec = mapping(pod_sets[0].template.get("spec"))
+    fields = ("key", "operator", "value", "effect")
+    written = (tuple(text(mapping(one).get(field)) for field in fields) for one in sequence(spec.get("tolerations")))
+    return NodeMatch(required_labels(spec), tuple((key, how, value, effect) for key, how, value, effect in written))
+
+
+def _requests(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, Any]:
+    """Return the workloads that a queue by flavor admits, and what each of them requests."""
+    workloads = max(1, row.workloads(body)) if row.workloads is not None else 1
+    return {"workloads": workloads, "pod_requests": tuple(_pod_requests(pod_sets, pods, workloads))}
+
+
+def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], workloads: int) -> Iterator[PodRequest]:
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        count = (pod_set.replicas - pod_set.spare) // workloads
+        if pod.devices and count:
+            devices = tuple((resource, gpus * count) for resource, gpus in pod.devices.items())
+            yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
+
+
+def _requested(pod_sets: Sequence[PodSet]) -> Requested:
+    """Return what the pods request at first; how many there are another object may say."""
+    starting = (
+        pod_set.template
+        for pod_set in pod_sets
+        if pod_set.replicas > pod_set.spare or (pod_set.provider is not None and pod_set.provider.sets_pods)
+    )
+    return requested_by(starting)
+
+
+def _preemption(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, str]:
+    """Return what KAI reads the priority and the preemptibility of a workload from: its own labels, or its pods."""
+    found = {"priority_class": "", "preemptibility": ""}
+    for labels, _ in _labels(row, body, pod_sets, pods):
+        for field, label in (("priority_class", PRIORITY_LABEL), ("preemptibility", PREEMPTIBILITY_LABEL)):
+            found[field] = found[field] or text(labels.get(label))
+    named = (text(mapping(pod_set.template.get("spec")).get("priorityClassName")) for pod_set in pod_sets)
+    found["priority_class"] = found["priority_class"] or next(filter(None, named), "")
+    return found
+
+
+def _queue(
+    kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
+) -> tuple[Kind | None, str, str]:
+    """Return kind, name and field of the queue: the object's own labels win over those of its pods."""
+    jobs = _job_prefix(row)
+    for labels, prefix in _labels(row, body, pod_sets, pods):
+        for label, kind in kinds.queue_labels if labels else ():
+            name = labels.get(label)
+            if jobs and prefix in ("", jobs) and (kind.queue_role is QueueRole.ALIAS) is not bool(prefix):
+                continue  # Kueue reads the label of each job, KAI that of the object which creates them
+            if name and type(name) is str:
+                return kind, name, f'{prefix}metadata.labels["{label}"]'
+    return None, "", ""
+
+
+def _job_prefix(row: Kind) -> str:
+    """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
+    return f"{format_path(row.job_metadata[:-1])}." if len(row.job_metadata) > 1 else ""
+
+
+def _labels(
+    row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
+) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the labels of an object, its jobs, its components, and its pods, each with the prefix of its fields."""
+    yield mapping(mapping(body.get("metadata")).get("labels")), ""
+    if jobs := _job_prefix(row):
+        yield mapping(mapping(value_at(body, row.job_metadata)).get("labels")), jobs
+    if row.components is not None:
+        for path, component in row.components(body):
+            yield mapping(mapping(component.get("metadata")).get("labels")), f"{format_path(path)}."
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        yield pod.labels, pod_set.prefix
+
+
+def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
+    """Yield the objects besides queues that an object names by its labels."""
+    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    for label, kind in kinds.other_labels if labels else ():
+        name = text(labels.get(label))
+        if name:
+            scope = "" if kind.is_cluster_scoped else namespace
+            yield Reference(*kind.id, scope, name, f'metadata.labels["{label}"]')
+
+
+def _components(row: Kind, body: Body) -> frozenset[tuple[str, str, str]]:
+    """Return group, kind and name of the objects that an object wraps, and so creates itself."""
+    components = row.components(body) if row.components is not None else ()
+    return frozenset(_identity(component) for _, component in components)
+
+
+def _identity(body: Body) -> tuple[str, str, str]:
+    group, _ = split_api_version(text(body.get("apiVersion")))
+    return group, text(body.get("kind")), text(mapping(body.get("metadata")).get("name"))

@@ -1,0 +1,381 @@
+"""Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from reconciler.kinds.facts import Controlled, Deletion, PodSet, Quota, Reference, Relations
+from reconciler.kinds.immutable import only
+from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kueue.labels import MIN_PARALLELISM, is_started
+from reconciler.kinds.manifests.ownership import KEEP
+from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
+from reconciler.kinds.quantities import gpu_quantity
+from reconciler.kinds.workloads import authored, immutable, losses
+from reconciler.kinds.workloads.progress import job_progress
+from reconciler.kinds.workloads.training import job_training
+from reconciler.kube.quantities import is_positive
+from reconciler.kube.values import mapping, sequence, text
+from reconciler.repo.config import Backend
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
+
+if TYPE_CHECKING:
+    from reconciler.kinds.progress import Progress
+
+_MAX_DATA = 1 << 20
+"""Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
+
+_MAX_DIGITS = 9  # of a number of pods
+
+
+def _pod(body: Body, prefix: str) -> Iterator[PodSet]:
+    yield PodSet(1, dict(body), prefix)
+
+
+def _on_each_node(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    """Yield no pods of a known shape: how many nodes match is not in the object."""
+    yield PodSet(0, mapping(spec.get("template")), f"{prefix}template.")
+
+
+def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+    return batch_job(mapping(mapping(spec.get("jobTemplate")).get("spec")), f"{prefix}jobTemplate.spec.")
+
+
+def _runtime_class(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield what the class adds to a pod: admission copies its overhead."""
+    overhead = mapping(body.get("overhead")).get("podFixed")
+    if overhead:
+        yield PodSet(1, {"spec": {"overhead": overhead}}, f"{prefix}overhead.")
+
+
+def _pod_template(body: Body, prefix: str) -> Iterator[PodSet]:
+    yield PodSet(1, mapping(body.get("template")), f"{prefix}template.")
+
+
+def _resource_quota(body: Body) -> Relations:
+    """Read a namespace's limit on requests of GPUs. It guarantees nothing, because it reserves nothing."""
+    quotas = []
+    for key, value in mapping(mapping(body.get("spec")).get("hard")).items():
+        resource = text(key).removeprefix("requests.")
+        if is_gpu(resource):
+            quotas.append(Quota("" if resource in WHOLE_GPUS else resource, 0.0, gpu_quantity(value)))
+    return Relations(quotas=tuple(quotas))
+
+
+def _limit_range(body: Body) -> Relations:
+    """Read what the containers of a namespace request by default: an API server fills in limits and bounds as well."""
+    resources: set[str] = set()
+    for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
+        if item.get("type") == "Container":
+            fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
+            amounts = {name: value for field in fields for name, value in field.items()}
+            resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
+    return Relations(resources=tuple(sorted(resources - {""})))
+
+
+def _claim(body: Body) -> Relations:
+    name = text(mapping(body.get("spec")).get("storageClassName"))
+    return Relations(references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else ())
+
+
+CONFIG_MAP = ("", "ConfigMap")
+_TRAINING = (b"model", b"MODEL", b"SFT_TRAINER", b"distributed_type", b"zero_optimization", b"torchrun", b"accelerate")
+"""Words of the configurations and scripts of trainings, which sizing reads where a job mounts them."""
+NAMESPACE = ("", "Namespace")
+MUTATIONS = (
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"),
+)
+"""Kinds whose objects change others when a server admits them."""
+NODE = ("", "Node")
+POD = ("", "Pod")
+PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
+SECRET = ("", "Secret")
+SERVICE_ACCOUNT = ("", "ServiceAccount")
+RUNTIME_CLASS = ("node.k8s.io", "RuntimeClass")
+STORAGE_CLASS = ("storage.k8s.io", "StorageClass")
+PRIORITY_CLASS = ("scheduling.k8s.io", "PriorityClass")
+
+
+def _priority_class(body: Body) -> Relations:
+    value = body.get("value")
+    return Relations(priority=value if type(value) is int else 0)
+
+
+def _job_pods(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield the pods of a Job, some of which Kueue may start it without."""
+    least = text(mapping(mapping(body.get("metadata")).get("annotations")).get(MIN_PARALLELISM))
+    is_elastic = least.isascii() and least.isdecimal() and len(least) <= _MAX_DIGITS
+    for pods in batch_job(mapping(body.get("spec")), f"{prefix}spec."):
+        yield pods._replace(spare=max(0, pods.replicas - int(least))) if is_elastic else pods
+
+
+def _job_progress(body: Body) -> "Progress":
+    return job_progress(body)
+
+
+def _is_partially_admitted(body: Body) -> bool:
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    return MIN_PARALLELISM in annotations and is_started(_SUSPEND)(body)
+
+
+_SUSPEND = ("spec", "suspend")
+_PARTIALLY_ADMITTED = tuple(
+    Controlled(
+        path=("spec", field),
+        by="Kueue",
+        source="pkg/controller/jobs/job/job_controller.go (RunWithPodSetsInfo)",
+        when=f"with the annotation `{MIN_PARALLELISM}`, while it runs in a queue",
+        applies=_is_partially_admitted,
+    )
+    for field in ("parallelism", "completions")
+)
+_INJECTED = (
+    "cert-manager.io/inject-ca-from",
+    "cert-manager.io/inject-ca-from-secret",
+    "cert-manager.io/inject-apiserver-ca",
+)
+
+
+def _is_injected(body: Body) -> bool:
+    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    return any(name in annotations for name in _INJECTED)
+
+
+def _authorities(*path: str) -> tuple[Controlled, ...]:
+    """Return the certificates of authorities that the injector of cert-manager writes at a path."""
+    return (
+        Controlled(
+            path=(*path, "caBundle"),
+            by="cert-manager",
+            source="pkg/controller/cainjector/injectors.go",
+            when=f"with an annotation {', '.join(f'`{name}`' for name in _INJECTED)}",
+            applies=_is_injected,
+        ),
+    )
+
+
+_AGGREGATED = (
+    Controlled(
+        path=("rules",),
+        by="controller of Kubernetes",
+        source="pkg/controller/clusterroleaggregation/clusterroleaggregation_controller.go",
+        when="with `aggregationRule`",
+        applies=lambda body: "aggregationRule" in body,
+    ),
+)
+WEBHOOKS = (
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"),
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
+)
+"""Kinds whose objects change or refuse others when a server admits them, by programs."""
+
+_TEMPLATE = only("spec.template")
+
+
+def _on_delete(before: Body, after: Body) -> Sequence[str]:
+    """Return the template if it differs and reaches a pod only when somebody deletes that pod."""
+    strategy = mapping(mapping(after.get("spec")).get("updateStrategy")).get("type")
+    return _TEMPLATE(before, after) if strategy == "OnDelete" else ()
+
+
+def _copies(group: str, kind: str, **facts: Any) -> Kind:
+    """Return the row of a kind that runs `replicas` pods, each a workload of its own."""
+    return Kind(group=group, kind=kind, scale=REPLICAS, pods=of_spec(replicated), workloads=replicas, **facts)
+
+
+_RUNNING = (
+    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
+    _copies("", "ReplicationController", unapplied=_TEMPLATE),
+    _copies("apps", "Deployment", immutable=immutable.deployment),
+    _copies("apps", "ReplicaSet", unapplied=_TEMPLATE, immutable=immutable.selector),
+    Kind(
+        group="apps",
+        kind="StatefulSet",
+        scale=REPLICAS,
+        pods=of_spec(replicated),
+        immutable=immutable.stateful_set,
+        unapplied=_on_delete,
+        authored=authored.stateful_set,
+        losses=losses.stateful_set,
+        is_stateful=True,
+    ),
+    Kind(
+        group="apps",
+        kind="DaemonSet",
+        pods=of_spec(_on_each_node),
+        runs_on_each_node=True,
+        unapplied=_on_delete,
+        immutable=immutable.selector,
+    ),
+    Kind(
+        group="batch",
+        kind="Job",
+        pods=_job_pods,
+        suspend=_SUSPEND,
+        scale=("spec", "parallelism"),
+        deadline=("spec", "activeDeadlineSeconds"),
+        controlled=_PARTIALLY_ADMITTED,
+        immutable=immutable.job,
+        authored=authored.job,
+        has_generations=True,
+        training=job_training,
+        progress=_job_progress,
+    ),
+    Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job), job_metadata=("spec", "jobTemplate", "metadata")),
+)
+
+_STORING = (
+    Kind(
+        group="",
+        kind="PersistentVolumeClaim",
+        relations=_claim,
+        immutable=immutable.claim,
+        authored=authored.claim,
+        is_stateful=True,
+        storage=("spec", "resources", "requests", "storage"),
+        reference_rule="reference.pvc",
+        deletion=Deletion(
+            rule="risk.pvc-data-loss",
+            noun="claim",
+            effect=", and its data may be lost with it",
+            hint=f"back up the data first, or annotate the claim with {KEEP}: 'true' before you remove its source",
+            names_users=True,
+        ),
+    ),
+    Kind(
+        group="",
+        kind="PersistentVolume",
+        immutable=immutable.volume,
+        authored=authored.volume,
+        losses=losses.volume,
+        is_stateful=True,
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=STORAGE_CLASS[0],
+        kind=STORAGE_CLASS[1],
+        immutable=immutable.storage_class,
+        deletion=Deletion(
+            rule="risk.storage-class-delete",
+            noun="storage class",
+            effect=", so claims of it that have no volume yet stay Pending",
+            hint="first change the claims and templates that name it",
+            names_users=True,
+        ),
+        losses=losses.storage_class,
+        reference_rule="reference.storage-class",
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group="",
+        kind="ConfigMap",
+        is_definition=True,
+        looked_up=_TRAINING,
+        immutable=immutable.data,
+        data_limit=_MAX_DATA,
+        reference_rule="reference.config-map",
+        existing=("kube-root-ca.crt",),
+    ),
+    Kind(
+        group="",
+        kind="Secret",
+        immutable=immutable.data,
+        data_limit=_MAX_DATA,
+        is_secret=True,
+        reference_rule="reference.secret",
+    ),
+)
+
+_GOVERNING = (
+    Kind(
+        group="",
+        kind="Namespace",
+        affects_all_files=True,
+        is_namespace=True,
+        authored=authored.namespace,
+        is_cluster_scoped=True,
+        never_moves=True,  # its objects are deleted with it
+        existing=("default", "kube-system", "kube-public", "kube-node-lease"),
+        deletion=Deletion(
+            rule="risk.namespace-delete",
+            noun="namespace",
+            effect=" with everything in it",
+            hint="first move what you want to keep to another namespace",
+        ),
+    ),
+    *(Kind(group=group, kind=kind, affects_all_files=True, is_cluster_scoped=True) for group, kind in MUTATIONS),
+    Kind(
+        group="apiextensions.k8s.io",
+        kind="CustomResourceDefinition",
+        affects_all_files=True,
+        defines_kinds=True,
+        controlled=_authorities("spec", "conversion", "webhook", "clientConfig"),
+        immutable=immutable.definition,
+        is_cluster_scoped=True,
+        never_moves=True,  # its objects are deleted with it
+        deletion=Deletion(
+            rule="risk.crd-delete",
+            noun="definition",
+            effect=" with every object of its kind",
+            hint="delete or migrate the objects first",
+        ),
+    ),
+    Kind(group="", kind="Node", immutable=immutable.node, is_cluster_scoped=True),
+    Kind(group="", kind="ResourceQuota", relations=_resource_quota, immutable=immutable.quota),
+    Kind(group="", kind="LimitRange", relations=_limit_range),
+    Kind(group="", kind="Service", immutable=immutable.service, authored=authored.service),
+    Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
+    Kind(
+        group="rbac.authorization.k8s.io",
+        kind="ClusterRole",
+        is_cluster_scoped=True,
+        controlled=_AGGREGATED,
+    ),
+    *(
+        Kind(
+            group=group,
+            kind=kind,
+            is_cluster_scoped=True,
+            controlled=_authorities("webhooks", "*", "clientConfig"),
+        )
+        for group, kind in WEBHOOKS
+    ),
+    Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", immutable=immutable.role_ref),
+    Kind(
+        group="rbac.authorization.k8s.io",
+        kind="ClusterRoleBinding",
+        immutable=immutable.role_ref,
+        is_cluster_scoped=True,
+    ),
+    Kind(
+        group=PRIORITY_CLASS[0],
+        kind=PRIORITY_CLASS[1],
+        relations=_priority_class,
+        immutable=immutable.priority_class,
+        reference_rule="reference.priority-class",
+        is_cluster_scoped=True,
+        existing=("system-cluster-critical", "system-node-critical"),
+        # Installed with the KAI scheduler.
+        existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
+    ),
+    Kind(
+        group=RUNTIME_CLASS[0],
+        kind=RUNTIME_CLASS[1],
+        provides=_runtime_class,
+        immutable=immutable.handler,
+        is_cluster_scoped=True,
+    ),
+    Kind(group="", kind="PodTemplate", provides=_pod_template),
+    Kind(group="networking.k8s.io", kind="IngressClass", is_cluster_scoped=True),
+    Kind(group="storage.k8s.io", kind="CSIDriver", is_cluster_scoped=True),
+    Kind(
+        group="storage.k8s.io",
+        kind="VolumeAttributesClass",
+        immutable=immutable.attributes_class,
+        is_cluster_scoped=True,
+    ),
+    Kind(group="", kind="Event", has_group_in_path=True),
+    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
+)
+
+KINDS = (*_RUNNING, *_STORING, *_GOVERNING)

@@ -1,0 +1,41 @@
+"""`reconciler rollback`."""
+
+from typing import Any
+
+import click
+
+from reconciler.console import options
+from reconciler.console.printing import emit
+from reconciler.live.apply.rollback import roll_back
+from reconciler.plan import opening
+
+
+@click.command(
+    "rollback",
+    epilog="""\b
+Examples:
+  reconciler rollback HEAD~1
+  reconciler history                      find the commit that was applied before
+  reconciler rollback 3f2c1d0e && reconciler commit
+""",
+)
+@click.argument("restored_revision", metavar="REVISION")
+@options.repo
+@click.option("--message", "-m", metavar="TEXT", help="Commit message. [default: names the revision]")
+@options.run_options
+def command(*, restored_revision: str, repo: str, message: str | None, **flags: Any) -> int:
+    """Restore the source files of an earlier revision, as one commit on top of HEAD.
+
+    Settings, policies, evidence and approvals stay as they are. History is not rewritten. Render the result with
+    `reconciler commit`; plan and apply it like any other change.
+    """
+    run = opening.open_run(repo, options.setting_flags(flags) | {"revision": "HEAD"}, options.environment())
+    made = roll_back(run.workspace, restored_revision, message=message or "")
+    if not made.oid:
+        emit(f"nothing to roll back: the sources are those of {made.restored[:12]}", err=True)
+        return 0
+    for path in made.files:
+        emit(path)
+    emit(f"committed {made.oid[:12]}, with the sources of {made.restored[:12]}", err=True)
+    emit("Render it: reconciler commit", err=True)
+    return 0

@@ -1,0 +1,197 @@
+"""GPUs of AMD, as AMD SMI shows them."""
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+)
+from reconciler.nodehealth.checks.counters import since_zero
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.readings import ReadingId
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_TEN = 10 * MINUTE
+_EXPORTER = "AMD device metrics exporter, health thresholds"
+
+
+def _init(given: CheckInput) -> CheckResult:
+    found, wanted = int(given.number(ReadingId.AMDSMI_COUNT)), given.expected.gpus
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        wanted, said_by = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), ""
+        limit = Threshold(value=wanted, source=ThresholdSource.SPEC, citation="the PCI bus")
+    text = f"{found} of {plural(wanted, 'GPU')}{said_by}"
+    return CheckResult(status=FAIL if found < wanted else PASS, message=text, observed=found, threshold=limit)
+
+
+def _ecc(given: CheckInput) -> CheckResult:
+    count = given.field(ReadingId.AMDSMI_ECC, "uncorrectable")
+    status = FAIL if count > given.limit("uncorrectable") else PASS
+    text = f"{count:g} uncorrectable memory errors"
+    return CheckResult(status=status, message=text, observed=count, threshold=given.threshold("uncorrectable"))
+
+
+def _pages(given: CheckInput) -> CheckResult:
+    pending, lost = (
+        given.field(ReadingId.AMDSMI_BAD_PAGES, "pending"),
+        given.field(ReadingId.AMDSMI_BAD_PAGES, "unreservable"),
+    )
+    if lost:
+        return CheckResult(status=FAIL, message=f"{plural(lost, 'bad page')} cannot be reserved", observed=lost)
+    status = WARN if pending else PASS
+    return CheckResult(
+        status=status, message=f"{plural(pending, 'bad page')} pending until the next reset", observed=pending
+    )
+
+
+def _width(given: CheckInput) -> CheckResult:
+    current, wanted = given.field(ReadingId.AMDSMI_PCIE, "width"), given.expected.pcie_width
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        wanted, said_by = int(given.field(ReadingId.AMDSMI_PCIE, "max_width")), ""
+        limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
+    text = f"{current:g} of {wanted} lanes{said_by}"
+    return CheckResult(status=FAIL if current < wanted else PASS, message=text, observed=current, threshold=limit)
+
+
+def _replays(given: CheckInput) -> CheckResult:
+    grown = since_zero(given, ReadingId.AMDSMI_PCIE, "replays", seconds=_TEN)
+    a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
+    status = WARN if a_minute > given.limit("replaysAMinute") else PASS
+    limit, text = given.threshold("replaysAMinute"), f"{a_minute:.1f} replays a minute"
+    return CheckResult(status=status, message=text, observed=a_minute, threshold=limit, samples=grown.samples)
+
+
+_REASONS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
+
+
+def _throttle(given: CheckInput) -> CheckResult:
+    """Judge which part of the time each limit was active. The power limit is normal under load."""
+    table = given.table(ReadingId.AMDSMI_VIOLATIONS)
+    known = {name: number for name in _REASONS if (number := as_number(table.get(name))) is not None}
+    if not known:
+        raise Unmeasured(CheckStatus.SKIP, "the GPU reports no reason for throttling")
+    name, percent = max(known.items(), key=lambda one: one[1])
+    status = WARN if percent > given.limit("percent") else PASS
+    limit, text = given.threshold("percent"), f"{name} for {percent:.0f} % of the time"
+    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
+
+
+def _xgmi(given: CheckInput) -> CheckResult:
+    code = given.number(ReadingId.AMDSMI_XGMI_ERROR)
+    status = FAIL if code else PASS
+    return CheckResult(status=status, message="XGMI reports errors" if code else "XGMI reports no error", observed=code)
+
+
+def _heat(given: CheckInput) -> CheckResult:
+    table = given.table(ReadingId.AMDSMI_TEMPERATURE)
+    pairs = [
+        (name, as_number(table.get(name)), as_number(table.get(f"{name}_limit"))) for name in ("hotspot", "memory")
+    ]
+    known = [(limit - degrees, name, degrees, limit) for name, degrees, limit in pairs if degrees is not None and limit]
+    if not known:
+        raise Unmeasured(CheckStatus.SKIP, "the GPU reports no temperature with a limit")
+    margin, name, degrees, most = min(known)
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="critical temperature of this GPU")
+    status = FAIL if margin <= 0 else WARN if margin <= given.limit("warnBelow") else PASS
+    return CheckResult(status=status, message=f"{name} {degrees:g} degrees", observed=degrees, threshold=limit)
+
+
+def _power(given: CheckInput) -> CheckResult:
+    watts, most = given.field(ReadingId.AMDSMI_POWER, "watts"), given.field(ReadingId.AMDSMI_POWER, "limit")
+    limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="power limit of this GPU")
+    status = WARN if not 0 < watts <= most * given.limit("overLimit") else PASS
+    return CheckResult(status=status, message=f"{watts:g} W", observed=watts, threshold=limit)
+
+
+def _row(**values: object) -> HealthCheck:
+    return HealthCheck(vendor="amd", **values)  # type: ignore[arg-type]
+
+
+CHECKS = (
+    _row(
+        id="amd.count",
+        title="AMD SMI works, and all GPUs are present",
+        judge=_init,
+        reads=(ReadingId.AMDSMI_INIT, ReadingId.AMDSMI_COUNT, ReadingId.SYSFS_PCI_GPUS),
+        scope=CheckScope.NODE,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.REBOOT_NODE,
+        lane=Lane.FAST,
+        unit="GPUs",
+    ),
+    _row(
+        id="amd.ecc",
+        title="No uncorrectable memory errors",
+        judge=_ecc,
+        reads=(ReadingId.AMDSMI_ECC,),
+        limits={"uncorrectable": Threshold(value=0, source=ThresholdSource.VENDOR, citation=_EXPORTER)},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        unit="errors",
+    ),
+    _row(
+        id="amd.bad_pages",
+        title="No bad memory page is pending",
+        judge=_pages,
+        reads=(ReadingId.AMDSMI_BAD_PAGES,),
+        action=RepairAction.RESET_GPU,
+        unit="pages",
+    ),
+    _row(
+        id="amd.pcie.width",
+        title="The PCIe link has all its lanes",
+        judge=_width,
+        reads=(ReadingId.AMDSMI_PCIE,),
+        action=RepairAction.REBOOT_NODE,
+        unit="lanes",
+    ),
+    _row(
+        id="amd.pcie.replay",
+        title="Few PCIe replays",
+        judge=_replays,
+        reads=(ReadingId.AMDSMI_PCIE,),
+        limits={"replaysAMinute": Threshold(value=31, source=ThresholdSource.SPEC, citation="as x16 of generation 5")},
+        window=_TEN,
+        unit="replays/min",
+    ),
+    _row(
+        id="amd.throttle",
+        title="The GPU is not slowed down by heat for long",
+        judge=_throttle,
+        reads=(ReadingId.AMDSMI_VIOLATIONS,),
+        limits={"percent": Threshold(value=5, source=ThresholdSource.SPEC)},
+        unit="%",
+    ),
+    _row(
+        id="amd.xgmi",
+        title="XGMI reports no error",
+        judge=_xgmi,
+        reads=(ReadingId.AMDSMI_XGMI_ERROR,),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        unit="status",
+    ),
+    _row(
+        id="amd.temperature",
+        title="The GPU is not too hot",
+        judge=_heat,
+        reads=(ReadingId.AMDSMI_TEMPERATURE,),
+        limits={"warnBelow": Threshold(value=5, source=ThresholdSource.SPEC)},
+        unit="degrees",
+    ),
+    _row(
+        id="amd.power",
+        title="The power can be read and is plausible",
+        judge=_power,
+        reads=(ReadingId.AMDSMI_POWER,),
+        limits={"overLimit": Threshold(value=1.1, source=ThresholdSource.SPEC)},
+        unit="W",
+    ),
+)

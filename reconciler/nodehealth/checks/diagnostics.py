@@ -1,0 +1,228 @@
+"""Diagnostics: the results of `dcgmi diag` in its JSON, and the errors that a job left on its GPUs."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.nodehealth.findings import (
+    CheckStatus,
+    FindingSeverity,
+    ProbeProfile,
+    RepairAction,
+    Threshold,
+    ThresholdSource,
+)
+from reconciler.nodehealth.policy import CheckMode
+from reconciler.nodehealth.readings import DIAG_READINGS, ReadingId
+
+_FATAL = Threshold(
+    value="PCIe, NVLink, ECC, GPU Memory",
+    source=ThresholdSource.POLICY,
+    citation="comma-separated names of the tests whose failure makes the GPUs unusable",
+)
+_PATHS = Threshold(
+    value="",
+    source=ThresholdSource.POLICY,
+    citation="comma-separated <top>.<category>.<test>: judge only these; empty: all",
+)
+_SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap"}
+"""Names of tests that mean the same in another version."""
+_PROFILES = {1: ProbeProfile.PREFLIGHT, 2: ProbeProfile.DEEP, 3: ProbeProfile.DEEP, 4: ProbeProfile.RMA}
+
+
+class DiagResult(Struct, frozen=True, kw_only=True):
+    """The result of one test for one GPU, or for all. `path` is `<top>.<category>.<test>`, each plain."""
+
+    path: str
+    name: str
+    gpu: str
+    status: str
+    text: str = ""
+
+
+def plain(name: str) -> str:
+    """Return a name as names are compared: lower case, with `_` for spaces and slashes."""
+    return re.sub(r"[\\/|\s]+", "_", name.strip().lower())
+
+
+def diag_results(document: Any) -> Iterator[DiagResult]:
+    """Yield the results in the JSON of `dcgmi diag`, of version 3 and 4."""
+    for top, body in document.items() if isinstance(document, dict) else ():
+        for category in _rows(body, "test_categories"):
+            for test in _rows(category, "tests"):
+                name = str(test.get("name", ""))
+                path = ".".join(map(plain, (top, str(category.get("category", "")), name)))
+                for result in _rows(test, "results"):
+                    yield DiagResult(
+                        path=path,
+                        name=name,
+                        gpu=_gpu(result),
+                        status=plain(str(result.get("status", ""))),
+                        text=_text(result),
+                    )
+
+
+def _rows(body: Any, key: str) -> list[dict[str, Any]]:
+    rows = body.get(key) if isinstance(body, dict) else None
+    return [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+
+
+def _gpu(result: dict[str, Any]) -> str:
+    """Return the number of the GPU, empty for all of them. Version 4 also reports on CPUs and switches."""
+    if "entity_id" in result:
+        group = str(result.get("entity_group", "GPU"))
+        return str(result["entity_id"]) if group.upper() == "GPU" else f"{plain(group)}{result['entity_id']}"
+    found = result.get("gpu_id", result.get("gpu_ids", ""))
+    return str(found).strip()
+
+
+def _text(result: dict[str, Any]) -> str:
+    parts = result.get("warnings") or result.get("warning") or result.get("info") or ""
+    rows = parts if isinstance(parts, list) else [parts]
+    return "; ".join(str(row.get("warning", row)) if isinstance(row, dict) else str(row) for row in rows)
+
+
+def _diag(given: CheckInput, level: int) -> CheckResult:
+    """Judge by names of tests, never by the words of their messages, and never pass without results."""
+    name = DIAG_READINGS[level]
+    if given.sweep.find(name) is None:
+        raise Unmeasured(CheckStatus.SKIP, f"level {level} is not part of this run")
+    found = given.table(name)
+    results = _chosen(given, [*diag_results(found.get("output"))])
+    failed = [result for result in results if result.status == "fail"]
+    code = as_number(found.get("exitCode"))
+    if failed:
+        return _failed(given, failed, len(results))
+    if code != 0:
+        message = f": {found['message']}" if found.get("message") else ""
+        raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi ended with exit code {found.get('exitCode')}{message}")
+    odd = sorted({result.status for result in results} - {"pass", "skip", "warn", "not_run", "notrun"})
+    if odd or not results:
+        raise Unmeasured(
+            CheckStatus.UNKNOWN, f"dcgmi printed the status {odd[0]!r}" if odd else "dcgmi printed no results"
+        )
+    passed = [result for result in results if result.status == "pass"]
+    warned = [result for result in results if result.status == "warn"]
+    if warned:
+        message = f"warnings of {_listed(warned)}{_reason(warned)}"
+        return CheckResult(status=CheckStatus.WARN, message=message, observed=_listed(warned), samples=len(results))
+    if not passed:
+        raise Unmeasured(CheckStatus.SKIP, "dcgmi skipped all tests")
+    return CheckResult(
+        status=CheckStatus.PASS, message=f"{len(passed)} tests of level {level} passed", samples=len(passed)
+    )
+
+
+def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
+    """Return the results to judge. A path that names nothing is not a pass."""
+    paths = {
+        ".".join(map(plain, path.split("."))) for path in str(given.threshold("paths").value).split(",") if path.strip()
+    }
+    if not paths:
+        return results
+    missing = sorted(paths - {result.path for result in results})
+    chosen = [result for result in results if result.path in paths]
+    if missing and not any(result.status == "fail" for result in chosen):
+        raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi has no result {', '.join(missing)}")
+    return chosen
+
+
+def _failed(given: CheckInput, failed: list[DiagResult], samples: int) -> CheckResult:
+    """FAIL for a test of the fatal list, WARN for any other."""
+    threshold = given.threshold("fatal")
+    fatal = {_name(name) for name in str(threshold.value).split(",") if name.strip()}
+    is_fatal = any(_name(result.name) in fatal for result in failed)
+    return CheckResult(
+        status=CheckStatus.FAIL if is_fatal else CheckStatus.WARN,
+        message=f"failed: {_listed(failed)}{_reason(failed)}",
+        observed=_listed(failed),
+        threshold=threshold,
+        severity=FindingSeverity.FATAL if is_fatal else FindingSeverity.DEGRADED,
+        samples=samples,
+    )
+
+
+def _name(name: str) -> str:
+    return _SAME.get(plain(name), plain(name))
+
+
+def _listed(results: list[DiagResult]) -> str:
+    """Return names of tests with their GPUs: `pcie.0.3,software`."""
+    gpus: dict[str, list[str]] = {}
+    for result in results:
+        mine = gpus.setdefault(plain(result.name), [])
+        if result.gpu and result.gpu not in mine:
+            mine.append(result.gpu)
+    return ",".join(".".join((name, *mine)) for name, mine in gpus.items())
+
+
+def _reason(results: list[DiagResult]) -> str:
+    text = next((result.text for result in results if result.text), "")
+    return f" ({text})" if text else ""
+
+
+def _diag_row(level: int) -> HealthCheck:
+    return HealthCheck(
+        id=f"dcgm.level{level}",
+        title=f"`dcgmi diag` passes at level {level}",
+        judge=lambda given: _diag(given, level),
+        reads=(DIAG_READINGS[level],),
+        scope=CheckScope.NODE,
+        profile=_PROFILES[level],
+        limits={"fatal": _FATAL, "paths": _PATHS},
+        action=RepairAction.RUN_DIAG if level < max(_PROFILES) else RepairAction.CONTACT_SUPPORT,
+    )
+
+
+JOB_ERRORS = "job.errors"
+_AN_HOUR = {
+    "ecc.corrected": "corrected memory errors",
+    "pcie.replays": "PCIe replays",
+    "nvlink.errors": "NVLink errors",
+}
+_LIMITS = {"ecc.corrected": "correctedAnHour", "pcie.replays": "replaysAnHour", "nvlink.errors": "linkErrorsAnHour"}
+_DESTROYED = {"ecc.uncorrected": "uncorrected memory errors", "pcie.fatal": "fatal PCIe errors"}
+
+
+def _job_errors(given: CheckInput) -> CheckResult:
+    """Judge how much counters of errors grew from the start of a job to its end, which the controller knows."""
+    if given.sweep.find(ReadingId.JOB_ERRORS, given.slot) is None:
+        raise Unmeasured(CheckStatus.SKIP, "counted by the controller when a job ends")
+    grown = given.table(ReadingId.JOB_ERRORS)
+    hours = max(given.field(ReadingId.JOB_ERRORS, "seconds") / 3600, 1.0)
+    counts = {name: as_number(grown.get(name)) or 0.0 for name in (*_DESTROYED, *_AN_HOUR)}
+    named = {**_DESTROYED, **_AN_HOUR}
+    text = ", ".join(f"{count:g} {named[name]}" for name, count in counts.items() if count) or "no errors"
+    total = sum(counts.values())
+    for name in _DESTROYED:
+        if counts[name]:
+            limit = Threshold(value=0, source=ThresholdSource.SPEC)
+            return CheckResult(status=CheckStatus.FAIL, message=text, observed=total, threshold=limit)
+    for name, limited in _LIMITS.items():
+        if counts[name] > given.limit(limited) * hours:
+            limit = given.threshold(limited)
+            return CheckResult(status=CheckStatus.WARN, message=text, observed=total, threshold=limit)
+    return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
+
+
+def _an_hour(count: float) -> Threshold:
+    return Threshold(value=count, source=ThresholdSource.POLICY, citation="per hour of the job, at least one hour")
+
+
+CHECKS = (
+    *map(_diag_row, _PROFILES),
+    HealthCheck(
+        id=JOB_ERRORS,
+        title="A job left no errors on its GPUs, by their counters from its start to its end",
+        judge=_job_errors,
+        reads=(ReadingId.JOB_ERRORS,),
+        profile=ProbeProfile.POSTFLIGHT,
+        unit="errors",
+        limits={"correctedAnHour": _an_hour(10), "replaysAnHour": _an_hour(100), "linkErrorsAnHour": _an_hour(100)},
+        action=RepairAction.RUN_DIAG,
+        mode=CheckMode.PROPOSE,
+    ),
+)

@@ -1,0 +1,177 @@
+"""Driver and presence: can the GPUs be reached at all? Only these checks fail when a GPU or the driver is gone."""
+
+from collections.abc import Callable
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import (
+    DAY,
+    CheckInput,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    meaning,
+)
+from reconciler.nodehealth.checks.counters import in_a_row
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, Sweep
+
+_SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
+_IN_A_ROW = Threshold(value=3, source=ThresholdSource.SPEC, citation="a GPU that dies blocks NVML in the kernel")
+
+
+def _init(given: CheckInput) -> CheckResult:
+    reading = given.sweep.find(ReadingId.NVML_INIT)
+    if reading is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, "nvml.init: not read")
+    if reading.error is None:
+        return CheckResult(status=CheckStatus.PASS, message=f"NVML works, driver {given.sweep.driver or 'unknown'}")
+    if reading.error is ReadError.DRIVER_MISMATCH:
+        return CheckResult(
+            status=CheckStatus.WARN,
+            message="the driver was upgraded and the node was not restarted: NVML cannot be used",
+            action=RepairAction.REBOOT_NODE,
+        )
+    if reading.error in {ReadError.NO_LIBRARY, ReadError.NO_DRIVER}:
+        if given.expected.gpus:
+            return CheckResult(
+                status=CheckStatus.FAIL,
+                message=f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
+                f"{given.expected.said_by}",
+            )
+        if given.expected.gpus == 0:
+            raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
+    if reading.error in _SILENT:
+        return _silent(given, [reading], lambda sweep: _has_error(sweep.find(ReadingId.NVML_INIT), _SILENT))
+    raise meaning(reading)
+
+
+def _count(given: CheckInput) -> CheckResult:
+    """Compare what NVML counts with what is expected, else with the PCI bus: a GPU that fell off may be on neither."""
+    expected, place = given.expected.gpus, f"expected{given.expected.said_by}"
+    threshold = given.expected_limit(expected)
+    if expected is None:
+        expected, place = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), "on the PCI bus"
+    found = int(given.number(ReadingId.NVML_COUNT))
+    if found < expected:
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{plural(found, 'GPU')}, {expected} {place}",
+            observed=found,
+            threshold=threshold,
+        )
+    message = plural(found, "GPU") if found == expected else f"{plural(found, 'GPU')}, more than the {expected} {place}"
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=found, threshold=threshold)
+
+
+def _reachable(given: CheckInput) -> CheckResult:
+    """Judge a GPU by the errors of all its readings: any of them may be the first to tell that it is lost."""
+    errors = {reading.error: reading for reading in given.sweep.readings if reading.slot == given.slot}
+    if lost := errors.get(ReadError.GPU_LOST):
+        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(lost)), action=RepairAction.POWER_CYCLE)
+    if reset := errors.get(ReadError.RESET_REQUIRED):
+        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(reset)), action=RepairAction.RESET_GPU)
+    handle = given.sweep.find(ReadingId.NVML_HANDLE, given.slot)
+    silent = [errors[error] for error in (ReadError.DEADLINE,) if error in errors]
+    if handle is not None and handle.error in _SILENT:
+        silent.append(handle)
+    if silent:
+        return _silent(given, silent, lambda sweep: _is_silent(sweep, given.slot))
+    given.value(ReadingId.NVML_HANDLE)
+    return CheckResult(status=CheckStatus.PASS, message="the GPU answers")
+
+
+RECOVERY = {
+    1: ("reset", CheckStatus.FAIL, RepairAction.RESET_GPU),
+    2: ("reboot of the node", CheckStatus.FAIL, RepairAction.REBOOT_NODE),
+    3: ("drain of peers", CheckStatus.WARN, RepairAction.OBSERVE),
+    4: ("drain and reset", CheckStatus.FAIL, RepairAction.RESET_GPU),
+    5: ("recovery of IMEX", CheckStatus.WARN, RepairAction.OBSERVE),
+    6: ("reset of the bus", CheckStatus.FAIL, RepairAction.POWER_CYCLE),
+    7: ("reboot of the system", CheckStatus.FAIL, RepairAction.REBOOT_NODE),
+}
+"""Values of NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: what the driver asks for, what we call it, what we recommend."""
+
+
+def _recovery(given: CheckInput) -> CheckResult:
+    code = int(given.number(ReadingId.NVML_RECOVERY_ACTION))
+    if code == 0:
+        return CheckResult(status=CheckStatus.PASS, message="the driver asks for no recovery action", observed="none")
+    if code not in RECOVERY:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"the driver asks for recovery action {code}, which is not known")
+    text, status, action = RECOVERY[code]
+    return CheckResult(status=status, message=f"the driver asks for a {text}", observed=text, action=action)
+
+
+def _is_silent(sweep: Sweep, slot: str) -> bool:
+    return _has_error(sweep.find(ReadingId.NVML_HANDLE, slot), _SILENT) or any(
+        reading.slot == slot and reading.error is ReadError.DEADLINE for reading in sweep.readings
+    )
+
+
+def _has_error(reading: NodeReading | None, errors: frozenset[ReadError]) -> bool:
+    return reading is not None and reading.error in errors
+
+
+def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[[Sweep], bool]) -> CheckResult:
+    """Return UNKNOWN until as many sweeps in a row as the limit had no answer, then FAIL."""
+    count = in_a_row(given, lambda earlier: is_silent(earlier.sweep))
+    text = str(meaning(readings[0]))
+    if count >= given.limit("sweeps"):
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{text}, {count} sweeps in a row",
+            observed=count,
+            threshold=given.threshold("sweeps"),
+            samples=count,
+        )
+    raise Unmeasured(CheckStatus.UNKNOWN, f"{text}, {count} of {given.limit('sweeps'):g} sweeps before it is a failure")
+
+
+CHECKS = (
+    HealthCheck(
+        id="nvml.init",
+        title="NVML can be used",
+        judge=_init,
+        reads=(ReadingId.NVML_INIT,),
+        scope=CheckScope.NODE,
+        limits={"sweeps": _IN_A_ROW},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.REBOOT_NODE,
+        lane=Lane.FAST,
+        unit="sweeps",
+    ),
+    HealthCheck(
+        id="gpu.count",
+        title="All GPUs are present",
+        judge=_count,
+        reads=(ReadingId.NVML_COUNT, ReadingId.SYSFS_PCI_GPUS),
+        scope=CheckScope.NODE,
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.POWER_CYCLE,
+        lane=Lane.FAST,
+        unit="GPUs",
+    ),
+    HealthCheck(
+        id="gpu.reachable",
+        title="The GPU answers",
+        judge=_reachable,
+        reads=(ReadingId.NVML_HANDLE,),
+        limits={"sweeps": _IN_A_ROW},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=Lane.FAST,
+        unit="sweeps",
+        window=DAY,
+    ),
+    HealthCheck(
+        id="gpu.recovery_action",
+        title="The driver asks for no recovery action",
+        judge=_recovery,
+        reads=(ReadingId.NVML_RECOVERY_ACTION,),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=Lane.FAST,
+    ),
+)

@@ -1,0 +1,152 @@
+"""The host around the GPUs: the driver's module, services, the device plugin, PCIe topology."""
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckPrivilege,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+)
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import CheckMode
+from reconciler.nodehealth.readings import ReadError, ReadingId
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_SPEC = ThresholdSource.SPEC
+
+
+def _module(given: CheckInput) -> CheckResult:
+    reading = given.sweep.find(ReadingId.SYSFS_NVIDIA_MODULE)
+    if reading is not None and reading.error is ReadError.NOT_SUPPORTED:
+        cards = given.sweep.find(ReadingId.SYSFS_PCI_GPUS)
+        found = len(cards.value) if cards is not None and isinstance(cards.value, list) else 0
+        if wanted := given.expected.gpus or found:
+            return CheckResult(
+                status=FAIL,
+                message=f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
+                f"{given.expected.said_by if given.expected.gpus else ''}",
+            )
+        raise Unmeasured(CheckStatus.SKIP, "this node has no GPU")
+    loaded = given.text(ReadingId.SYSFS_NVIDIA_MODULE)
+    if given.sweep.driver and loaded != given.sweep.driver:
+        text = f"the module has version {loaded}, the library {given.sweep.driver}: restart the node"
+        return CheckResult(status=WARN, message=text, observed=loaded, action=RepairAction.REBOOT_NODE)
+    return CheckResult(status=PASS, message=f"the driver's module {loaded} is loaded", observed=loaded)
+
+
+_FABRIC_SETS_UP = (1, 2)
+_RECOVER_IMEX = 5
+
+
+def _fabric_manager(given: CheckInput) -> CheckResult:
+    """Judge by the state of the fabric; the process is only a hint where the fabric is not complete."""
+    states = [
+        reading.value.get("state")
+        for reading in given.sweep.all(ReadingId.NVML_FABRIC)
+        if isinstance(reading.value, dict)
+    ]
+    if not any(states):
+        raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
+    waiting = sum(state in _FABRIC_SETS_UP for state in states)
+    if not waiting:
+        return CheckResult(status=PASS, message="the fabric is complete", observed=0)
+    daemons = given.value(ReadingId.PROCFS_DAEMONS)
+    runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
+    text = "the fabric manager is running" if runs else "the fabric manager is not visible"
+    return CheckResult(
+        status=WARN, message=f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", observed=waiting
+    )
+
+
+def _imex(given: CheckInput) -> CheckResult:
+    """Warn only if the driver asks for it: states of the service alone raised false alarms for weeks."""
+    asks = [
+        reading.slot for reading in given.sweep.all(ReadingId.NVML_RECOVERY_ACTION) if reading.value == _RECOVER_IMEX
+    ]
+    if asks:
+        return CheckResult(
+            status=WARN, message=f"the driver asks to recover IMEX on {', '.join(asks)}", observed=len(asks)
+        )
+    daemons = given.value(ReadingId.PROCFS_DAEMONS)
+    if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
+        raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
+    return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
+
+
+def _plugin(given: CheckInput) -> CheckResult:
+    reading = given.sweep.find(ReadingId.KUBERNETES_ALLOCATABLE_GPUS)
+    if reading is None:
+        raise Unmeasured(CheckStatus.SKIP, "the number of GPUs that Kubernetes counts here is not known")
+    allocatable, found = (
+        int(given.number(ReadingId.KUBERNETES_ALLOCATABLE_GPUS)),
+        int(given.number(ReadingId.NVML_COUNT)),
+    )
+    limit = Threshold(value=found, source=_SPEC, citation="GPUs that NVML counts")
+    status = PASS if allocatable == found else WARN
+    text = f"Kubernetes counts {plural(allocatable, 'GPU')}, NVML {found}"
+    return CheckResult(status=status, message=text, observed=allocatable, threshold=limit)
+
+
+_REDIRECTS = 0x0C  # P2P request redirect, P2P completion redirect
+
+
+def _acs(given: CheckInput) -> CheckResult:
+    """Look for bridges that send traffic between GPUs through the processor. Right with virtual machines, else slow."""
+    bridges = given.rows(ReadingId.SYSFS_ACS)
+    if not bridges:
+        raise Unmeasured(CheckStatus.SKIP, "no bridge above a GPU can redirect traffic")
+    found = [str(row.get("slot")) for row in bridges if int(as_number(row.get("control")) or 0) & _REDIRECTS]
+    if found:
+        text = f"traffic between GPUs goes through the processor at {', '.join(found)}: ACS redirects it"
+        return CheckResult(status=WARN, message=text, observed=len(found))
+    return CheckResult(status=PASS, message="no bridge redirects traffic between GPUs", observed=0)
+
+
+def _node(**values: object) -> HealthCheck:
+    return HealthCheck(scope=CheckScope.NODE, **values)  # type: ignore[arg-type]
+
+
+CHECKS = (
+    _node(
+        id="driver.module",
+        title="The driver's module is loaded, in the version of the library",
+        judge=_module,
+        reads=(ReadingId.SYSFS_NVIDIA_MODULE, ReadingId.SYSFS_PCI_GPUS),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.REBOOT_NODE,
+    ),
+    _node(
+        id="fabricmanager",
+        title="No GPU waits for the fabric manager",
+        judge=_fabric_manager,
+        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_DAEMONS),
+        unit="GPUs",
+    ),
+    _node(
+        id="imex",
+        title="No GPU asks for a recovery of IMEX",
+        judge=_imex,
+        reads=(ReadingId.NVML_RECOVERY_ACTION, ReadingId.PROCFS_DAEMONS),
+        unit="GPUs",
+    ),
+    _node(
+        id="plugin.registered",
+        title="Kubernetes counts the GPUs that NVML counts",
+        judge=_plugin,
+        reads=(ReadingId.KUBERNETES_ALLOCATABLE_GPUS, ReadingId.NVML_COUNT),
+        unit="GPUs",
+    ),
+    _node(
+        id="pcie.acs",
+        title="No bridge sends traffic between GPUs through the processor",
+        judge=_acs,
+        reads=(ReadingId.SYSFS_ACS,),
+        vendor="",
+        mode=CheckMode.PROPOSE,
+        privilege=CheckPrivilege.ROOT,
+        unit="bridges",
+    ),
+)

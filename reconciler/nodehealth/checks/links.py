@@ -1,0 +1,325 @@
+"""NVLink, the fabric of NVSwitches, and ports of InfiniBand and RoCE."""
+
+from itertools import pairwise
+from typing import Any
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import (
+    HOUR,
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    CheckScope,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+)
+from reconciler.nodehealth.checks.counters import change
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.readings import ReadingId
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_SPEEDS = {"H100": 26_562, "H200": 26_562, "H800": 26_562, "GB200": 53_125, "B200": 53_125, "A100": 25_781}
+_HALF_HOUR = 30 * MINUTE
+
+
+def _states(given: CheckInput, slot: str) -> list[int]:
+    value = given.value(ReadingId.NVML_NVLINK_STATES, slot)
+    if not isinstance(value, list) or not value or any(as_number(state) is None for state in value):
+        raise Unmeasured(CheckStatus.UNKNOWN, "nvml.nvlink_states: not a list of states")
+    return [int(state) for state in value]
+
+
+def _peers(given: CheckInput) -> list[str]:
+    """Return the slots of the GPUs of this product in the node."""
+    return [gpu.slot for gpu in given.sweep.gpus if gpu.product == given.gpu.product]
+
+
+def _most_active(given: CheckInput) -> int:
+    """Return the most active links of any GPU of this product: platforms leave some unused by design."""
+    most = 0
+    for slot in _peers(given):
+        try:
+            most = max(most, sum(state == 1 for state in _states(given, slot)))
+        except Unmeasured:
+            continue
+    return most
+
+
+def _active(given: CheckInput) -> CheckResult:
+    states = _states(given, given.slot)
+    active, wanted = sum(state == 1 for state in states), given.expected.nvlinks
+    limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    if wanted is None:
+        wanted, said_by = _most_active(given), ""
+        citation = "the GPU with the most links in this node"
+        limit = Threshold(value=wanted, source=ThresholdSource.MEASURED, citation=citation)
+        if wanted == 0:
+            text = f"none of {len(states)} links is active on any GPU of this node"
+            raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set `expected.nvlinks` in a HealthPolicy")
+    down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
+    if active < wanted:
+        text = f"{active} of {wanted} links are active{said_by}; down: {down}"
+        return CheckResult(status=FAIL, message=text, observed=active, threshold=limit)
+    return CheckResult(status=PASS, message=f"{active} links are active", observed=active, threshold=limit)
+
+
+def _speed(given: CheckInput) -> CheckResult:
+    value = given.value(ReadingId.NVML_NVLINK_SPEEDS)
+    speeds = [number for each in value if (number := as_number(each))] if isinstance(value, list) else []
+    if not speeds:
+        raise Unmeasured(CheckStatus.SKIP, "no link reports its speed")
+    known = next((speed for name, speed in _SPEEDS.items() if name in given.gpu.product), None)
+    if known is None:
+        raise Unmeasured(CheckStatus.SKIP, f"the speed of the links of {given.gpu.product or 'this GPU'} is not known")
+    limit = Threshold(value=known, source=ThresholdSource.VENDOR, citation="NVIDIA, per link and direction")
+    slow = [speed for speed in speeds if speed < known]
+    text = f"{len(slow)} of {len(speeds)} links are slow: {min(speeds):g} MB/s" if slow else f"{min(speeds):g} MB/s"
+    return CheckResult(status=FAIL if slow else PASS, message=text, observed=min(speeds), threshold=limit)
+
+
+_FATAL = ("recovery_failed", "integrity")
+_CRC = ("crc_flit", "crc_data")
+_RETRIES = ("replay", "recovery", "recovery_events")
+
+
+def _errors(given: CheckInput) -> CheckResult:
+    counters = given.table(ReadingId.NVML_NVLINK_ERRORS)
+    grown = {name: change(given, ReadingId.NVML_NVLINK_ERRORS, name, seconds=_HALF_HOUR) for name in counters}
+    totals = {name: given.field(ReadingId.NVML_NVLINK_ERRORS, name) for name in counters}
+    if not totals:
+        raise Unmeasured(CheckStatus.UNKNOWN, "nvml.nvlink_errors: no counter")
+    if not any(totals.values()):
+        return CheckResult(status=PASS, message="no link errors since the driver was loaded", observed=0)
+    known = {name: found for name, found in grown.items() if found is not None}
+    if not known:
+        raise Unmeasured(CheckStatus.SKIP, "nvml.nvlink_errors: a rate needs an earlier sweep")
+    new = {name: found.difference for name, found in known.items() if found.difference}
+    text = ", ".join(f"{name} {count:g}" for name, count in sorted(new.items()))
+    samples = max(found.samples for found in known.values())
+    if any(name in new for name in _FATAL):
+        return CheckResult(status=FAIL, message=f"new link errors: {text}", observed=text, samples=samples)
+    crc = sum(known[name].per_second for name in _CRC if name in known)
+    if crc >= given.limit("crcASecond"):
+        limit = given.threshold("crcASecond")
+        return CheckResult(status=FAIL, message=f"{crc:.0f} CRC errors a second", observed=text, threshold=limit)
+    if _windows(given) > given.limit("windows"):
+        limit = given.threshold("windows")
+        text = f"replays or recoveries continue: {text}"
+        return CheckResult(status=FAIL, message=text, observed=text, threshold=limit, samples=samples)
+    if new:
+        return CheckResult(status=WARN, message=f"new link errors: {text}", observed=text, samples=samples)
+    return CheckResult(status=PASS, message="no new link errors", observed=0, samples=samples)
+
+
+def _windows(given: CheckInput) -> int:
+    """Return in how many minutes of the last half hour links replayed or recovered."""
+    found: set[int] = set()
+    for before, after in pairwise((*given.earlier(_HALF_HOUR), given.sweep)):
+        for name in _RETRIES:
+            one, other = (_counter(given.at(sweep), name) for sweep in (before, after))
+            if one is not None and other is not None and other > one:
+                found.add(int((given.sweep.taken_at - after.taken_at) // MINUTE))
+    return len(found)
+
+
+def _counter(given: CheckInput, name: str) -> float | None:
+    try:
+        return given.field(ReadingId.NVML_NVLINK_ERRORS, name)
+    except Unmeasured:
+        return None
+
+
+_NOT_SUPPORTED, _NOT_STARTED, _IN_PROGRESS, _COMPLETED = range(4)
+_FLAGS = (
+    (0, "reduced bandwidth", WARN),
+    (2, "routes recover", WARN),
+    (4, "routes are broken", FAIL),
+    (6, "access timeouts recover", WARN),
+)
+_TRUE, _CONFIGURED = 1, 1  # of two bits: 1 true, 2 false, 0 not known; of the configuration: 1 correct
+
+
+def _fabric(given: CheckInput) -> CheckResult:
+    state = int(given.field(ReadingId.NVML_FABRIC, "state"))
+    if state == _NOT_SUPPORTED:
+        raise Unmeasured(CheckStatus.SKIP, "the GPU is not part of a fabric")
+    if state == _COMPLETED:
+        return _health(given)
+    age, limit = _age(given, state), given.limit("startMinutes" if state == _IN_PROGRESS else "missingMinutes")
+    text = {_IN_PROGRESS: "is being set up", _NOT_STARTED: "was not set up"}.get(
+        state, f"has the unknown state {state}"
+    )
+    if state in {_IN_PROGRESS, _NOT_STARTED} and age >= limit * MINUTE:
+        status, name = (WARN, "startMinutes") if state == _IN_PROGRESS else (FAIL, "missingMinutes")
+        text = f"the fabric {text} for {age / MINUTE:.0f} minutes: the GPU cannot reach its peers"
+        return CheckResult(status=status, message=text, observed=age / MINUTE, threshold=given.threshold(name))
+    raise Unmeasured(CheckStatus.UNKNOWN, f"the fabric {text}")
+
+
+def _age(given: CheckInput, state: int) -> float:
+    """Return for how many seconds the state has lasted: since the boot, if no sweep had another one."""
+    others = [
+        sweep.taken_at
+        for sweep in given.earlier(24 * 60 * MINUTE)
+        if (reading := sweep.find(ReadingId.NVML_FABRIC, given.slot)) is not None
+        and isinstance(reading.value, dict)
+        and reading.value.get("state") != state
+    ]
+    if others:
+        return given.sweep.taken_at - max(others)
+    return given.number(ReadingId.PROCFS_UPTIME, slot="")
+
+
+def _health(given: CheckInput) -> CheckResult:
+    code, mask = (
+        int(given.field(ReadingId.NVML_FABRIC, "status")),
+        int(given.field(ReadingId.NVML_FABRIC, "health_mask")),
+    )
+    if code:
+        return CheckResult(status=FAIL, message=f"the fabric was set up with error {code}", observed=code)
+    bad = [(text, status) for shift, text, status in _FLAGS if mask >> shift & 3 == _TRUE]
+    if (mask >> 8 & 15) > _CONFIGURED:
+        bad.append(("the configuration is wrong", FAIL))
+    if not bad:
+        return CheckResult(status=PASS, message="the fabric is complete", observed=0)
+    status = FAIL if any(each is FAIL for _, each in bad) else WARN
+    return CheckResult(status=status, message=f"fabric: {', '.join(text for text, _ in bad)}", observed=f"{mask:#x}")
+
+
+def _ports(given: CheckInput) -> dict[str, dict[str, Any]]:
+    return {f"{row.get('device')}/{row.get('port')}": row for row in given.rows(ReadingId.SYSFS_INFINIBAND_PORTS)}
+
+
+def _is_up(row: dict[str, Any]) -> bool:
+    return "ACTIVE" in str(row.get("state"))
+
+
+def _earlier_ports(given: CheckInput, seconds: float) -> list[tuple[float, dict[str, dict[str, Any]]]]:
+    found = []
+    for sweep in given.earlier(seconds):
+        try:
+            found.append((sweep.taken_at, _ports(given.at(sweep))))
+        except Unmeasured:
+            continue
+    return found
+
+
+def _ports_state(given: CheckInput) -> CheckResult:
+    """Compare ports with what they were: one that never was up may have no cable by design."""
+    ports = _ports(given)
+    if not ports:
+        raise Unmeasured(CheckStatus.SKIP, "this node has no InfiniBand")
+    earlier = _earlier_ports(given, HOUR)
+    lost = [name for name, row in ports.items() if not _is_up(row) and any(_was_up(old, name) for _, old in earlier)]
+    gone = sorted({name for _, old in earlier for name, row in old.items() if _is_up(row)} - set(ports))
+    if lost or gone:
+        text = f"ports went down: {', '.join(sorted(lost) + gone)}"
+        return CheckResult(status=FAIL, message=text, observed=len(lost) + len(gone))
+    if not any(_is_up(row) for row in ports.values()):
+        return CheckResult(status=WARN, message=f"none of {len(ports)} ports is active", observed=0)
+    downs = _grown(ports, earlier, "link_downed")
+    if downs >= given.limit("downsInAnHour"):
+        limit = given.threshold("downsInAnHour")
+        return CheckResult(
+            status=FAIL, message=f"links went down {plural(downs, 'time')}", observed=downs, threshold=limit
+        )
+    symbols = _per_second(given, ports)
+    if symbols > given.limit("symbolErrorsASecond"):
+        limit = given.threshold("symbolErrorsASecond")
+        return CheckResult(
+            status=WARN, message=f"{symbols:.0f} symbol errors a second", observed=symbols, threshold=limit
+        )
+    if downs:
+        return CheckResult(status=WARN, message=f"links went down {plural(downs, 'time')}", observed=downs)
+    up = sum(_is_up(row) for row in ports.values())
+    return CheckResult(status=PASS, message=f"{up} of {len(ports)} ports are active", observed=up)
+
+
+def _was_up(ports: dict[str, dict[str, Any]], name: str) -> bool:
+    return name in ports and _is_up(ports[name])
+
+
+def _grown(
+    ports: dict[str, dict[str, Any]], earlier: list[tuple[float, dict[str, dict[str, Any]]]], counter: str
+) -> float:
+    """Return the most that a counter of one port grew since the first earlier sweep."""
+    if not earlier:
+        return 0.0
+    grown = 0.0
+    for name, row in ports.items():
+        now, then = as_number(row.get(counter)), as_number(earlier[0][1].get(name, {}).get(counter))
+        if now is not None and then is not None:
+            grown = max(grown, now - then if now >= then else now)
+    return grown
+
+
+def _per_second(given: CheckInput, ports: dict[str, dict[str, Any]]) -> float:
+    earlier = _earlier_ports(given, 10 * MINUTE)
+    return _grown(ports, earlier, "symbol_error") / (given.sweep.taken_at - earlier[0][0]) if earlier else 0.0
+
+
+CHECKS = (
+    HealthCheck(
+        id="nvlink.active",
+        title="All NVLinks are up",
+        judge=_active,
+        reads=(ReadingId.NVML_NVLINK_STATES,),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        unit="links",
+    ),
+    HealthCheck(
+        id="nvlink.speed",
+        title="NVLinks have their full speed",
+        judge=_speed,
+        reads=(ReadingId.NVML_NVLINK_SPEEDS,),
+        action=RepairAction.RESET_GPU,
+        unit="MB/s",
+    ),
+    HealthCheck(
+        id="nvlink.errors",
+        title="No lasting NVLink errors",
+        judge=_errors,
+        reads=(ReadingId.NVML_NVLINK_ERRORS,),
+        limits={
+            "crcASecond": Threshold(value=100, source=ThresholdSource.VENDOR, citation="DCGM, NVLink CRC errors"),
+            "windows": Threshold(value=15, source=ThresholdSource.VENDOR, citation="NVRx, of 30 windows of a minute"),
+        },
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        window=_HALF_HOUR,
+        unit="errors",
+    ),
+    HealthCheck(
+        id="fabric.state",
+        title="The GPU is part of its NVSwitch fabric",
+        judge=_fabric,
+        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_UPTIME),
+        limits={
+            "startMinutes": Threshold(value=5, source=ThresholdSource.SPEC),
+            "missingMinutes": Threshold(value=10, source=ThresholdSource.SPEC),
+        },
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=Lane.FAST,
+        window=10 * MINUTE,
+    ),
+    HealthCheck(
+        id="ib.state",
+        title="InfiniBand ports stay up",
+        judge=_ports_state,
+        reads=(ReadingId.SYSFS_INFINIBAND_PORTS,),
+        scope=CheckScope.NODE,
+        vendor="",
+        limits={
+            "downsInAnHour": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, 3 events in 1 h"),
+            "symbolErrorsASecond": Threshold(value=10, source=ThresholdSource.VENDOR, citation="NVSentinel"),
+        },
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RUN_DIAG,
+        window=HOUR,
+        unit="ports",
+    ),
+)

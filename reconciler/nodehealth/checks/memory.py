@@ -1,0 +1,319 @@
+"""Memory of a GPU: ECC errors, remapped rows, retired pages, repairs."""
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import (
+    DAY,
+    HOUR,
+    CheckInput,
+    CheckPrivilege,
+    CheckResult,
+    HealthCheck,
+    Unmeasured,
+    as_number,
+)
+from reconciler.nodehealth.checks.counters import change, since_zero
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import CheckMode, Lane
+from reconciler.nodehealth.readings import ReadingId
+
+PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
+_ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
+
+
+def _vendor(value: float, citation: str) -> Threshold:
+    return Threshold(value=value, source=ThresholdSource.VENDOR, citation=citation)
+
+
+def _ecc_mode(given: CheckInput) -> CheckResult:
+    current, pending = (int(given.field(ReadingId.NVML_ECC_MODE, key)) for key in ("current", "pending"))
+    if current != pending:
+        return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
+    status = PASS if current else WARN
+    return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
+
+
+_ON = {True: "on", False: "off"}
+
+
+def _uncorrected(given: CheckInput) -> CheckResult:
+    """Judge uncorrected errors by what the driver makes of them: it contains most, and asks for a reset otherwise."""
+    count = int(given.number(ReadingId.NVML_ECC_UNCORRECTED))
+    if count == 0:
+        return CheckResult(status=PASS, message="no uncorrected memory errors since the driver was loaded", observed=0)
+    grown = change(given, ReadingId.NVML_ECC_UNCORRECTED, seconds=DAY)
+    if _number(given, ReadingId.NVML_RECOVERY_ACTION) or _part(given, ReadingId.NVML_REMAPPED_ROWS, "failure"):
+        text = "and the driver asks for a recovery, or a remap failed"
+        return CheckResult(status=FAIL, message=f"{plural(count, 'uncorrected memory error')}, {text}", observed=count)
+    if grown is not None and grown.difference >= given.limit("errorsInADay"):
+        return CheckResult(
+            status=FAIL,
+            message=f"{plural(grown.difference, 'uncorrected memory error')} within {grown.seconds / HOUR:.1f} hours",
+            observed=count,
+            threshold=given.threshold("errorsInADay"),
+            samples=grown.samples,
+        )
+    text = "contained: the driver asks for no recovery"
+    return CheckResult(
+        status=WARN,
+        message=f"{plural(count, 'uncorrected memory error')}, {text}",
+        observed=count,
+    )
+
+
+def _number(given: CheckInput, name: ReadingId) -> float | None:
+    reading = given.sweep.find(name, given.slot)
+    return as_number(reading.value) if reading is not None and reading.error is None else None
+
+
+def _part(given: CheckInput, name: ReadingId, key: str) -> float | None:
+    reading = given.sweep.find(name, given.slot)
+    value = reading.value if reading is not None and reading.error is None else None
+    return as_number(value.get(key)) if isinstance(value, dict) else None
+
+
+def _sram(given: CheckInput) -> CheckResult:
+    flag = given.field(ReadingId.NVML_SRAM_ECC, "bThresholdExceeded")
+    uncorrected = given.field(ReadingId.NVML_SRAM_ECC, "volatileUncParity") + given.field(
+        ReadingId.NVML_SRAM_ECC, "volatileUncSecDed"
+    )
+    corrected = given.field(ReadingId.NVML_SRAM_ECC, "aggregateCor")
+    if flag:
+        text = "uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic"
+        return CheckResult(status=FAIL, message=text, observed=uncorrected)
+    if uncorrected > 0:
+        return CheckResult(
+            status=WARN,
+            message=f"{uncorrected:g} uncorrected SRAM errors since the driver was loaded",
+            observed=uncorrected,
+        )
+    if corrected > given.limit("corrected"):
+        return CheckResult(
+            status=WARN,
+            message=f"{corrected:g} corrected SRAM errors in its lifetime",
+            observed=corrected,
+            threshold=given.threshold("corrected"),
+        )
+    return CheckResult(status=PASS, message="no uncorrected SRAM errors", observed=uncorrected)
+
+
+def _corrected(given: CheckInput) -> CheckResult:
+    """Judge the rate alone: it never fails, and an old total says nothing."""
+    grown = since_zero(given, ReadingId.NVML_ECC_CORRECTED, seconds=HOUR)
+    an_hour = grown.difference / max(grown.seconds, HOUR) * HOUR
+    if an_hour > given.limit("errorsAnHour"):
+        status, text = WARN, f"{an_hour:.0f} corrected memory errors an hour"
+    else:
+        status, text = PASS, f"{an_hour:.0f} corrected memory errors an hour"
+    return CheckResult(
+        status=status,
+        message=text,
+        observed=an_hour,
+        threshold=given.threshold("errorsAnHour"),
+        samples=grown.samples,
+    )
+
+
+def _banks(given: CheckInput) -> CheckResult:
+    none, low = (int(given.field(ReadingId.NVML_ROW_HISTOGRAM, key)) for key in ("none", "low"))
+    if none and _part(given, ReadingId.NVML_REMAPPED_ROWS, "pending"):
+        text = f"{none} banks have no spare rows left, and a remap is pending"
+        return CheckResult(status=FAIL, message=text, observed=none)
+    if none or low:
+        return CheckResult(
+            status=WARN,
+            message=f"{none} banks have no spare rows left, {low} have few",
+            observed=none + low,
+        )
+    return CheckResult(status=PASS, message="all banks have spare rows", observed=0)
+
+
+def _retired(given: CheckInput) -> CheckResult:
+    single, double, pending = (int(given.field(ReadingId.NVML_RETIRED_PAGES, key)) for key in _PAGES)
+    pages = single + double
+    if pages >= given.limit("failPages") or (pages >= given.limit("failPages") - 1 and pending):
+        return CheckResult(
+            status=FAIL,
+            message=f"{plural(pages, 'page')} retired",
+            observed=pages,
+            threshold=given.threshold("failPages"),
+        )
+    if pages >= given.limit("warnPages") or pending:
+        return CheckResult(
+            status=WARN,
+            message=f"{plural(pages, 'page')} retired{', more at the next reset' if pending else ''}",
+            observed=pages,
+            threshold=given.threshold("warnPages"),
+        )
+    return CheckResult(
+        status=PASS, message=f"{plural(pages, 'page')} retired", observed=pages, threshold=given.threshold("warnPages")
+    )
+
+
+_PAGES = ("single_bit", "double_bit", "pending")
+
+
+def _repair(given: CheckInput) -> CheckResult:
+    """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
+    beyond = _number(given, ReadingId.NVML_UNREPAIRABLE)
+    if beyond:
+        return CheckResult(status=FAIL, message="memory is beyond repair: replace the GPU", observed=1)
+    channel, tpc = (int(given.field(ReadingId.NVML_REPAIR, key)) for key in ("channel_pending", "tpc_pending"))
+    if channel or tpc:
+        return CheckResult(
+            status=WARN,
+            message="a repair waits for the next reset",
+            observed=0,
+            action=RepairAction.RESET_GPU,
+        )
+    return CheckResult(status=PASS, message="no repair is pending", observed=0)
+
+
+def _rows(given: CheckInput, key: str) -> int:
+    """Return a part of the remapped rows. With MIG on, NVML has none: SKIP, whatever it returns."""
+    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, given.slot)
+    if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
+        raise Unmeasured(CheckStatus.SKIP, "remapped rows cannot be read while MIG is on")
+    return int(given.field(ReadingId.NVML_REMAPPED_ROWS, key))
+
+
+def _pending(given: CheckInput) -> CheckResult:
+    if _rows(given, "pending"):
+        return CheckResult(
+            status=WARN,
+            message="rows wait for a remap at the next reset; work can continue",
+            observed=1,
+            action=RepairAction.RESET_GPU,
+        )
+    return CheckResult(status=PASS, message="no row waits for a remap", observed=0)
+
+
+def _failure(given: CheckInput) -> CheckResult:
+    if _rows(given, "failure"):
+        return CheckResult(status=FAIL, message="a row could not be remapped: replace the GPU", observed=1)
+    return CheckResult(status=PASS, message="no remap failed", observed=0)
+
+
+def _remap_count(given: CheckInput) -> CheckResult:
+    count = _rows(given, "uncorrected")
+    if count >= given.limit("rows"):
+        return CheckResult(
+            status=WARN, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
+        )
+    grown = change(given, ReadingId.NVML_REMAPPED_ROWS, "uncorrected", seconds=7 * DAY, any_boot=True)
+    if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
+        return CheckResult(
+            status=WARN,
+            message=f"{plural(grown.difference, 'row')} remapped within {grown.seconds / DAY:.1f} days",
+            observed=count,
+            threshold=given.threshold("rowsInAWeek"),
+            samples=grown.samples,
+        )
+    return CheckResult(
+        status=PASS, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
+    )
+
+
+CHECKS = (
+    HealthCheck(
+        id="ecc.mode",
+        title="ECC is on, and stays on",
+        judge=_ecc_mode,
+        reads=(ReadingId.NVML_ECC_MODE,),
+        unit="mode",
+    ),
+    HealthCheck(
+        id="ecc.dram.unc.volatile",
+        title="No uncorrected memory errors since the driver was loaded",
+        judge=_uncorrected,
+        reads=(ReadingId.NVML_ECC_UNCORRECTED, ReadingId.NVML_RECOVERY_ACTION, ReadingId.NVML_REMAPPED_ROWS),
+        limits={"errorsInADay": Threshold(value=2, source=ThresholdSource.SPEC, citation="between DCGM and gpud")},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.RESET_GPU,
+        lane=Lane.FAST,
+        window=DAY,
+        unit="errors",
+    ),
+    HealthCheck(
+        id="ecc.sram",
+        title="No uncorrected SRAM errors",
+        judge=_sram,
+        reads=(ReadingId.NVML_SRAM_ECC,),
+        limits={"corrected": _vendor(10_000, "Azure HPC health checks")},
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        lane=Lane.FAST,
+        privilege=CheckPrivilege.ROOT,
+        unit="errors",
+    ),
+    HealthCheck(
+        id="ecc.dram.corr.rate",
+        title="Few corrected memory errors",
+        judge=_corrected,
+        reads=(ReadingId.NVML_ECC_CORRECTED,),
+        limits={"errorsAnHour": Threshold(value=100, source=ThresholdSource.SPEC)},
+        mode=CheckMode.SHADOW,
+        window=HOUR,
+        unit="errors/h",
+    ),
+    HealthCheck(
+        id="remap.pending",
+        title="No memory row waits for a remap",
+        judge=_pending,
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
+        action=RepairAction.RESET_GPU,
+        unit="flag",
+    ),
+    HealthCheck(
+        id="remap.failure",
+        title="No remap of a memory row failed",
+        judge=_failure,
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        lane=Lane.FAST,
+        unit="flag",
+    ),
+    HealthCheck(
+        id="remap.count",
+        title="Few memory rows were remapped for uncorrectable errors",
+        judge=_remap_count,
+        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
+        limits={
+            "rows": _vendor(512, "DCGM, row remap limit"),
+            "rowsInAWeek": Threshold(value=8, source=ThresholdSource.SPEC),
+        },
+        window=7 * DAY,
+        unit="rows",
+    ),
+    HealthCheck(
+        id="remap.banks",
+        title="All memory banks have spare rows",
+        judge=_banks,
+        reads=(ReadingId.NVML_ROW_HISTOGRAM, ReadingId.NVML_REMAPPED_ROWS),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="banks",
+    ),
+    HealthCheck(
+        id="retired.pages",
+        title="Few memory pages were retired (V100, T4)",
+        judge=_retired,
+        reads=(ReadingId.NVML_RETIRED_PAGES,),
+        limits={
+            "warnPages": _vendor(10, "Meta GCM"),
+            "failPages": _vendor(63, "DCGM, retired pages limit"),
+        },
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="pages",
+    ),
+    HealthCheck(
+        id="mem.repair",
+        title="No memory repair is pending or impossible (Blackwell)",
+        judge=_repair,
+        reads=(ReadingId.NVML_REPAIR, ReadingId.NVML_UNREPAIRABLE),
+        severity=FindingSeverity.FATAL,
+        action=RepairAction.CONTACT_SUPPORT,
+        unit="flag",
+    ),
+)

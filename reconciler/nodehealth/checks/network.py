@@ -1,0 +1,108 @@
+"""The network of the node: every address of the other nodes answers; what iperf measured is reported and not judged."""
+
+from reconciler.kube.values import plural
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.nodehealth.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.nodehealth.readings import ReadingId
+
+_LOSS = Threshold(
+    value=100, source=ThresholdSource.POLICY, citation="percent of packets; an address that never answers"
+)
+_SOME_LOSS = Threshold(value=10, source=ThresholdSource.POLICY, citation="percent of packets")
+
+
+def _ping(given: CheckInput) -> CheckResult:
+    if given.sweep.find(ReadingId.NET_PING) is None:
+        raise Unmeasured(CheckStatus.SKIP, "no addresses to ping were given")
+    rows = given.rows(ReadingId.NET_PING)
+    if not rows:
+        raise Unmeasured(CheckStatus.SKIP, "there is no other node")
+    lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
+    dead = [address for address, part in lost.items() if part is not None and part >= given.limit("failLoss")]
+    if dead:
+        return CheckResult(
+            status=CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
+            message=f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
+            observed=",".join(dead),
+            threshold=given.threshold("failLoss"),
+            samples=len(rows),
+        )
+    odd = [address for address, part in lost.items() if part is None]
+    if odd:
+        why = next(str(row.get("error", "no packet was sent")) for row in rows if str(row.get("address")) == odd[0])
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{_named(odd, rows)} could not be pinged: {why}")
+    lossy = [address for address, part in lost.items() if (part or 0) >= given.limit("warnLoss")]
+    status = CheckStatus.WARN if lossy else CheckStatus.PASS
+    message = (
+        f"{_named(lossy, rows)} lost packets"
+        if lossy
+        else f"all {plural(len(rows), 'address')} answer"
+        if len(rows) > 1
+        else "the address answers"
+    )
+    return CheckResult(
+        status=status,
+        message=message,
+        observed=",".join(lossy) if lossy else len(rows),
+        threshold=given.threshold("warnLoss"),
+        samples=len(rows),
+    )
+
+
+def _is_ours(dead: list[str], rows: list[dict[str, object]]) -> bool:
+    """Say whether half of the other nodes do not answer, so that this node is the likelier cause."""
+    silent = {str(row.get("node")) for row in rows if str(row.get("address")) in dead}
+    return 2 * len(silent) >= len({str(row.get("node")) for row in rows})
+
+
+def _loss(sent: object, received: object) -> float | None:
+    """Return the percentage of packets that were lost; None if none was sent."""
+    total, back = as_number(sent), as_number(received)
+    return None if not total or back is None else 100 * (total - min(back, total)) / total
+
+
+def _named(addresses: list[str], rows: list[dict[str, object]]) -> str:
+    """Return addresses with their nodes and interfaces, where they have names."""
+    places = {str(row.get("address")): (row.get("node"), row.get("interface")) for row in rows}
+    named = {
+        address: " ".join(str(part) for part in place if part and part != address) for address, place in places.items()
+    }
+    return ", ".join(f"{address} ({named[address]})" if named[address] else address for address in addresses)
+
+
+def _iperf(given: CheckInput) -> CheckResult:
+    if given.sweep.find(ReadingId.NET_IPERF) is None:
+        raise Unmeasured(CheckStatus.SKIP, "no iperf was asked for")
+    rows = given.rows(ReadingId.NET_IPERF)
+    broken = [str(row["error"]) for row in rows if row.get("error")]
+    rates = [(as_number(row.get("receivedGbps")), str(row.get("address"))) for row in rows if not row.get("error")]
+    known = sorted((rate, address) for rate, address in rates if rate is not None)
+    if broken or len(known) < len(rows) or not known:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
+    slowest, address = known[0]
+    message = f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}"
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
+
+
+CHECKS = (
+    HealthCheck(
+        id="net.ping",
+        title="Every interface of every other node answers",
+        judge=_ping,
+        reads=(ReadingId.NET_PING,),
+        scope=CheckScope.NODE,
+        profile=ProbeProfile.DEEP,
+        vendor="",
+        limits={"failLoss": _LOSS, "warnLoss": _SOME_LOSS},
+    ),
+    HealthCheck(
+        id="net.iperf",
+        title="Bandwidth to other nodes, reported and not judged",
+        judge=_iperf,
+        reads=(ReadingId.NET_IPERF,),
+        scope=CheckScope.NODE,
+        profile=ProbeProfile.DEEP,
+        vendor="",
+        unit="Gb/s",
+    ),
+)

@@ -1,0 +1,124 @@
+"""The baseline: what exists before the plan. The `rendered/` folder of a revision is one."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.index.workers import in_parallel
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.manifests.ownership import LABEL, OWNER, is_kept, is_owned
+from reconciler.kinds.summary import ObjectSummary, summarize
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.problems import Problem
+from reconciler.kube.yaml import read
+from reconciler.kube.yaml.reader import CONFLICT
+from reconciler.repo.files import BlobIds
+from reconciler.repo.port import Repository
+
+
+class ExistingObject(Struct, frozen=True, array_like=True):
+    """One object that exists: whether we own it, and its summary, which names cluster, kind, namespace and name.
+
+    `summary` is None where the content is not exactly one object; such content is never ours. `is_kept`: an annotation
+    keeps the object when its source is removed.
+    """
+
+    is_owned: bool
+    summary: ObjectSummary | None
+    is_kept: bool = False
+
+
+class Baseline(Protocol):
+    """What exists before the plan, by object path: `<cluster>/<namespace>/<kind>-<name>.yaml`."""
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """A version of every existing object by path: what does not change has the same version."""
+        ...
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths of existing objects that are not as desired; `desired` holds blob ids by path."""
+        ...
+
+    def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:
+        """Load existing objects."""
+        ...
+
+    def body(self, path: str) -> Mapping[str, Any] | None:
+        """Return the body of an existing object; None where the content is not exactly one object."""
+        ...
+
+    def foreign(self, path: str) -> Problem:
+        """Return the problem of an object that is in the way and not ours: it is never replaced or deleted."""
+        ...
+
+
+class RenderedTree:
+    """The rendered files of one revision as a baseline; the version of an object is its blob id."""
+
+    def __init__(
+        self, repository: Repository, kinds: Kinds, folder: str, blobs: BlobIds, *, processes: int = 1
+    ) -> None:
+        self._repository = repository
+        self._kinds = kinds
+        self._folder = folder
+        self._blobs = blobs
+        self._processes = processes
+        self._raw: dict[str, bytes] = {}
+        self._objects: dict[str, ExistingObject] = {}
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Blob ids by path."""
+        return self._blobs
+
+    def differing(self, desired: Mapping[str, str]) -> list[str]:
+        """Return the paths whose blob id is not the desired one."""
+        if self._blobs == desired:
+            return []
+        return [path for path, blob in self._blobs.items() if desired.get(path) != blob]
+
+    def objects(self, paths: Iterable[str]) -> Mapping[str, ExistingObject]:
+        """Load files, many of them with worker processes."""
+        wanted = list(paths)
+        missing = [path for path in wanted if path not in self._objects]
+        self._raw.update(zip(missing, self._repository.read([self._blobs[path] for path in missing]), strict=True))
+
+        def work(positions: range) -> list[bytes]:
+            return [msgspec.msgpack.encode(self._parse(missing[position])) for position in positions]
+
+        results = in_parallel(work, len(missing), processes=self._processes, advance=lambda _: None)
+        self._objects.update(zip(missing, map(_object.decode, results), strict=True))
+        return {path: self._objects[path] for path in wanted}
+
+    def body(self, path: str) -> Mapping[str, Any] | None:
+        """Return the object that a file holds. Parsed each time, because few are asked for twice."""
+        if path not in self._raw:
+            self.objects([path])
+        documents = read(f"{self._folder}/{path}", self._raw[path]).documents
+        return documents[0].data if len(documents) == 1 else None
+
+    def _parse(self, path: str) -> ExistingObject:
+        body = self.body(path)
+        if body is None:
+            return ExistingObject(is_owned=False, summary=None)
+        summary = summarize(self._kinds, cluster=path.split("/", 1)[0], body=body, path=path, digest=self._blobs[path])
+        return ExistingObject(is_owned=is_owned(body), summary=summary, is_kept=is_kept(body))
+
+    def foreign(self, path: str) -> Problem:
+        """Return the problem of a file that was not rendered by this tool."""
+        place = SourceRef(path=f"{self._folder}/{path}")
+        if CONFLICT.search(self._raw.get(path, b"")):
+            hint = "render it again: reconciler resolve"
+            return Problem(rule="rendered.conflict", place=place, message="the file has merge conflicts", hint=hint)
+        return Problem(
+            rule="rendered.foreign",
+            place=place,
+            message=f"was not rendered by this tool (no label {LABEL}: {OWNER})",
+            hint=f"move it to a source folder, or out of {self._folder}/",
+        )
+
+
+_object = msgspec.msgpack.Decoder(ExistingObject)

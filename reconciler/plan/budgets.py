@@ -1,0 +1,193 @@
+"""Budgets: limits on what a plan may change without an explicit approval."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.manifests.ownership import KEEP as KEEP_ANNOTATION
+from reconciler.kube.values import plural
+from reconciler.plan.edits import Edit, stopped_gpus
+from reconciler.plan.gpus import guarantee_delta, sum_of_trees
+from reconciler.plan.plan import Breach, GpuLine, Operation, QueueLine
+from reconciler.repo.config import Budgets
+from reconciler.repo.config.changes import SettingChange
+
+
+def breaches(
+    budgets: Budgets,
+    *,
+    kinds: Kinds,
+    edits: Iterable[Edit],
+    existed: int,
+    gpus: Iterable[GpuLine],
+    queues: Iterable[QueueLine],
+    folders: Mapping[str, tuple[int, int]],
+    settings: Sequence[SettingChange] = (),
+    lost: Sequence[str] = (),
+) -> tuple[Breach, ...]:
+    """Return every exceeded budget. `existed` is the number of objects before the plan."""
+    edits = tuple(edits)
+    deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits)
+    stopped = sum(map(stopped_gpus, edits))
+    return (
+        *_deletes(budgets, deletes, existed),
+        *_disruption(budgets, stopped, sum(line.before for line in gpus)),
+        *_quota(budgets, tuple(queues)),
+        *_folders(budgets, folders),
+        *_settings(budgets, settings),
+        *_kept(lost),
+    )
+
+
+def _counts_as_deletion(edit: Edit, kinds: Kinds) -> bool:
+    """Return whether something is lost: an object, the data of one that moves, or the running pods of one that moves.
+
+    A declared move is expected to stop its pods, which the budget for disruption limits.
+    """
+    change, row = edit.change, edit.row_before
+    if change.operation is not Operation.MOVE or row is None:
+        return change.operation is Operation.DELETE
+    is_running = row.is_workload and not row.suspended
+    return kinds.find(row.group, row.kind).is_stateful or (is_running and not change.declared)
+
+
+def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:
+    if budgets.delete_count is not None and deletes > budgets.delete_count:
+        yield Breach(
+            budget="deletes.count",
+            message=f"the plan deletes {plural(deletes, 'object')}; the budget allows {budgets.delete_count}",
+            limit=str(budgets.delete_count),
+            actual=str(deletes),
+        )
+    if budgets.delete_share is not None and existed and deletes / existed > budgets.delete_share:
+        limit, actual = f"{budgets.delete_share:.0%}", f"{deletes / existed:.1%}"
+        yield Breach(
+            budget="deletes.share",
+            message=f"the plan deletes {deletes} of {plural(existed, 'object')} ({actual}); the budget allows {limit}",
+            limit=limit,
+            actual=actual,
+        )
+
+
+_EVERYDAY_GPUS = 16
+"""Two common nodes: to stop as few is an everyday edit, whatever the share."""
+
+
+def _disruption(budgets: Budgets, stopped: int, running: int) -> Iterator[Breach]:
+    most, share = budgets.disruption_gpus, budgets.disruption_share
+    if most is not None and stopped > most:
+        yield Breach(
+            budget="disruption.gpus",
+            message=f"the plan stops {plural(stopped, 'running GPU')}; the budget allows {most}",
+            limit=str(most),
+            actual=str(stopped),
+        )
+    if share is not None and stopped > max(share * running, _EVERYDAY_GPUS):
+        limit, actual = f"{share:.0%}", f"{stopped / running:.1%}" if running else "all"
+        yield Breach(
+            budget="disruption.share",
+            message=f"the plan stops {stopped} of {running} running GPUs ({actual}); the budget allows {limit}",
+            limit=limit,
+            actual=actual,
+        )
+
+
+def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
+    """Add up |after - before| of all queues. A change from or to unlimited exceeds any budget.
+
+    The first queues of all do not, nor an unlimited root that comes or goes: it is as large as its children.
+    """
+    if budgets.gpu_quota_count is None and budgets.gpu_quota_share is None:
+        return
+    is_first = not any(line.exists_before for line in queues)
+    parents = {(line.cluster, line.parent) for line in queues}
+    for line in queues:
+        is_new_or_gone = not (line.exists_before and line.exists_after)
+        if is_new_or_gone and (is_first or (line.cluster, line.queue) in parents):
+            continue
+        if (line.before is None) != (line.after is None):
+            was, now = _gpus(line.before), _gpus(line.after)
+            yield Breach(
+                budget="gpu-quota.unlimited",
+                message=f"the guaranteed GPUs of queue {line.queue} on {line.cluster} change from {was} to {now}",
+                limit="no change from or to unlimited",
+                actual=f"{was} to {now}",
+            )
+    change = sum_of_trees(queues, lambda line: abs(guarantee_delta(line)))
+    total = sum_of_trees(queues, lambda line: line.before or 0.0)
+    if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
+        yield Breach(
+            budget="gpu-quota.count",
+            message=f"guaranteed GPUs change by {change:g} in total; the budget allows {budgets.gpu_quota_count}",
+            limit=str(budgets.gpu_quota_count),
+            actual=f"{change:g}",
+        )
+    if budgets.gpu_quota_share is not None and total and change / total > budgets.gpu_quota_share:
+        limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / total:.1%}"
+        yield Breach(
+            budget="gpu-quota.share",
+            message=f"guaranteed GPUs change by {change:g} of {total:g} ({actual}); the budget allows {limit}",
+            limit=limit,
+            actual=actual,
+        )
+
+
+def _gpus(amount: float | None) -> str:
+    return "unlimited" if amount is None else f"{amount:g}"
+
+
+def _folders(budgets: Budgets, folders: Mapping[str, tuple[int, int]]) -> Iterator[Breach]:
+    if budgets.empty_sources:
+        return
+    for folder, (before, after) in sorted(folders.items()):
+        if before and not after:
+            yield Breach(
+                budget="sources.empty",
+                message=f"the source folder {folder} had {plural(before, 'file')} and is now empty",
+                limit="no source folder becomes empty",
+                actual=folder,
+            )
+
+
+SETTINGS = "settings"
+"""The budget of settings and rules that a change weakens."""
+
+
+def _settings(budgets: Budgets, settings: Sequence[SettingChange]) -> Iterator[Breach]:
+    """Compare with the settings that a change weakens, and with the exceptions that it adds or extends."""
+    weaker = [change for change in settings if change.weakens]
+    for budget, is_allowed, noun in (
+        (SETTINGS, budgets.settings, "setting"),
+        ("exceptions", budgets.exceptions, "exception"),
+    ):
+        names = [change.setting for change in weaker if change.is_exception == (budget == "exceptions")]
+        if names and not is_allowed:
+            verb = "adds or extends" if budget == "exceptions" else "weakens"
+            yield Breach(
+                budget=budget,
+                message=f"the change {verb} {plural(len(names), noun)}: {_listed(names)}",
+                limit="refuse",
+                actual=str(len(names)),
+            )
+
+
+KEPT = "kept"
+"""The budget of objects that an annotation keeps. It has no setting: each of them needs an approval."""
+
+
+def _kept(lost: Sequence[str]) -> Iterator[Breach]:
+    if lost:
+        text = f"the change removes the rendered file of {plural(len(lost), 'object')} that the annotation"
+        yield Breach(
+            budget=KEPT,
+            message=f"{text} {KEEP_ANNOTATION} keeps: {_listed(lost)}",
+            limit="0",
+            actual=str(len(lost)),
+        )
+
+
+_MAX_NAMES = 5  # in one message
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMES
+    return ", ".join(names[:_MAX_NAMES]) + (f" and {more} more" if more > 0 else "")

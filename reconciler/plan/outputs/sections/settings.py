@@ -1,0 +1,23 @@
+"""The section about settings, rules and exceptions that a change weakens, strengthens or adds."""
+
+from reconciler.console.page import Piece, Style, Styled
+from reconciler.plan.outputs.findings import where
+from reconciler.plan.outputs.sections.model import FactsBlock, Name, PageSection, View, strong
+from reconciler.repo.config.changes import SettingChange
+
+
+def settings(view: View) -> PageSection | None:
+    """Return the settings that differ from the base: before, after and effect."""
+    changes = view.plan.settings
+    if not changes:
+        return None
+    return PageSection(title="Settings", count=len(changes), blocks=tuple(map(_block, changes)))
+
+
+def _block(change: SettingChange) -> FactsBlock:
+    title: list[Piece] = [strong(change.setting), ": "]
+    title += [Name(change.before, Style.DELETED), " → "] if change.before else []
+    title += [Name(change.after, Style.CREATED)]
+    title += [" ", Styled(" weaker", Style.WARNING)] if change.weakens else []
+    facts: list[tuple[str, tuple[Piece, ...]]] = [("effect", (change.effect,))] if change.effect else []
+    return FactsBlock(title=tuple(title), facts=(*facts, ("at", (Name(where(change.place)),))))

@@ -1,1 +1,0 @@
-"""An index and a baseline in, a plan out; details, explanations, the gate."""

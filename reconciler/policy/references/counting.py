@@ -1,0 +1,21 @@
+"""Pods and GPUs that no figure of a plan includes."""
+
+from collections.abc import Sequence
+
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.policy.references.rules import Evaluation
+
+_RULE = "quota.not-counted"
+
+
+def check_counted(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
+    """Check that everything an object runs is counted; a job that has ended runs nothing."""
+    for row in rows:
+        if row.uncounted and not row.finished:
+            first, others = row.uncounted[0], len(row.uncounted) - 1
+            more = f", and {others} more" if others else ""
+            hint = "declare where the kind has its pods in spec.podPaths of reconciler.yaml"
+            if row.is_workload or row.provides:
+                hint = "add what it names to the repository, or request known resources"
+            message = f"not counted: {first.what} at {first.field or 'the object'}{more}"
+            evaluation.report(_RULE, row, message, hint=hint, field=first.field)

@@ -1,0 +1,464 @@
+"""Quotas that agree with each other, and workloads that fit their quotas."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import Any
+
+from reconciler.kinds.kai import is_preemptible, priority_of
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kinds.workloads import NAMESPACE
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.values import enumerated, plural
+from reconciler.policy.references.rules import Evaluation
+from reconciler.policy.verdict import Result
+from reconciler.queues.borrowing import Borrowing, Shortage
+from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
+from reconciler.repo.config.config import CONFIG
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_slice
+
+# Workloads that request a resource that their ClusterQueue does not cover: Kueue never admits them.
+
+
+_RULE = "quota.not-covered"
+
+_PREFIXES = "excludeResourcePrefixes"
+"""Parameter of the rule with the name of the field in Kueue's configuration, which no repository has."""
+
+
+def check_coverage(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage) -> None:
+    """Check workloads in queues by flavor. GPUs that pods request themselves are for `quota.queue-limit`."""
+    prefixes = _excluded(evaluation)
+    if prefixes is None:
+        return
+    for row in rows:
+        if row.finished or (not row.requests and row.namespace not in usage.limit_ranges):
+            continue
+        queue = usage.queue_of(row)
+        if not row.is_workload or not usage.is_flavored(queue):
+            continue
+        covered = usage.queues[queue].resources
+        requested = {name for name in row.requests if not is_gpu(name)}
+        given = _given(row, usage) - {*row.requests}
+        missing = sorted(name for name in requested | given if name not in covered and not name.startswith(prefixes))
+        if missing:
+            _report(evaluation, row, queue.name, missing, given)
+
+
+def _given(row: ObjectSummary, usage: QueueUsage) -> set[str]:
+    """Return what containers of a workload request because a LimitRange says so."""
+    return set() if row.stated is None else {*usage.limit_ranges.get(row.namespace, ())} - {*row.stated}
+
+
+def _report(evaluation: Evaluation, row: ObjectSummary, queue: str, missing: Sequence[str], given: set[str]) -> None:
+    by_default = [name for name in missing if name in given]
+    message = f"requests {enumerated(missing)}, but ClusterQueue {queue} does not cover {_them(missing)}"
+    if by_default:
+        message += f" (a LimitRange of namespace {row.namespace} sets {enumerated(by_default)})"
+    hint = f"add {_them(missing)} to coveredResources of a resource group, with a quota in each flavor, or use another"
+    hint += f" queue; if Kueue's configuration excludes {_them(missing)} or replaces {_them(missing)} by other"
+    hint += f" resources, add {_them(missing)} to spec.rules.{_RULE}.parameters.{_PREFIXES}"
+    evaluation.report(_RULE, row, message, hint=hint, field=row.references[0].field)
+
+
+def _them(names: Sequence[str]) -> str:
+    return "it" if len(names) == 1 else "them"
+
+
+def _excluded(evaluation: Evaluation) -> tuple[str, ...] | None:
+    """Return the prefixes of resources that Kueue does not count; None if the rule is disabled, or they are wrong."""
+    if not evaluation.is_enabled(_RULE):
+        return None
+    setting = evaluation.settings.get(_RULE)
+    if setting is None:
+        return ()
+    prefixes = setting.parameters.get(_PREFIXES, ())
+    if isinstance(prefixes, list | tuple) and all(isinstance(prefix, str) and prefix for prefix in prefixes):
+        return tuple(prefixes)
+    evaluation.report_object(
+        _RULE,
+        ObjectKey(group=CONFIG[0], kind=CONFIG[1], namespace="", name=evaluation.cluster.name),
+        setting.place,
+        f"cannot be evaluated: its parameter {_PREFIXES} is not a list of prefixes",
+        hint=f"write {_PREFIXES}: [cpu, memory], as in the configuration of Kueue",
+        field=f"spec.rules.{_RULE}.parameters",
+        result=Result.ERROR,
+    )
+    return None
+
+
+# Workloads against queues that grant GPUs by flavor: a queue that never admits one is an error.
+
+
+_FLAVOR_RULE = "quota.queue-limit"
+
+
+def check_flavors(
+    evaluation: Evaluation, by_queue: Mapping[QueueKey, Sequence[ObjectSummary]], usage: QueueUsage
+) -> None:
+    """Check that the queue of each workload could admit it if nothing else ran."""
+    queues = [queue for queue in by_queue if usage.is_flavored(queue)]
+    if not queues or not evaluation.is_enabled(_FLAVOR_RULE):
+        return
+    borrowing = Borrowing(usage, evaluation.cluster)
+    for queue in queues:
+        for row in by_queue[queue]:
+            shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)
+            if shortage is not None:
+                is_only = len(usage.queues[queue].quotas) == 1
+                message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
+                evaluation.report(_FLAVOR_RULE, row, message, hint=hint, field=row.references[0].field)
+
+
+def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool, workloads: int) -> tuple[str, str]:
+    """Return message and hint."""
+    if not shortage.flavor and not shortage.mismatches:
+        message = f"requests {shortage.resource}, but queue {queue} grants none"
+        return message, "use a queue that grants it, or add it to a flavor of the queue"
+    if shortage.mismatches:
+        message = f"requires node labels that no flavor of queue {queue} has ({', '.join(shortage.mismatches)})"
+        return message, "change the node selector of the pods, or add a flavor with these labels to the queue"
+    product = usage.flavors.get(shortage.flavor) if shortage.resource in WHOLE_GPUS else shortage.resource
+    requested = f"requests {plural(shortage.gpus, f'{product} GPU' if product else 'GPU')}"
+    limit = f"{shortage.largest:g}"
+    hint = f"request at most {limit}, raise the queue's limit, or use another queue"
+    if is_only and not shortage.taken:
+        return f"{requested}, but the limit of queue {queue} is {limit}", hint
+    requested += f" {workloads} times" if workloads > 1 else " in pods that share a flavor"
+    message = f"{requested}, but flavor {shortage.flavor} of queue {queue} has at most {limit}"
+    if shortage.taken:
+        message += f", of which other pods of the workload take {shortage.taken:g}"
+    return message, hint
+
+
+_Workloads = Mapping[QueueKey, Sequence[ObjectSummary]]
+"""Workloads with GPUs, by the queue that they are counted in."""
+
+_Limit = tuple[float, str]
+"""An amount, and the name of the queue that sets it."""
+
+_MAX_NAMES = 3  # queues that a message names
+
+_MAX_DIGITS = 9  # of a number of GPUs
+
+
+def check_queues(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Check queues against their parents."""
+    _check_cycles(evaluation, usage)
+    _check_children(evaluation, usage)
+    _check_tree_limits(evaluation, usage)
+    _check_cohorts(evaluation, usage)
+
+
+def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage) -> None:
+    """Check workloads against their queues and the settings' maxima. `usage` may count further workloads."""
+    workloads = [row for row in rows if row.gpus]
+    by_queue = _by_queue(workloads, usage)
+    _check_leaves(evaluation, by_queue, usage)
+    _check_limits(evaluation, by_queue, usage)
+    _check_preemption(evaluation, by_queue, usage)
+    check_flavors(evaluation, by_queue, usage)
+    check_coverage(evaluation, rows, usage)
+    _check_namespace_maximum(evaluation, workloads, usage)
+    _check_queue_maximum(evaluation, by_queue, usage)
+
+
+def _by_queue(workloads: Sequence[ObjectSummary], usage: QueueUsage) -> _Workloads:
+    """Group workloads by queue; a queue is resolved once per name."""
+    by_name: dict[tuple[Any, str, str], list[ObjectSummary]] = {}
+    for row in workloads:
+        by_name.setdefault((row.queue_kind, row.namespace, row.queue), []).append(row)
+    by_queue: dict[QueueKey, list[ObjectSummary]] = {}
+    for named in by_name.values():
+        by_queue.setdefault(usage.queue_of(named[0]), []).extend(named)
+    return by_queue
+
+
+def _check_cycles(evaluation: Evaluation, usage: QueueUsage) -> None:
+    visited: set[QueueKey] = set()
+    for queue in sorted(usage.queues):
+        if cycle := _cycle(usage, queue, visited):
+            start = cycle.index(min(cycle))
+            names = [key.name for key in (*cycle[start:], *cycle[:start], cycle[start])]
+            if (others := len(names) - 2 * _MAX_NAMES) > 1:
+                names[_MAX_NAMES:-_MAX_NAMES] = [f"{others} more"]
+            message = f"is its own ancestor: {' < '.join(names)}"
+            hint = "change or remove the parent of one of them"
+            evaluation.report("reference.parent-cycle", usage.queues[min(cycle)], message, hint=hint)
+
+
+def _cycle(usage: QueueUsage, queue: QueueKey, visited: set[QueueKey]) -> list[QueueKey]:
+    """Return the cycle that the ancestors of a queue run into; empty if they end at a root or were visited before."""
+    order: dict[QueueKey, int] = {}
+    here: QueueKey | None = queue
+    while here is not None and here not in visited:
+        order[here] = len(order)
+        visited.add(here)
+        here = usage.parent_of(here)
+    return list(order)[order[here] :] if here in order else []
+
+
+def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Check trees of queues; a cohort adds to the quotas of its members and never bounds them."""
+    for parent, children in sorted(usage.children().items()):
+        if not usage.is_tree(parent):
+            continue
+        row = usage.queues[parent]
+        guaranteed = row.quotas[0].guaranteed
+        if guaranteed is None:
+            continue
+        field, _ = _quota_fields(evaluation, parent)
+        quotas = [(child.name, usage.queues[child].quotas[0]) for child in sorted(children)]
+        total = sum(quota.guaranteed or 0.0 for _, quota in quotas)
+        if total > guaranteed:
+            shares = ", ".join(f"{name} {quota.guaranteed:g}" for name, quota in quotas if quota.guaranteed)
+            message = f"guarantees {plural(guaranteed, 'GPU')}, but its children are guaranteed {total:g} ({shares})"
+            hint = f"raise {_short(field) or 'the quota'} to at least {total:g}, or lower the children's"
+            evaluation.report("quota.children", row, message, hint=hint, field=field)
+        _check_unlimited(evaluation, row, guaranteed, [usage.queues[child] for child in sorted(children)])
+
+
+def _check_unlimited(
+    evaluation: Evaluation, parent: ObjectSummary, guaranteed: float, children: Sequence[ObjectSummary]
+) -> None:
+    """Warn of children with an unlimited guarantee below a parent with a limited one."""
+    for child in children:
+        if child.quotas[0].guaranteed is None:
+            evaluation.report_object(
+                "quota.children",
+                child.key,
+                child.place,
+                f"is guaranteed unlimited GPUs, but its parent {parent.name} is guaranteed {guaranteed:g}",
+                hint="set a number: guarantees beyond the parent's quota cannot be kept",
+                field=_quota_fields(evaluation, child.key)[0],
+                result=Result.WARN,
+            )
+
+
+def _check_tree_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Check the limits of queues in a tree. Kueue's is what may be borrowed, on top of the quota."""
+    for queue in sorted(filter(usage.is_tree, usage.queues)):
+        quota = usage.queues[queue].quotas[0]
+        if quota.limit is not None and quota.guaranteed is not None and quota.limit < quota.guaranteed:
+            message = f"is guaranteed {plural(quota.guaranteed, 'GPU')}, but its limit is {quota.limit:g}"
+            _, field = _quota_fields(evaluation, queue)
+            hint = f"raise {_short(field) or 'the limit'}, or lower the quota"
+            row = usage.queues[queue]
+            evaluation.report("quota.limit-below-quota", row, message, hint=hint, field=field)
+
+
+def _quota_fields(evaluation: Evaluation, queue: QueueKey | ObjectKey) -> tuple[str, str]:
+    """Return the fields with the guarantee and the limit of a queue; empty where its kind does not name them."""
+    return evaluation.kinds.find(queue.group, queue.kind).quota_fields
+
+
+def _short(field: str) -> str:
+    return field.removeprefix("spec.")
+
+
+def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    """Check that workloads are at the bottom of KAI's tree, once per queue that this repository has."""
+    children = usage.children() if by_queue else {}
+    for queue in sorted(by_queue):
+        if not _follows_kai(evaluation, usage, queue):
+            continue
+        rows = by_queue[queue]
+        below = sorted(child.name for child in children.get(queue, ()))
+        rule, hint = "quota.leaf-queue", "use a queue below it, and create a child queue for its own workloads"
+        if not usage.queues[queue].parent:
+            rule, hint = "quota.root-queue", "use a queue below it, or give it a parent"
+            message = f"is in queue {queue.name}, which has no parent, so KAI schedules nothing from it"
+        elif below:
+            message = f"is in queue {queue.name}, which has children ({_names(below)})"
+        else:
+            continue
+        others = len(rows) - 1
+        if others:
+            message += f"; so {'is' if others == 1 else 'are'} {others} more"
+        first = min(rows, key=lambda row: row.place)
+        evaluation.report(rule, first, message, hint=hint, field=first.references[0].field)
+
+
+def _follows_kai(evaluation: Evaluation, usage: QueueUsage, queue: QueueKey) -> bool:
+    """Return whether this repository has a queue, and its workloads run as in KAI's."""
+    return usage.is_tree(queue) and evaluation.kinds.find(queue.group, queue.kind).follows_kai
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join((*names[:_MAX_NAMES], *(("…",) if len(names) > _MAX_NAMES else ())))
+
+
+def _check_cohorts(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Warn of queues that have the name of a cohort, as if they were its parent, but are not in it."""
+    by_name = {queue.name: queue for queue in usage.queues if usage.is_flavored(queue)}
+    for cohort, children in sorted(usage.children().items()):
+        queue = by_name.get(cohort.name)
+        if queue is None or usage.is_tree(children[0]) or usage.queues[queue].parent == cohort.name:
+            continue
+        names = sorted(child.name for child in children)
+        row = usage.queues[queue]
+        inside = f"cohort {row.parent}" if row.parent else "no cohort"
+        message = f"is in {inside}, not in cohort {cohort.name} with {', '.join(names[:_MAX_NAMES])}, so they share"
+        message += " nothing, and its quota is added to theirs"
+        hint = f"change the parent of {names[0]}, or guarantee nothing in {cohort.name} and everything in its children"
+        evaluation.report("quota.cohort", row, message, hint=hint, field="spec.cohortName")
+
+
+def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    is_limited = usage.from_above(
+        lambda queue, above: bool(above) or any(quota.limit is not None for quota in usage.quotas(queue))
+    )
+    limits: dict[str, dict[QueueKey, _Limit | None]] = {}  # by product
+    for queue, rows in by_queue.items():
+        if usage.is_flavored(queue) or not is_limited.get(queue):
+            continue
+        for row in rows:
+            for product, gpus in _gpus_by_product(usage, queue, row).items():
+                if product not in limits:
+                    limits[product] = usage.from_above(partial(_lowest_limit, usage, product))
+                limit = limits[product][queue]
+                if limit is not None and gpus > limit[0]:
+                    _report_limit(evaluation, row, plural(gpus, f"{product} GPU" if product else "GPU"), *limit)
+
+
+def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    """Check workloads that KAI never preempts: they get what their queue and those above it are guaranteed."""
+    least = usage.from_above(partial(_least_guarantee, usage))
+    for queue, rows in by_queue.items():
+        if not _follows_kai(evaluation, usage, queue):
+            continue
+        guaranteed, name = least[queue]
+        for row in rows:
+            gpus = sum(demand.gpus for demand in row.demands)
+            if gpus <= guaranteed:
+                continue
+            priority = priority_of((row.group, row.kind), row.priority_class, usage.priorities)
+            if is_preemptible(row.preemptibility, priority) is not False:
+                continue
+            message = f"requests {plural(gpus, 'GPU')} and is not preemptible"
+            message += "" if row.preemptibility else f" (priority {priority})"
+            message += f", but queue {name} is guaranteed {guaranteed:g}"
+            hint = "use a priority class below 100, or raise the quota: KAI lends GPUs only to preemptible workloads"
+            evaluation.report("quota.non-preemptible", row, message, hint=hint, field=row.references[0].field)
+
+
+def _least_guarantee(usage: QueueUsage, queue: QueueKey, above: _Limit | None) -> _Limit:
+    """Return the least that a queue in a tree and those above it are guaranteed, and the name of that queue."""
+    own = usage.queues[queue].quotas[0].guaranteed if usage.is_tree(queue) else None
+    return min(above or (inf, ""), (inf if own is None else own, "" if own is None else queue.name))
+
+
+def _report_limit(evaluation: Evaluation, row: ObjectSummary, gpus: str, limit: float, queue: str) -> None:
+    message = f"requests {gpus}, but the limit of queue {queue} is {limit:g}"
+    hint = f"request at most {limit:g}, raise the queue's limit, or use another queue"
+    evaluation.report("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
+
+
+def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[str, int]:
+    totals: dict[str, int] = {}
+    for demand in row.demands:
+        product = usage.product_of(queue, demand)
+        totals[product] = totals.get(product, 0) + demand.gpus
+    return totals
+
+
+def _lowest_limit(usage: QueueUsage, product: str, queue: QueueKey, above: _Limit | None) -> _Limit | None:
+    """Return the lowest limit on a product in a queue below others, and the name of the queue that sets it."""
+    if usage.is_cohort(queue):
+        return None
+    amounts = [quota.limit for quota in usage.quotas(queue) if _covers(quota.product, product)]
+    known = [amount for amount in amounts if amount is not None]
+    own = (sum(known), queue.name) if amounts and len(known) == len(amounts) else None
+    return min((limit for limit in (own, above) if limit is not None), default=None)
+
+
+def _covers(quota: str, product: str) -> bool:
+    if is_slice(quota) or is_slice(product):
+        return quota == product
+    return not quota or not product or quota == product
+
+
+def _maximum(evaluation: Evaluation, rule: str) -> tuple[int | None, Mapping[str, int]] | None:
+    """Return a rule's `max` and `overrides`; None if it is disabled, not set, or malformed, which is an error."""
+    setting = evaluation.settings.get(rule)
+    if setting is None or not setting.enabled:
+        return None
+    overrides = setting.parameters.get("overrides", {})
+    values = {"max": setting.parameters.get("max")}
+    values |= (
+        {f"overrides.{name}": value for name, value in overrides.items()} if isinstance(overrides, Mapping) else {}
+    )
+    numbers = {name: _number(value) for name, value in values.items() if value is not None}
+    wrong = [name for name, number in numbers.items() if number is None]
+    if wrong or not isinstance(overrides, Mapping):
+        evaluation.report_object(
+            rule,
+            ObjectKey(group=CONFIG[0], kind=CONFIG[1], namespace="", name=evaluation.cluster.name),
+            setting.place,
+            f"cannot be evaluated: its parameter {', '.join(wrong) or 'overrides'} is not a whole number of GPUs",
+            hint="write max: 64, and overrides as a mapping from names to numbers",
+            field=f"spec.rules.{rule}.parameters",
+            result=Result.ERROR,
+        )
+        return None
+    named = {name.removeprefix("overrides."): number for name, number in numbers.items() if number is not None}
+    return named.pop("max", None), named
+
+
+def _number(value: Any) -> int | None:
+    if type(value) is int and value >= 0:
+        return value
+    is_number = type(value) is str and value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS
+    return int(value) if is_number else None
+
+
+def _check_namespace_maximum(evaluation: Evaluation, workloads: Sequence[ObjectSummary], usage: QueueUsage) -> None:
+    rule = "quota.max-gpus-per-namespace"
+    maximum = _maximum(evaluation, rule)
+    if maximum is None:
+        return
+    by_namespace: dict[str, list[ObjectSummary]] = {}
+    for row in workloads:
+        if not row.suspended:
+            by_namespace.setdefault(row.namespace, []).append(row)
+    for namespace, rows in sorted(by_namespace.items()):
+        key = ObjectKey(group=NAMESPACE[0], kind=NAMESPACE[1], namespace="", name=namespace)
+        _check_maximum(evaluation, rule, key, rows, usage.namespaces.get(namespace, 0), maximum)
+
+
+def _check_queue_maximum(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    rule = "quota.max-gpus-per-queue"
+    maximum = _maximum(evaluation, rule)
+    if maximum is None:
+        return
+    requested: Counter[QueueKey] = Counter()
+    for (queue, _), gpus in usage.requested.items():
+        requested[queue] += gpus
+    for queue in sorted(by_queue):
+        rows = [row for row in by_queue[queue] if not row.suspended]
+        if rows and queue != NO_QUEUE:
+            key = ObjectKey(group=queue.group, kind=queue.kind, namespace="", name=queue.name)
+            _check_maximum(evaluation, rule, key, rows, requested[queue], maximum)
+
+
+def _check_maximum(  # noqa: PLR0917 - the parts of one sum
+    evaluation: Evaluation,
+    rule: str,
+    key: ObjectKey,
+    rows: Sequence[ObjectSummary],
+    gpus: int,
+    maximum: tuple[int | None, Mapping[str, int]],
+) -> None:
+    allowed = maximum[1].get(key.name, maximum[0])
+    if allowed is None or gpus <= allowed:
+        return
+    largest = min(rows, key=lambda row: (-row.gpus, row.place))
+    message = f"its workloads request {plural(gpus, 'GPU')}, but the maximum is {allowed}; the largest is"
+    evaluation.report_object(
+        rule,
+        key,
+        largest.place,
+        f"{message} {largest.kind}/{largest.name} ({largest.gpus})",
+        hint=f"suspend or shrink workloads, or raise spec.rules.{rule}.parameters",
+    )

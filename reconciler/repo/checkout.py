@@ -1,0 +1,61 @@
+"""The user's own checkout, by GitPython: the first commit of a new config repository.
+
+Unlike `repo.git`, which runs nothing that a repository configures, this runs the user's hooks and uses the user's
+identity, signing key and configuration: it makes the commit that the user would otherwise type.
+"""
+
+import shlex
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+_MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-Engine: {engine}\n"
+
+
+class InitResult(Struct, frozen=True, kw_only=True):
+    """What `init` created: the number of files, why there is no first commit (empty: there is one), the next commands.
+
+    `inside` is the path of the new folder in an existing repository; empty at the top of one. `unpublished` is the pin
+    of a version that was installed from a folder, so that a package index may not have it.
+    """
+
+    files: int
+    uncommitted: str
+    inside: str
+    next_commands: tuple[str, ...]
+    unpublished: str = ""
+
+
+def commit_new_folder(folder: Path, *, files: int, engine: str) -> InitResult:
+    """Make a new folder a repository with a first commit, unless it is already inside a repository.
+
+    The commit names the version of the engine that rendered the template, as later commits of `rendered/` do.
+    """
+    uncommitted, inside = _commit(folder, _MESSAGE.format(engine=engine))
+    enter = () if folder.resolve() == Path.cwd() else (f"cd {shlex.quote(str(folder))}",)
+    add = ('git add . && git commit -m "GPU fleet"',) if uncommitted else ()
+    edit = () if uncommitted else ("$EDITOR jobs/vision/vit.yaml",)
+    commands = (*enter, *add, *edit, "reconciler plan", "reconciler verify")[:3]
+    return InitResult(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
+
+
+def _commit(folder: Path, message: str) -> tuple[str, str]:
+    """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
+    from git import Repo  # noqa: PLC0415 - costs 56 ms, and only `init` needs it
+    from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
+
+    with suppress(InvalidGitRepositoryError):
+        top = Path(Repo(folder, search_parent_directories=True).working_dir).resolve()
+        inside = folder.resolve().relative_to(top)
+        return "the folder is inside an existing repository", inside.as_posix() if inside.parts else ""
+    try:
+        repository = Repo.init(folder, initial_branch="main")
+        repository.git.add("--all")
+        repository.git.commit("--quiet", "--message", message)
+    except GitError as error:  # no identity, or a hook that rejects the commit: the user commits the files
+        output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
+        output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes
+        lines = [text for line in output.splitlines() if (text := line.strip(" '"))]
+        return f"git failed: {lines[-1] if lines else 'it gave no reason'}", ""
+    return "", ""

@@ -1,0 +1,309 @@
+"""`ReconcilerConfig` (`reconciler.yaml`): clusters, source folders, rules and budgets as typed values."""
+
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from reconciler.kube.objects import FieldPath, SourceRef
+from reconciler.kube.problems import Problem, Violation
+from reconciler.kube.values import text
+from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
+from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
+from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
+from reconciler.sizing.devices import Vendor
+from reconciler.sizing.prices import NO_PRICES, Prices, parse_prices
+
+if TYPE_CHECKING:
+    from reconciler.kube.yaml import Document
+
+GROUP = "gpureconciler.io"
+
+CONFIG = (GROUP, "ReconcilerConfig")
+
+
+DEFAULT_FOLDERS: Mapping[str, tuple[str, ...]] = {"sources": ("queues", "jobs"), "policies": ("policies",)}
+"""Folders if `reconciler.yaml` sets none."""
+
+DEFAULT_EVIDENCE = "evidence"
+
+DEFAULT_APPROVALS = "approvals"
+
+
+class Backend(StrEnum):
+    """What queues jobs in a cluster: NVIDIA's KAI scheduler, Kueue, or nothing."""
+
+    KAI = "kai"
+    KUEUE = "kueue"
+    NONE = "none"
+
+
+class OnImmutableChange(StrEnum):
+    """What happens to an object whose change the API server accepts only on a new object."""
+
+    REFUSE = "refuse"  # the plan is refused
+    REPLACE = "replace"  # a job runs on under a new name; the old one is deleted
+    KEEP = "keep"  # the object stays as it is until it is deleted; the change is for new ones
+
+
+class Selector(Struct, frozen=True, kw_only=True):
+    """The source documents of a cluster, by folder (including subfolders) and by label. Empty: all documents."""
+
+    folders: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Requester(Struct, frozen=True, kw_only=True):
+    """Who applies the objects of a cluster, as admission policies see it, without the groups that servers add."""
+
+    user: str
+    groups: tuple[str, ...] = ()
+
+
+class Cluster(Struct, frozen=True, kw_only=True):
+    """One cluster that the repository renders for."""
+
+    name: str
+    backend: Backend = Backend.KAI
+    namespace: str = "default"  # for objects without one
+    vendor: Vendor = Vendor.NVIDIA
+    select: Selector = Selector()
+    # Objects that exist in the cluster but not in this repository: `Kind`, `Kind/name` or `Kind/namespace/name` each.
+    external: tuple[str, ...] = ()
+    applied_by: Requester | None = None  # None: unknown
+    sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
+    prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
+
+    def has_external(self, kind: str) -> bool:
+        """Return whether the cluster has objects of a kind that this repository lacks."""
+        return any(entry.partition("/")[0] == kind for entry in self.external)
+
+
+class RuleSetting(Struct, frozen=True, kw_only=True):
+    """The setting of a rule: enabled or not, action (deny, warn, audit), and parameters."""
+
+    enabled: bool = True
+    action: str = ""  # empty: the rule's own action
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    place: SourceRef = SourceRef(path="reconciler.yaml")
+
+
+class Budgets(Struct, frozen=True, kw_only=True):
+    """Limits on what a plan may change without an approval. None: no limit.
+
+    `delete_share` is a fraction of the existing objects, `disruption_share` one of the running GPUs. The change of the
+    GPU quota is the sum over queues of |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs
+    guaranteed before.
+    """
+
+    delete_count: int | None = 10
+    delete_share: float | None = 0.25
+    disruption_gpus: int | None = None
+    disruption_share: float | None = 0.25
+    gpu_quota_count: int | None = None
+    gpu_quota_share: float | None = 0.5
+    empty_sources: bool = False  # True: source folders may be empty or missing
+    settings: bool = False  # True: settings that decide how changes are judged may be weakened
+    exceptions: bool = True  # True: exceptions may be added and extended
+
+
+class Config(Struct, frozen=True, kw_only=True):
+    """The whole of `reconciler.yaml`."""
+
+    clusters: tuple[Cluster, ...]
+    name: str = ""  # `metadata.name`, which is part of the name of the inventory on clusters
+    sources: tuple[str, ...] = DEFAULT_FOLDERS["sources"]
+    policies: tuple[str, ...] = DEFAULT_FOLDERS["policies"]
+    evidence: str = DEFAULT_EVIDENCE
+    evidence_days: int | None = None  # maximum age of inventories; None: no limit
+    evidence_shrink: float = 0.25  # share of the nodes and GPUs that one observation may miss
+    approvals: str = DEFAULT_APPROVALS
+    rendered: str = "rendered"
+    rules: Mapping[str, RuleSetting] = field(default_factory=dict)
+    budgets: Budgets = Budgets()
+    on_immutable_change: OnImmutableChange = OnImmutableChange.REFUSE  # queues and jobs may set their own
+    drift: DriftPolicy = DriftPolicy()
+    defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
+    pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
+    sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
+
+    def cluster(self, name: str) -> Cluster | None:
+        """Return the cluster called `name`."""
+        return next((cluster for cluster in self.clusters if cluster.name == name), None)
+
+
+def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ...]]:
+    """Read a document that its JSON Schema has accepted; problems are about what a schema cannot say."""
+    spec = document.data["spec"]
+    problems = document.problems(_violations(spec))
+    if problems:
+        return None, problems
+    shipped = Config(clusters=())
+    return (
+        Config(
+            clusters=tuple(
+                _cluster(entry, spec.get("sizing", {}), spec.get("prices", {})) for entry in spec["clusters"]
+            ),
+            name=text(document.metadata.get("name")),
+            sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
+            policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
+            evidence=_normalize(_evidence_folder(spec)[1]),
+            evidence_days=_evidence_days(spec),
+            evidence_shrink=_evidence_shrink(spec, shipped.evidence_shrink),
+            approvals=_normalize(spec.get("approvals", shipped.approvals)),
+            rendered=_normalize(spec.get("rendered", shipped.rendered)),
+            rules={
+                rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
+                for rule, setting in spec.get("rules", {}).items()
+            },
+            budgets=_budgets(spec.get("budgets", {})),
+            on_immutable_change=OnImmutableChange(spec.get("onImmutableChange", shipped.on_immutable_change)),
+            drift=parse_drift(document, spec),
+            defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
+            pod_paths=parse_pod_paths(document, spec),
+            sizing=sizing_settings(spec.get("sizing", {})),
+        ),
+        (),
+    )
+
+
+def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any], prices: Mapping[str, Any]) -> Cluster:
+    select = entry.get("select", {})
+    own_prices = parse_prices(prices, entry.get("prices"))
+    return Cluster(
+        name=entry["name"],
+        backend=Backend(entry.get("backend", Backend.KAI)),
+        namespace=entry.get("namespace", "default"),
+        vendor=Vendor(entry.get("vendor", Vendor.NVIDIA)),
+        select=Selector(
+            folders=tuple(_normalize(written) for written in select.get("folders", ())),
+            labels=tuple(sorted(select.get("labels", {}).items())),
+        ),
+        external=tuple(entry.get("external", ())),
+        applied_by=_requester(entry.get("appliedBy")),
+        sizing=replace(sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))), hours=own_prices),
+        prices=own_prices,
+    )
+
+
+def _requester(entry: Mapping[str, Any] | None) -> Requester | None:
+    return Requester(user=entry["user"], groups=tuple(entry.get("groups", ()))) if entry else None
+
+
+def _budgets(spec: Mapping[str, Any]) -> Budgets:
+    shipped = Budgets()
+    deletes, quota = spec.get("deletes", {}), spec.get("gpuQuotaChange", {})
+    disruption = spec.get("disruption", {})
+    return Budgets(
+        delete_count=deletes.get("count", shipped.delete_count),
+        delete_share=deletes.get("share", shipped.delete_share),
+        disruption_gpus=disruption.get("gpus", shipped.disruption_gpus),
+        disruption_share=disruption.get("share", shipped.disruption_share),
+        gpu_quota_count=quota.get("count", shipped.gpu_quota_count),
+        gpu_quota_share=quota.get("share", shipped.gpu_quota_share),
+        empty_sources=spec.get("emptySources", "refuse") == "allow",
+        settings=spec.get("settings", "refuse") == "allow",
+        exceptions=spec.get("exceptions", "allow") == "allow",
+    )
+
+
+def _violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
+    yield from _duplicate_clusters(spec)
+    yield from _folder_violations(spec)
+    yield from drift_violations(spec)
+    yield from pod_path_violations(spec)
+    for index, cluster in enumerate(spec["clusters"]):
+        if "prices" in cluster and "prices" not in spec:
+            message = "has no currency: the repository has no prices"
+            hint = "add spec.prices with the currency of the whole repository"
+            yield Violation(
+                rule="config.prices", path=("spec", "clusters", index, "prices"), message=message, hint=hint
+            )
+    for path, message, hint in sizing_errors(spec):
+        yield Violation(rule="config.sizing", path=path, message=message, hint=hint)
+
+
+def _duplicate_clusters(spec: Mapping[str, Any]) -> Iterator[Violation]:
+    seen: set[str] = set()
+    for index, cluster in enumerate(spec["clusters"]):
+        if cluster["name"] in seen:
+            message = f"cluster {cluster['name']!r} is defined twice"
+            path: FieldPath = ("spec", "clusters", index, "name")
+            yield Violation(rule="config.duplicate-cluster", path=path, message=message, hint="rename one")
+        seen.add(cluster["name"])
+
+
+def _normalize(text: str) -> str:
+    """Normalize a folder: no `./` at the start, no `/` at the end."""
+    return text.removeprefix("./").rstrip("/")
+
+
+def _folder_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
+    """Yield the folders that are outside the repository, or overlap with a folder of another role."""
+    for path, written in _folders(spec):
+        parts = _normalize(written).split("/")
+        if written.startswith("/") or not all(parts) or {"..", "."} & set(parts):
+            hint = "use a folder below the root of the repository, such as jobs/team-a"
+            message = f"{written!r} is not a folder inside the repository"
+            yield Violation(rule="config.folder", path=path, message=message, hint=hint)
+    for path, message, hint in _overlaps(spec):
+        yield Violation(rule="config.folder", path=path, message=message, hint=hint)
+
+
+def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
+    for name, default in DEFAULT_FOLDERS.items():
+        for index, written in enumerate(spec.get(name, default)):
+            yield ("spec", name, index), written
+    yield _evidence_folder(spec)
+    yield ("spec", "approvals"), spec.get("approvals", DEFAULT_APPROVALS)
+    yield ("spec", "rendered"), spec.get("rendered", "rendered")
+    for index, cluster in enumerate(spec["clusters"]):
+        for position, written in enumerate(cluster.get("select", {}).get("folders", ())):
+            yield ("spec", "clusters", index, "select", "folders", position), written
+
+
+def _evidence_folder(spec: Mapping[str, Any]) -> tuple[FieldPath, str]:
+    evidence = spec.get("evidence", DEFAULT_EVIDENCE)
+    if isinstance(evidence, str):
+        return ("spec", "evidence"), evidence
+    return ("spec", "evidence", "folder"), evidence.get("folder", DEFAULT_EVIDENCE)
+
+
+def _evidence_days(spec: Mapping[str, Any]) -> int | None:
+    evidence = spec.get("evidence")
+    limit = evidence.get("maxAge") if isinstance(evidence, dict) else None
+    return int(limit.removesuffix("d")) if limit else None
+
+
+def _evidence_shrink(spec: Mapping[str, Any], default: float) -> float:
+    evidence = spec.get("evidence")
+    return float(evidence.get("maxShrink", default)) if isinstance(evidence, dict) else default
+
+
+def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
+    """Yield overlapping folders of two roles, and selectors that match no source folder."""
+    roles: dict[str, list[tuple[FieldPath, str]]] = {
+        role: [] for role in ("sources", "policies", "evidence", "approvals", "rendered", "clusters")
+    }
+    for path, written in _folders(spec):
+        roles[str(path[1])].append((path, written))
+    order = ("sources", "policies", "evidence", "approvals", "rendered")
+    for position, role in enumerate(order):
+        occupied = [(other, written) for other in reversed(order[position + 1 :]) for _, written in roles[other]]
+        for path, written in roles[role]:
+            for other, existing in occupied:
+                if _overlap(written, existing):
+                    message = f"{written!r} overlaps with {existing!r} of spec.{other}"
+                    yield path, message, "use separate folders"
+    sources = [written for _, written in roles["sources"]]
+    for path, written in roles["clusters"]:
+        if not any(_overlap(written, source) for source in sources):
+            yield path, f"{written!r} is not in a source folder", f"source folders: {', '.join(sources)}"
+
+
+def _overlap(one: str, other: str) -> bool:
+    """Return whether two folders are equal, or one contains the other."""
+    first, second = f"{_normalize(one)}/", f"{_normalize(other)}/"
+    return first.startswith(second) or second.startswith(first)

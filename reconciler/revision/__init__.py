@@ -1,1 +1,0 @@
-"""What is compared: tree references, files by role, configuration."""

@@ -1,0 +1,120 @@
+"""Answer the sizing question of a launch line that is in no file."""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from reconciler.errors import InvalidInput
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.problems import Problem, Severity
+from reconciler.launch import Diagnostic, FlagReview, Launch, parse_launch, resolve_file, review_flags
+from reconciler.launch.changes import SettingEdit
+from reconciler.size.files import complete_answer
+from reconciler.size.pages.answer import SizeAnswer
+from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.decide import decide_cheapest
+from reconciler.sizing.job_questions import JobQuestions, build_questions
+from reconciler.sizing.question import Question
+from reconciler.sizing.remedies import Situation
+from reconciler.sizing.summary import SizingSummary, describe_question, summarize
+from reconciler.sizing.tables import SizingTables
+from reconciler.sizing.training import Training
+
+PATH = "line"
+"""What messages call the place of a line."""
+
+
+def size_line(
+    text: str,
+    tables: SizingTables,
+    settings: SizingSettings,
+    files: Mapping[str, bytes],
+    *,
+    gpus: int | None = None,
+    env: Mapping[str, str] | None = None,
+) -> tuple[SizeAnswer, tuple[Problem, ...]]:
+    """Size what a launch line trains, and return the warnings about it.
+
+    text: the line, or the shell script around it.
+    files: configurations that the line may name, by path.
+    gpus: the number of GPUs that it runs on; a process is started on each, unless the line says otherwise.
+    env: variables that the line sees.
+
+    Raises `InvalidInput` with all reasons why it cannot be sized.
+    """
+    line = _Line(text, tables, settings, files, gpus, env or {})
+    launch, review = line.read()
+    problems = tuple(_problems(text, review.refused))
+    built = line.questions(launch, review) if launch is not None and not problems else JobQuestions()
+    problems += tuple(_problems(text, built.diagnostics))
+    if launch is None or problems:
+        raise InvalidInput(problems, where="in the launch line")
+    decision = decide_cheapest(built.questions)
+    defaults = [(name, fact.origin) for name, fact in built.defaults if fact.origin]
+    situation = Situation(
+        offered=tuple(tables.gpus),
+        most_gpus=settings.max_gpus,
+        framework=launch.framework,
+        launch=launch,
+        reread=line.reread,
+    )
+    warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(text, review.warnings))
+
+    def note(question: Question) -> SizingSummary:
+        return summarize(decision, read=describe_question(question, defaults))
+
+    return complete_answer(built.questions, decision, note, situation, gpus=gpus), tuple(warnings)
+
+
+class _Line:
+    """A line with what it is read against."""
+
+    def __init__(  # noqa: PLR0917 - the arguments of `size_line`
+        self,
+        text: str,
+        tables: SizingTables,
+        settings: SizingSettings,
+        files: Mapping[str, bytes],
+        gpus: int | None,
+        env: Mapping[str, str],
+    ) -> None:
+        self._words = ("bash", "-c", text)
+        self._tables, self._settings, self._files, self._gpus, self._env = tables, settings, files, gpus, env
+
+    def read(self, edits: Iterable[SettingEdit] = ()) -> tuple[Launch | None, FlagReview]:
+        """Return the line with `edits`, and the review of its flags; what cannot be read is refused."""
+        parsed = parse_launch(self._words, (), dict(self._env), self._named, edits=tuple(edits))
+        if parsed.launch is None or parsed.diagnostics:
+            return parsed.launch, FlagReview(refused=parsed.diagnostics)
+        return parsed.launch, review_flags(parsed.launch, self._tables.flags)
+
+    def questions(self, launch: Launch, review: FlagReview) -> JobQuestions:
+        """Return the questions of a line."""
+        return build_questions(
+            launch,
+            self._settings,
+            self._tables,
+            requested_gpus=self._gpus,
+            files=self._files.get,
+            is_uncertain=bool(review.warnings),
+        )
+
+    def reread(self, edits: Iterable[SettingEdit]) -> tuple[Training, bool] | None:
+        """Return what the line would train with other settings, as `remedies.Reread` says."""
+        launch, review = self.read(edits)
+        if launch is None or review.refused:
+            return None
+        found = self.questions(launch, review).questions
+        return (found[0].training, found[0].is_uncertain) if found else None
+
+    def _named(self, written: str) -> bytes | None:
+        path = resolve_file(written, self._files, "")
+        return self._files[path] if path else None
+
+
+def _problems(text: str, diagnostics: Iterable[Diagnostic]) -> Iterable[Problem]:
+    for diagnostic in diagnostics:
+        at = 0 if diagnostic.span is None else diagnostic.span.start
+        before = text[:at]
+        place = SourceRef(path=PATH, line=before.count("\n") + 1, column=at - (before.rfind("\n") + 1) + 1)
+        yield diagnostic.to_problem(place, "")

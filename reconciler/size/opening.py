@@ -1,0 +1,67 @@
+"""The files and the repository that a sizing question names."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reconciler.errors import ConfigError
+from reconciler.repo.checkout_files import read_file
+from reconciler.repo.files import CONFIG_PATH
+from reconciler.size.ask import parse_architecture
+from reconciler.size.files import InputFile
+
+if TYPE_CHECKING:
+    from reconciler.sizing.training import Architecture
+
+from reconciler.plan.opening import Run, open_run, read_input
+
+# Sizing.
+
+_CONFIG_SUFFIXES = (".json", ".toml", ".yaml", ".yml")
+
+_MAX_CONFIG_BYTES = 1 << 20
+
+
+def find_run(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], near: Sequence[Path]) -> Run | None:
+    """Open the config repository that holds the first named file, or `repo`; None if there is none."""
+    named = next((path for path in near if str(path) != "-"), None)
+    start = Path(repo) if repo != "." or named is None else named.absolute().parent
+    folder = start.absolute()
+    if repo == "." and not any((parent / CONFIG_PATH).is_file() for parent in (folder, *folder.parents)):
+        return None
+    return open_run(str(start), flags, environ)
+
+
+def input_file(path: Path, run: Run | None) -> "InputFile":
+    """Read a file that the user names (`-`: standard input)."""
+    content = read_input(path)
+    if str(path) == "-":
+        return InputFile(path="-", content=content)
+    folder = path.absolute().parent
+    inside = ""
+    if run is not None:
+        root, resolved = run.workspace.runtime.repository.root.resolve(), path.resolve()
+        inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
+    siblings = cache(lambda: configurations(folder))
+    return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)
+
+
+def configurations(folder: Path | None = None) -> dict[str, bytes]:
+    """Return the configuration files of a folder (None: the current one) by name, without large ones."""
+    folder = folder or Path()
+    paths = [path for path in sorted(folder.iterdir()) if path.suffix in _CONFIG_SUFFIXES and path.is_file()]
+    return {path.name: path.read_bytes() for path in paths if path.stat().st_size <= _MAX_CONFIG_BYTES}
+
+
+def local_model(model: str) -> "Architecture | None":
+    """Read the `config.json` of a model in a folder or file of this machine; None for the name of a model."""
+    path = Path(model)
+    path = path / "config.json" if path.is_dir() else path
+    if path.suffix != ".json" or not path.is_file():
+        if model.startswith((".", "/", "~")):  # no model has such a name
+            raise ConfigError(f"--model: {model} has no config.json", hint="name the folder of a Hugging Face model")
+        return None
+
+    name = path.parent.absolute().name if path.name == "config.json" else path.stem
+    return parse_architecture(read_file(path)[: _MAX_CONFIG_BYTES + 1], str(path), name)

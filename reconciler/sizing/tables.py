@@ -1,0 +1,35 @@
+"""The tables that ship with the package, read when they are first used."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from reconciler.sizing.gpus import GpuTable
+from reconciler.sizing.models import ModelTable
+
+if TYPE_CHECKING:  # every plan creates the tables, few read them
+    from reconciler.launch import FlagTable
+
+
+class SizingTables:
+    """Models, GPUs and the flags of frameworks. `read` returns the bytes of a shipped file by its path."""
+
+    def __init__(self, read: Callable[[str], bytes]) -> None:
+        self._read = read
+
+    @cached_property
+    def models(self) -> "ModelTable":
+        """Architectures by the names of models."""
+        return ModelTable(self._read("data/models.json"))
+
+    @cached_property
+    def gpus(self) -> "GpuTable":
+        """GPUs by the names of products."""
+        return GpuTable(self._read("data/gpus.json"))
+
+    @cached_property
+    def flags(self) -> "FlagTable":
+        """The effects of the frameworks' flags on memory."""
+        from reconciler.launch import FlagTable  # noqa: PLC0415 - only sizing needs it
+
+        return FlagTable(self._read("data/flags.json"))

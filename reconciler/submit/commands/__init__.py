@@ -1,0 +1,1 @@
+"""`reconciler init` and `reconciler new`."""

@@ -1,0 +1,40 @@
+"""init, schema and version without the command line."""
+
+import json
+
+import pytest
+
+from reconciler.errors import ConfigError
+from reconciler.kinds.kind import Kinds
+from reconciler.plan import opening
+from reconciler.plan.use_cases import list_kinds, schema_of
+from reconciler.plan.versions import versions
+from reconciler.submit.init import repository_files
+from reconciler.version import __version__
+
+
+def test_a_new_repository_is_the_template_with_schemas_for_editors() -> None:
+    files = repository_files({"reconciler.yaml": b"x"}, opening.kinds(), opening.catalogue(), "r==1\n")
+    assert files["reconciler.yaml"] == b"x"
+    assert files["requirements.txt"] == b"r==1\n"
+    schemas = files.keys() - {"reconciler.yaml", "requirements.txt"}
+    assert {".schemas/torchrunjob.json", ".schemas/reconcilerconfig.json"} <= schemas
+    assert all(isinstance(json.loads(files[path]), dict) for path in schemas)
+
+
+def test_kinds_and_their_schemas() -> None:
+    catalogue = opening.catalogue()
+    kinds = list_kinds(catalogue)
+    assert ("TorchrunJob", "torchrun.ai/v1alpha1") in kinds
+    assert ("ConfigMap", "v1") in kinds
+    assert "properties" in schema_of(catalogue, "TorchrunJob")
+    with pytest.raises(ConfigError, match="did you mean TorchrunJob"):
+        schema_of(catalogue, "TorchrunJb")
+    with pytest.raises(ConfigError, match="reconciler schema"):
+        schema_of(catalogue, "Zzz")
+
+
+def test_versions_name_packages_that_add_kinds() -> None:
+    kinds = Kinds(versions=(("acme-kinds", "2.0"),))
+    found = versions(b'{"kubernetes": "1.34"}', kinds)
+    assert found == {"reconciler": __version__, "kubernetes": "1.34", "acme-kinds": "2.0"}
