@@ -12,7 +12,7 @@ from reconciler import resources
 from reconciler.sizing.tables import SizingTables
 from tests.sizing.tables import GPU_TABLE, MODEL_TABLE
 
-DATA = Path(resources.__file__).parent.parent / "data"
+DATA = Path(resources.__file__).parent / "data"
 
 MODEL = {
     "name": "acme-1b",
