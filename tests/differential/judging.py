@@ -150,7 +150,7 @@ class Server:
                 return answers
             if sum(map(len, told)) > _FULL:
                 return ["whole"] * count
-            assert time.monotonic() < deadline, "the policy is not in force"
+            assert time.monotonic() < deadline, f"the policy is not in force: {told}"
             time.sleep(0.2)
 
     @contextmanager

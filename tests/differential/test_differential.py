@@ -22,8 +22,9 @@ AGREEMENT, FIELDS_AGREEMENT, REQUESTS_AGREEMENT = 0.98, 1.0, 1.0
 
 
 @pytest.fixture(scope="module")
-def server(api_server: ApiServer) -> Server:
-    return Server(api_server.client)
+def server(private_server: ApiServer) -> Server:
+    """Ask a server that no other test changes meanwhile."""
+    return Server(private_server.client)
 
 
 def unsafe(found: Comparison) -> list[tuple[str, str, str]]:
@@ -48,21 +49,21 @@ def test_no_field_is_there_that_the_server_lacks(server: Server) -> None:
     assert found.agreement >= FIELDS_AGREEMENT, found.differences
 
 
-def test_requests_are_matched_as_a_server_matches_them(api_server: ApiServer, server: Server) -> None:
+def test_requests_are_matched_as_a_server_matches_them(private_server: ApiServer, server: Server) -> None:
     """Creations, updates and deletions by a known user, with versions and plurals that nobody can guess."""
-    found = compare_requests(server, api_server.client, requests(5, 80))
+    found = compare_requests(server, private_server.client, requests(5, 80))
     assert unsafe(found) == []
     assert found.agreement >= REQUESTS_AGREEMENT, found.differences
 
 
-def test_a_policy_that_costs_too_much_fails_as_a_whole(api_server: ApiServer, server: Server) -> None:
+def test_a_policy_that_costs_too_much_fails_as_a_whole(private_server: ApiServer, server: Server) -> None:
     """Each of the expressions is cheap enough by itself."""
     costly = "lists.range(340).all(a, lists.range(340).all(b, a + b >= 0))"
     told = []
     names = case_name(0), case_name(1)
     with server.installed([policy(name, [costly] * count) for name, count in zip(names, (9, 15), strict=True)]):
         for name in names:
-            (result,) = api_server.client.apply_dry_run([labelled(OBJECTS[0], name)])
+            (result,) = private_server.client.apply_dry_run([labelled(OBJECTS[0], name)])
             told.append(" ".join(result.warnings))
     assert [set(we_judge(OBJECTS[0], [costly] * count)) for count in (9, 15)] == [{"pass"}, {"pass", "error"}]
     assert ["running out of cost budget" in text for text in told] == [False, True], told
