@@ -161,7 +161,7 @@ def _report_failure(error: Exception) -> int:
         error = OutsideError("out of memory", hint="allow more")
     if isinstance(error, ReconcilerError):
         return report_error(error)
-    from reconciler.plan.opening import failed_package  # noqa: PLC0415 - only for a bug
+    from reconciler.policy.plugins import failed_package  # noqa: PLC0415 - only for a bug
 
     emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
     place = failed_package(error)

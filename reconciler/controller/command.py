@@ -10,6 +10,7 @@ from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.controller.process import ControllerFlags, run_controller, run_pass
 from reconciler.errors import Terminated
+from reconciler.plan.live.clusters import access_flags
 from reconciler.processes import end_with_parent
 
 
@@ -94,8 +95,6 @@ def command(*, is_pass: bool, **flags: Any) -> int:
     Runs until SIGTERM or Ctrl-C. Sources are ConfigSource objects of the cluster, or documents of a file. Credentials
     come from Secrets. Metrics are listed in docs/reference/metrics.md.
     """
-    from reconciler.plan.live.clusters import access_flags  # noqa: PLC0415
-
     environ = options.environment()
     if is_pass:
         line = sys.stdin.buffer.readline()

@@ -13,7 +13,13 @@ from reconciler.nodehealth.readers.system import SystemSource
 if TYPE_CHECKING:
     from reconciler.nodehealth.readers.port import ReadingSource
     from reconciler.nodehealth.xids import XidTable
-    from reconciler.sizing.peaks import PeakTable
+from reconciler.nodehealth.active.links import PingTarget
+from reconciler.nodehealth.readers.diagnostics import DiagnosticsSource
+from reconciler.nodehealth.readers.network.ping import PingSource
+from reconciler.nodehealth.readers.selftest import SelfTestSource
+from reconciler.nodehealth.readers.xids import XidSource
+from reconciler.nodehealth.xids import read_xids
+from reconciler.sizing.peaks import PeakTable, read_peaks
 
 
 def node_sources(
@@ -42,23 +48,15 @@ def node_sources(
         light.append(_pings(ping, environ))
     if not tests:
         return light
-    from reconciler.nodehealth.readers.diagnostics import DiagnosticsSource  # noqa: PLC0415 - a light sweep starts fast
-    from reconciler.nodehealth.readers.selftest import SelfTestSource  # noqa: PLC0415
-
     own = SelfTestSource(root=root, environ=environ)
     return [*light, own, DiagnosticsSource(environ=environ)]
 
 
 def _events(environ: Mapping[str, str], on_xid: Callable[[], None]) -> "ReadingSource":
-    from reconciler.nodehealth.readers.xids import XidSource  # noqa: PLC0415 - only for a process that stays
-
     return XidSource(environ=environ, wake=on_xid)
 
 
 def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> "ReadingSource":
-    from reconciler.nodehealth.active.links import PingTarget  # noqa: PLC0415
-    from reconciler.nodehealth.readers.network.ping import PingSource  # noqa: PLC0415 - only with addresses
-
     return PingSource([PingTarget(node=address, address=address) for address in addresses], environ=environ)
 
 
@@ -69,13 +67,9 @@ def node_name(environ: Mapping[str, str]) -> str:
 
 def peak_table() -> "PeakTable":
     """Return what GPUs and links can reach, of the table that ships with the package."""
-    from reconciler.sizing.peaks import read_peaks  # noqa: PLC0415
-
     return read_peaks(resources.read("data/gpus.json"))
 
 
 def xid_table() -> "XidTable":
     """Return the table of Xids that ships with the package."""
-    from reconciler.nodehealth.xids import read_xids  # noqa: PLC0415
-
     return read_xids(resources.read("data/xids.json"))

@@ -1,10 +1,7 @@
 """Composition root: picks adapters from the settings, and hands them to use cases."""
 
-# ruff: noqa: PLC0415 - adapters are imported when they are used: each command pays only for its own
-
-import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from hashlib import sha256
@@ -24,17 +21,15 @@ from reconciler.index.shipped import Shipped
 from reconciler.index.workers import usable_processors
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.schemas import Catalogue
-from reconciler.kube.yaml import read
 from reconciler.plan.codec import from_json
 from reconciler.plan.outputs.json_report import stream_json
-from reconciler.plan.policy_tests.examples import run_tests
-from reconciler.plan.policy_tests.rendering import RenderingTools
 from reconciler.plan.versions import versions as all_versions
 from reconciler.plan.workspace import Workspace
-from reconciler.repo.checkout_files import FolderFiles, read_file, write_file, write_together
-from reconciler.repo.files import CONFIG_PATH
+from reconciler.policy.plugins import with_installed_families
+from reconciler.repo import checkout_files
+from reconciler.repo.checkout_files import read_file, write_file, write_together
 from reconciler.repo.git import GitConflicts, GitRepository
-from reconciler.repo.revision import comparing, config_of, read_config, read_defaults, resolve_head
+from reconciler.repo.revision import comparing, read_config, read_defaults, resolve_head
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
 from reconciler.version import engine_version
@@ -42,8 +37,6 @@ from reconciler.version import engine_version
 if TYPE_CHECKING:
     from reconciler.kinds.kind import Kinds
     from reconciler.plan import Plan
-    from reconciler.plan.policy_tests.examples import ExampleReport
-    from reconciler.repo.config import Config
     from reconciler.repo.port import Cache, Conflicts, Repository
 
 
@@ -114,8 +107,8 @@ def runtime(
     repository: "Repository", store: "Cache", settings: Settings, schemas: "Catalogue | None" = None
 ) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
-    policies, registry, schemas = _policies(), kinds(), schemas or catalogue()
-    digest = _engine_digest(registry, policies)
+    policies, registry, schemas = rule_paths(), kinds(), schemas or catalogue()
+    digest = engine_digest(registry, policies)
     return Runtime(
         repository=repository,
         cache=store,
@@ -170,7 +163,8 @@ def sizing_tables() -> SizingTables:
 
 
 @cache
-def _policies() -> tuple[str, ...]:
+def rule_paths() -> tuple[str, ...]:
+    """Return the paths of the shipped rules."""
     # policies/<rule>/rule.yaml: the examples of a rule are deeper
     return tuple(path for path in resources.walk("policies") if path.endswith(".yaml") and path.count("/") == 2)  # noqa: PLR2004
 
@@ -187,19 +181,10 @@ def kinds() -> "Kinds":
 @cache
 def _kinds_of(_: tuple[str, ...]) -> "Kinds":
     """Return the registry of kinds with the packages that this path finds. They are searched once."""
-    from reconciler.policy.plugins import with_installed_families
-
     return with_installed_families(BUILT_IN)
 
 
-def failed_package(error: BaseException) -> str:
-    """Return the installed package whose kinds ran into an error, with the place; empty if the error is our own."""
-    from reconciler.policy.plugins import failed_package as find
-
-    return find(error)
-
-
-def _engine_digest(registry: "Kinds", policies: tuple[str, ...]) -> str:
+def engine_digest(registry: "Kinds", policies: tuple[str, ...]) -> str:
     """Return the digest of everything besides our own code that determines a plan: schemas, policies, plugins."""
     return _shipped_digest(repr(registry.versions) if registry.versions else "", policies)
 
@@ -231,8 +216,6 @@ def load_plan(path: Path) -> "Plan":
 
 def write_folder(contents: Mapping[str, bytes], folder: Path) -> None:
     """Write files to an empty or absent folder."""
-    from reconciler.repo import checkout_files
-
     checkout_files.write_folder(folder, contents)
 
 
@@ -256,8 +239,6 @@ def conflicts(repo: str, environ: Mapping[str, str]) -> "Conflicts":
 
 def write_new(path: str, content: bytes, run: Run) -> None:
     """Write a new file below the root of the repository; `ConfigError` if it exists."""
-    from reconciler.repo import checkout_files
-
     checkout_files.write_new(run.workspace.runtime.repository.root, path, content)
 
 
@@ -273,18 +254,3 @@ def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
 def read_input(path: Path) -> bytes:
     """Read a file, or standard input for `-`."""
     return sys.stdin.buffer.read() if str(path) == "-" else read_file(path)
-
-
-def run_policy_tests(paths: Sequence[str]) -> "ExampleReport":
-    """Run the tests of policies in files and folders (none: `tests` of the config repository around this folder)."""
-    here = Path(paths[0]).absolute() if paths else Path().absolute()
-    root = next((one for one in (here, *here.parents) if (one / CONFIG_PATH).is_file()), Path().absolute())
-    wanted = [os.path.relpath(Path(path).absolute(), root) for path in paths] or ["tests"]
-    shipped = [one for path in _policies() for one in read(path, resources.read(path)).documents]
-    checkout_files = FolderFiles(root)
-
-    def read_config() -> "Config | None":
-        return config_of(checkout_files.read(CONFIG_PATH), catalogue()) if checkout_files.has(CONFIG_PATH) else None
-
-    tools = RenderingTools(kinds=kinds(), tables=sizing_tables(), read_config=read_config)
-    return run_tests(wanted, checkout_files, catalogue(), shipped, tools)

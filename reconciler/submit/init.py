@@ -1,7 +1,5 @@
 """Create a config repository."""
 
-# ruff: noqa: PLC0415 - adapters are imported when they are used: each command pays only for its own
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +11,13 @@ from reconciler import resources
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.schemas import Catalogue
 from reconciler.repo import checkout, checkout_files
-from reconciler.submit.requirements import REQUIREMENTS
+from reconciler.submit.requirements import PACKAGE, REQUIREMENTS, installed_source, requirements
 from reconciler.version import __version__, engine_version
 
 if TYPE_CHECKING:
     from reconciler.repo.checkout import InitResult
 
-from reconciler.plan.opening import _engine_digest, _policies, catalogue, kinds
+from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 
 # Files of the user.
 
@@ -29,8 +27,6 @@ def init(folder: Path, source: str) -> "InitResult":
 
     An empty `source` is where this installation came from, if that is known, else the package index.
     """
-    from reconciler.submit.requirements import PACKAGE, installed_source, requirements
-
     origin = None if source else resources.direct_url(PACKAGE)
     pinned = requirements(__version__, source := source or installed_source(origin))
     prefix = "gitops-repo-template/"
@@ -38,16 +34,16 @@ def init(folder: Path, source: str) -> "InitResult":
     registry = kinds()
     contents = repository_files(template, registry, catalogue(), pinned)
     checkout_files.write_folder(folder, contents)
-    engine = engine_version(_engine_digest(registry, _policies()))
+    engine = engine_version(engine_digest(registry, rule_paths()))
     made = checkout.commit_new_folder(folder, files=len(contents), engine=engine)
     return replace(made, unpublished=f"{PACKAGE}=={__version__}") if origin and not source else made
 
 
 def repository_files(
-    template: Mapping[str, bytes], kinds: Kinds, catalogue: Catalogue, requirements: str
+    template: Mapping[str, bytes], kinds: Kinds, catalogue: Catalogue, pinned: str
 ) -> dict[str, bytes]:
     """Return the files of a new config repository: the template, the requirements, the schemas its files refer to."""
-    contents = {**template, REQUIREMENTS: requirements.encode()}
+    contents = {**template, REQUIREMENTS: pinned.encode()}
     for name in catalogue.kinds():
         if name.group in kinds.own_groups:
             text = json.dumps(catalogue.json_schema(name.kind), indent=2) + "\n"

@@ -139,5 +139,5 @@ def test_every_shipped_rule_is_ready_for_tests() -> None:
     (value,) = shipped_values().values()
     names = msgspec.msgpack.decode(value, type=dict[str, bytes])
     assert {name for name in names if name.startswith("shipped ")} == {
-        f"shipped {path}" for path in opening._policies()
+        f"shipped {path}" for path in opening.rule_paths()
     }

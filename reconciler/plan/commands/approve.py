@@ -13,6 +13,8 @@ from reconciler.console.printing import emit
 from reconciler.kube.values import plural
 from reconciler.plan import opening
 from reconciler.plan.approvals import approves, write_approval
+from reconciler.plan.live.choices import NO_CHOICES
+from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.summary import counts, headlines
 from reconciler.plan.use_cases import approve_plan, last_day
 
@@ -70,8 +72,6 @@ def command(
     Writes a PlanApproval to the folder approvals/. Commit it to the branch of the change: the plan then passes until
     any edit changes it. The first `reconciler commit` after the merge removes the file.
     """
-    from reconciler.plan.live.choices import NO_CHOICES  # noqa: PLC0415
-
     if expires and days is not None:
         raise click.UsageError("--expires and --days are mutually exclusive")
     if not reason.strip():
@@ -100,14 +100,10 @@ def command(
 
 
 def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
-    from reconciler.plan.live.clusters import access_flags, open_clusters  # noqa: PLC0415 - few plans look at live clusters
-
     return open_clusters(access_flags(flags), options.environment(), run)
 
 
 def _choices(run: "Run") -> "LiveChoices":
-    from reconciler.plan.live.clusters import live_choices  # noqa: PLC0415 - as above
-
     return live_choices(run.settings)
 
 

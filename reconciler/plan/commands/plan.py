@@ -11,8 +11,10 @@ from reconciler.console.printing import emit, emit_report, report_error
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.values import plural
 from reconciler.outputs import output_names
-from reconciler.plan import opening
+from reconciler.plan import opening, use_cases
 from reconciler.plan.gate import refuse
+from reconciler.plan.live.choices import is_pattern
+from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.page_options import page
 
@@ -117,24 +119,20 @@ def _plan(
     """Make a plan. imports: modules are still to be imported, which takes the time that git needs to compare files."""
     named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)
     run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports)
-    from reconciler.plan.use_cases import plan  # noqa: PLC0415 - after git has begun to look for changes
-
     settings = run.settings
     if not live:
-        return plan(run.workspace, base=settings.base, date=settings.date).plan, settings
-    from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters  # noqa: PLC0415 - few plans are live
-
+        return use_cases.plan(run.workspace, base=settings.base, date=settings.date).plan, settings
     choices = live_choices(settings, adopt=frozenset(adopt))
     with open_clusters(access_flags(flags), options.environment(), run) as clusters:
-        planned = plan(run.workspace, base=settings.base, date=settings.date, clusters=clusters, choices=choices)
+        planned = use_cases.plan(
+            run.workspace, base=settings.base, date=settings.date, clusters=clusters, choices=choices
+        )
     _check_adopted(planned.plan, adopt)
     return planned.plan, settings
 
 
 def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
     """Refuse names that adopt nothing: they are misspelled, or the object is ours already. A pattern may match none."""
-    from reconciler.plan.live.choices import is_pattern  # noqa: PLC0415 - as above
-
     known = {str(change.key) for change in plan.changes if change.adopts}
     missing = [name for name in adopt if not is_pattern(name) and name not in known]
     if missing:

@@ -1,14 +1,25 @@
 """`reconciler test`."""
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
+from reconciler import resources
 from reconciler.console import options
 from reconciler.console.printing import emit_report
 from reconciler.errors import PolicyDenied
+from reconciler.kube.yaml import read
 from reconciler.plan import opening
+from reconciler.plan.policy_tests.examples import ExampleReport, run_tests
 from reconciler.plan.policy_tests.page import FORMATS, render_examples
+from reconciler.plan.policy_tests.rendering import RenderingTools
+from reconciler.repo.checkout_files import FolderFiles
+from reconciler.repo.config import Config
+from reconciler.repo.files import CONFIG_PATH
+from reconciler.repo.revision import config_of
 
 
 @click.command(
@@ -43,7 +54,7 @@ def command(*, paths: tuple[str, ...], **flags: Any) -> int:
     Reads documents of kind PolicyTest in files and folders. [default: the folder tests of the config repository]
     """
     settings = opening.resolve_settings(options.setting_flags(flags), options.environment())
-    report = opening.run_policy_tests(paths)
+    report = _run(paths)
     emit_report(render_examples(report.examples, settings.output), settings)
     if report.failed:
         count = len(report.failed)
@@ -52,3 +63,18 @@ def command(*, paths: tuple[str, ...], **flags: Any) -> int:
             hint="correct the policy, or what the example expects",
         )
     return 0
+
+
+def _run(paths: Sequence[str]) -> ExampleReport:
+    """Run the tests in files and folders (none: `tests` of the config repository around this folder)."""
+    here = Path(paths[0]).absolute() if paths else Path().absolute()
+    root = next((one for one in (here, *here.parents) if (one / CONFIG_PATH).is_file()), Path().absolute())
+    wanted = [os.path.relpath(Path(path).absolute(), root) for path in paths] or ["tests"]
+    shipped = [one for path in opening.rule_paths() for one in read(path, resources.read(path)).documents]
+    files, schemas = FolderFiles(root), opening.catalogue()
+
+    def read_config() -> Config | None:
+        return config_of(files.read(CONFIG_PATH), schemas) if files.has(CONFIG_PATH) else None
+
+    tools = RenderingTools(kinds=opening.kinds(), tables=opening.sizing_tables(), read_config=read_config)
+    return run_tests(wanted, files, schemas, shipped, tools)

@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.kinds.health import POLICY, policy_from, policy_of
@@ -10,7 +9,18 @@ from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import mapping
 from reconciler.nodehealth.effect import PolicyEffect
+from reconciler.nodehealth.fleet.effects import (
+    PolicyChange,
+    effect_on_health,
+    effect_on_reports,
+    unknown_effect,
+)
+from reconciler.nodehealth.fleet.evidence import as_of_age
+from reconciler.nodehealth.fleet.replay import catalogue_rules
+from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
+from reconciler.nodehealth.published import MalformedReport
+from reconciler.nodehealth.stored import stored_reports
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.health.quarantines import changed_names
 from reconciler.policy.references import evidence_ages
@@ -18,10 +28,6 @@ from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, RuleSetting
 from reconciler.repo.files import report_files
-
-if TYPE_CHECKING:
-    from reconciler.nodehealth.fleet.effects import PolicyChange
-    from reconciler.nodehealth.fleet.state import FleetNode
 
 _RULE = "health.replay"
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
@@ -45,8 +51,6 @@ def policy_effects(
         found.setdefault(cluster.name, (cluster, {}))[1][name] = path
     effects = []
     for cluster, paths in found.values():
-        from reconciler.nodehealth.fleet.effects import unknown_effect  # noqa: PLC0415 - few plans change policies
-
         change = _change(index, cluster, baseline, paths, existing)
         try:
             if change.matters:
@@ -71,10 +75,7 @@ def refused_policies(
 
 def _change(
     index: CompiledRevision, cluster: Cluster, baseline: Baseline, paths: Mapping[str, str], existing: set[str]
-) -> "PolicyChange":
-    from reconciler.nodehealth.fleet.effects import PolicyChange  # noqa: PLC0415 - few plans change policies
-    from reconciler.nodehealth.fleet.replay import catalogue_rules  # noqa: PLC0415
-
+) -> PolicyChange:
     defined = index.context.definitions.get((cluster.name, POLICY, ""), {})
     after = {name: policy_of(one.document) for name, one in defined.items()}
     before = {name: one for name, one in after.items() if name not in paths}
@@ -99,9 +100,7 @@ def _existing(baseline: Baseline, paths: Mapping[str, str]) -> Iterator[tuple[st
             yield name, policy_from(name, mapping(body.get("spec")))
 
 
-def _nodes(index: CompiledRevision, cluster: str) -> "dict[str, FleetNode]":
-    from reconciler.nodehealth.fleet.state import FleetNode  # noqa: PLC0415 - few plans change policies
-
+def _nodes(index: CompiledRevision, cluster: str) -> dict[str, FleetNode]:
     inventory = index.context.evidence.measured.get(cluster)
     return {
         node.name: FleetNode(
@@ -117,14 +116,9 @@ def _nodes(index: CompiledRevision, cluster: str) -> "dict[str, FleetNode]":
 
 
 def _effect(
-    runtime: Runtime, index: CompiledRevision, change: "PolicyChange", day: dt.date | None, most_days: int | None
+    runtime: Runtime, index: CompiledRevision, change: PolicyChange, day: dt.date | None, most_days: int | None
 ) -> PolicyEffect:
     """Return the effect by the best record that there is."""
-    from reconciler.nodehealth.fleet.effects import effect_on_health, effect_on_reports, unknown_effect  # noqa: PLC0415 - few plans change policies
-    from reconciler.nodehealth.fleet.evidence import as_of_age  # noqa: PLC0415
-    from reconciler.nodehealth.published import MalformedReport  # noqa: PLC0415
-    from reconciler.nodehealth.stored import stored_reports  # noqa: PLC0415
-
     config, evidence = index.revision.config, index.context.evidence
     files = report_files(config, index.revision.files.evidence, change.cluster)
     reports = []
