@@ -1,6 +1,7 @@
 """Create a config repository."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,16 +9,79 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from reconciler import resources
+from reconciler.errors import ConfigError
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.schemas import Catalogue
+from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 from reconciler.repo import checkout, checkout_files
-from reconciler.submit.requirements import PACKAGE, REQUIREMENTS, installed_source, requirements
 from reconciler.version import __version__, engine_version
 
 if TYPE_CHECKING:
     from reconciler.repo.checkout import InitResult
 
-from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
+
+# The requirements file of a config repository: the exact version that its pipelines install, and from where.
+
+
+REQUIREMENTS = "requirements.txt"
+
+PACKAGE = "gpu-reconciler"
+
+_HEADER = f"""\
+# The version of gpu-reconciler that renders this repository. Pipelines run: pip install -r {REQUIREMENTS}
+# To upgrade, change it, run `reconciler commit` with the new version, and review what renders differently.
+"""
+
+_CREDENTIALS = re.compile(r"//[^/]*@")
+
+_HINT = "name a git URL with a tag or commit, a wheel, or a package index; see `reconciler init --help`"
+
+
+def requirements(version: str, source: str = "") -> str:
+    """Return the file, which pins `version`.
+
+    source: `git+URL@REVISION`, the path or URL of a wheel, or the URL of a package index (empty: the default index).
+    Raises `ConfigError` for anything else, for one without an exact version, and for credentials in a URL.
+    """
+    if not source.isprintable() or " " in source:
+        raise ConfigError("--source: contains spaces or control characters", hint=_HINT)
+    if _CREDENTIALS.search(source):
+        raise ConfigError(
+            "--source: the URL contains credentials, which would be committed",
+            hint="leave them out; pip reads them from ~/.netrc, and git from its credential helper",
+        )
+    return _HEADER + "".join(f"{line}\n" for line in _lines(version, source))
+
+
+def _lines(version: str, source: str) -> tuple[str, ...]:
+    if not source:
+        return (f"{PACKAGE}=={version}",)
+    if source.startswith("git+"):
+        repository, _, revision = source.partition("#")[0].rpartition("@")
+        if "/" not in repository or "/" in revision or not revision:
+            hint = f"add a tag or a commit: --source {source}@v{version}"
+            raise ConfigError(f"--source: {source} names no exact version", hint=hint)
+        return (f"{PACKAGE} @ {source}",)
+    if source.partition("#")[0].endswith(".whl"):
+        return (f"{PACKAGE} @ {source}",) if "://" in source else (source if "/" in source else f"./{source}",)
+    if source.endswith(".git"):
+        raise ConfigError(f"--source: {source} names no exact version", hint=f"write git+{source}@v{version}")
+    if source.startswith(("https://", "http://")):
+        return (f"--index-url {source}", f"{PACKAGE}=={version}")
+    raise ConfigError(f"--source: {source!r} is not a package source", hint=_HINT)
+
+
+def installed_source(record: object) -> str:
+    """Return the source that an installation recorded (PEP 610): a git commit or a wheel's URL, empty for any other."""
+    if not isinstance(record, dict) or not isinstance(url := record.get("url"), str) or url.startswith("file:"):
+        return ""
+    if _CREDENTIALS.search(url):
+        return ""
+    git, archive = record.get("vcs_info"), record.get("archive_info")
+    if isinstance(git, dict) and git.get("vcs") == "git" and isinstance(commit := git.get("commit_id"), str):
+        return f"git+{url}@{commit}"
+    return url if isinstance(archive, dict) and url.endswith(".whl") else ""
+
 
 # Files of the user.
 

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from reconciler.health.agent import Agent, AgentOptions
-from reconciler.health.agent.answers import Fetch, Locate, health_api, read_query
-from reconciler.health.agent.process import fetch
+from reconciler.health.agent.process import Fetch, Locate, fetch, health_api, read_query
 from reconciler.health.directory import NodeSelection
 from reconciler.health.measuring.node_tests import NodeTests
 from reconciler.nodehealth.findings import HealthFinding, ProbeProfile

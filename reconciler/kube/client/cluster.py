@@ -1,6 +1,6 @@
 """`KubernetesCluster`: the port `LiveCluster` over the REST interface of an API server."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any, Self
 from urllib.parse import quote
@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.kube.client.access import Access
-from reconciler.kube.client.discovery import discover
 from reconciler.kube.client.port import (
     MANAGER,
     ApiResource,
@@ -17,23 +16,159 @@ from reconciler.kube.client.port import (
     ClusterError,
     ClusterUnavailable,
     Discovery,
+    EventType,
     Expired,
     Listing,
     ObjectText,
     UnknownKind,
+    WatchEvent,
     Written,
 )
+from reconciler.kube.client.refusals import watch_error
 from reconciler.kube.client.transport import PATIENCE_SECONDS, ApiAnswer, ApiCall, Transport
-from reconciler.kube.client.watching import KubernetesWatch
 from reconciler.kube.objects import ObjectKey, split_api_version
 from reconciler.kube.secrets import mask_text
 
+# Discovery: which kinds a server offers, and the groups about which it could not say.
+# One request for the core and one for all groups (aggregated discovery); older servers are asked group by group.
+
+
+_AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+Fetch = Callable[[ApiCall], Any]
+
+
+def discover(fetch: Fetch) -> Discovery:
+    """Ask the server what it offers."""
+    resources: list[ApiResource] = []
+    failed: dict[str, str] = {}
+    for path in ("/api", "/apis"):
+        call = ApiCall(purpose="discover kinds", method="GET", path=path, accept=_AGGREGATED, is_repeatable=True)
+        body = fetch(call)
+        if body.get("kind") == "APIGroupDiscoveryList":
+            for group in body.get("items") or ():
+                _aggregated(group, resources, failed)
+        else:
+            _one_by_one(fetch, path, body, resources, failed)
+    return Discovery(resources=tuple(resources), failed=failed)
+
+
+def _aggregated(group: Mapping[str, Any], resources: list[ApiResource], failed: dict[str, str]) -> None:
+    name = (group.get("metadata") or {}).get("name") or ""
+    for version in group.get("versions") or ():
+        if version.get("freshness") == "Stale":
+            failed[name] = "its API service does not answer"
+        for row in version.get("resources") or ():
+            kind = row.get("responseKind") or {}
+            resources.append(
+                ApiResource(
+                    group=name,
+                    version=version["version"],
+                    kind=kind.get("kind") or "",
+                    plural=row["resource"],
+                    namespaced=row.get("scope") == "Namespaced",
+                    verbs=frozenset(row.get("verbs") or ()),
+                )
+            )
+
+
+def _one_by_one(
+    fetch: Fetch, path: str, body: Mapping[str, Any], resources: list[ApiResource], failed: dict[str, str]
+) -> None:
+    for group, version in _versions(body):
+        where = f"{path}/{group}/{version}" if group else f"{path}/{version}"
+        try:
+            found = fetch(ApiCall(purpose=f"discover {where}", method="GET", path=where))
+        except ClusterError as error:
+            failed[group] = error.message
+            continue
+        resources += [
+            ApiResource(
+                group=group,
+                version=version,
+                kind=row["kind"],
+                plural=row["name"],
+                namespaced=bool(row.get("namespaced")),
+                verbs=frozenset(row.get("verbs") or ()),
+            )
+            for row in found.get("resources") or ()
+            if "/" not in row["name"]  # a subresource
+        ]
+
+
+def _versions(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the groups and versions of an answer, the preferred version of a group first."""
+    for version in body.get("versions") or ():  # of the core
+        yield "", version
+    for group in body.get("groups") or ():
+        preferred = (group.get("preferredVersion") or {}).get("version")
+        versions = [row["version"] for row in group.get("versions") or ()]
+        yield from ((group["name"], version) for version in sorted(versions, key=lambda one: one != preferred))
+
+
+# A watch: events of one request, line by line, until its time is over or another thread closes it.
+
+
+_SLACK_SECONDS = 15.0  # the server ends a watch by itself
+
+
+class KubernetesWatch:
+    """Events of one watch request; see `Watch`."""
+
+    def __init__(self, transport: Transport, call: ApiCall, seconds: int) -> None:
+        self._transport, self._call = transport, call
+        self._is_closed = False
+        self._answer = transport.open(call, seconds + _SLACK_SECONDS)
+        self._lines = self._read_lines()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> WatchEvent:
+        line = next(self._lines)
+        event = msgspec.json.decode(line)
+        if event["type"] == "ERROR":
+            self.close()
+            raise watch_error(self._call.purpose, event["object"], self._transport.access.secrets())
+        return WatchEvent(type=EventType(event["type"]), body=event["object"])
+
+    def close(self) -> None:
+        """End the watch; a thread that waits for an event stops waiting."""
+        self._is_closed = True
+        self._answer.stop()
+        self._answer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_lines(self) -> Iterator[bytes]:
+        rest = bytearray()
+        try:
+            for chunk in self._answer.pieces():
+                rest += chunk
+                *lines, tail = rest.split(b"\n")
+                rest = bytearray(tail)
+                yield from (bytes(line) for line in lines if line)
+        except (OSError, ValueError) as error:
+            if not self._is_closed:
+                raise self._transport.unreachable(self._call, error) from None
+        finally:
+            self._answer.close()
+
+
 PAGE_SIZE = 500
+
 _NOT_FOUND, _CREATED = 404, 201
+
 _JSON = "application/json"
+
 _METADATA, _METADATA_LIST = (
     f"{_JSON};as={kind};g=meta.k8s.io;v=v1" for kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
 )
+
 _APPLY, _MERGE, _PATCH = (f"application/{name}" for name in ("apply-patch+yaml", "merge-patch+json", "json-patch+json"))
 
 

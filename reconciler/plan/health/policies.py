@@ -9,12 +9,7 @@ from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import mapping
 from reconciler.nodehealth.effect import PolicyEffect
-from reconciler.nodehealth.fleet.effects import (
-    PolicyChange,
-    effect_on_health,
-    effect_on_reports,
-    unknown_effect,
-)
+from reconciler.nodehealth.fleet.effects import PolicyChange, effect_on_health, effect_on_reports, unknown_effect
 from reconciler.nodehealth.fleet.evidence import as_of_age
 from reconciler.nodehealth.fleet.replay import catalogue_rules
 from reconciler.nodehealth.fleet.state import FleetNode

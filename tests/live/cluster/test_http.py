@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from reconciler.errors import ConfigError
 from reconciler.kube.client import transport
-from reconciler.kube.client.access import Access
+from reconciler.kube.client.access import NOBODY, Access, Identity, Login
 from reconciler.kube.client.connection import Address
-from reconciler.kube.client.kubeconfig import NOBODY, Identity, Login
 from reconciler.kube.client.port import ClusterUnavailable
 from reconciler.kube.client.proxies import proxy_of, proxy_url
 from reconciler.kube.client.transport import ApiCall, Transport

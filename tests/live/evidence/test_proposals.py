@@ -8,7 +8,7 @@ import yaml
 from reconciler.index.sized.splice import edit_source
 from reconciler.kube.yaml import Document, read, write
 from reconciler.live.observe.pools import node_pools, pool_name, topology_levels
-from reconciler.live.observe.proposals import Proposed, propose_kueue, propose_torchrun
+from reconciler.live.observe.propose import Proposed, propose_kueue, propose_torchrun
 from reconciler.repo.config import Backend, Cluster
 from reconciler.sizing.inventory import Inventory, Node, Taint
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.clock import SystemClock
-from reconciler.health.agent.answers import BadQuery, read_query
+from reconciler.health.agent.process import BadQuery, read_query
 from reconciler.health.agent.ring import CHECK, IperfRing, base_policy
 from reconciler.health.reports import ClusterReports, StoredReport
 from reconciler.kube.client import KubernetesCluster

@@ -1,6 +1,6 @@
 """Names of checks outside of the catalogue: each is a check that exists."""
 
-from reconciler.health.agent.answers import PATHS
+from reconciler.health.agent.process import PATHS
 from reconciler.nodehealth.catalogue import BY_ID
 from reconciler.nodehealth.exports.gauges import AUTOPILOT_CHECKS
 

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.outputs import RenderOptions
 from reconciler.plan import Plan
-from reconciler.plan.outputs.comment.markup import code, fence, marker, prose, size
-from reconciler.plan.outputs.markdown import GITHUB_LIMIT, render_markdown
+from reconciler.plan.outputs.markdown import GITHUB_LIMIT, code, fence, marker, prose, render_markdown, size
 from tests import sizes
 from tests.plan.outputs import plans
 from tests.plan.outputs.goldens import agrees

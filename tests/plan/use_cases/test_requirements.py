@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigError
-from reconciler.submit.requirements import installed_source, requirements
+from reconciler.submit.init import installed_source, requirements
 
 COMMIT = "8c0e8b9d7f0a4c1f3b2a5e6d7c8b9a0f1e2d3c4b"
 
