@@ -58,7 +58,7 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where requests go. `authorization` is the value of a header and never shown."""
+    """The address of requests. `authorization` is the value of a header and never shown."""
 
     host: str
     port: int

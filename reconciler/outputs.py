@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class RenderOptions(Struct, frozen=True, kw_only=True):
-    """How to render a plan. An output ignores the options that it has no use for.
+    """The form of a rendered plan. An output ignores the options that it has no use for.
 
     width, color, unicode: the terminal, in cells.
     full: show every field of created and deleted objects, and every warning.

@@ -55,7 +55,7 @@ class ProcessUnavailable(ProcessError):
 
 
 class ChildCommand(Struct, frozen=True, kw_only=True):
-    """What to run, and where. `name` is for messages.
+    """A command, and its folder. `name` is for messages.
 
     `memory_bytes` limits the resident memory of the child, measured in /proc. Where the system has prlimit(2), the
     address space of the child and of each process it starts is limited to four times as much. Other systems have no

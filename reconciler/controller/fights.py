@@ -36,7 +36,7 @@ class RevertedField(Struct, frozen=True, kw_only=True):
 
 
 class FieldReverts(RevertedField, frozen=True, kw_only=True):
-    """When passes set a field back, the newest last."""
+    """The times at which passes set a field back, the newest last."""
 
     times: tuple[str, ...] = ()
 

@@ -31,7 +31,7 @@ _DISK_FULL = os.strerror(errno.ENOSPC)
 
 
 class PlanSummary(Struct, frozen=True, kw_only=True):
-    """What conditions and metrics tell of a plan, without names of objects."""
+    """The figures of a plan in conditions and metrics, without names of objects."""
 
     digest: str = ""
     changes: dict[str, int] = {}  # by operation
@@ -55,7 +55,7 @@ NOT_READY = "NotReady"
 
 
 class PassFailure(Struct, frozen=True, kw_only=True):
-    """Why a pass failed. `stalled`: only a change of the input helps, so it waits for the next interval."""
+    """The reason of a failed pass. `stalled`: only a change of the input helps, so it waits for the next interval."""
 
     reason: str
     message: str

@@ -55,7 +55,7 @@ _TOLERANCE_SECONDS = 300.0
 
 
 class Provider(StrEnum):
-    """What sends webhooks. Forgejo signs as Gitea does."""
+    """A sender of webhooks. Forgejo signs as Gitea does."""
 
     GITHUB = "github"
     GITLAB = "gitlab"
@@ -64,7 +64,7 @@ class Provider(StrEnum):
 
 
 class Hint(Struct, frozen=True, kw_only=True):
-    """What a request says. `is_genuine`: signed with our token. `ref`: the pushed reference; empty: not known."""
+    """The content of a request. `is_genuine`: signed with our token. `ref`: the pushed reference; empty: not known."""
 
     provider: Provider
     is_genuine: bool

@@ -80,7 +80,7 @@ class RunDependency(Struct, frozen=True, array_like=True, tag="run"):
 
 
 class RunsDependency(Struct, frozen=True, array_like=True, tag="runs"):
-    """Whether finished jobs of a cluster are recorded."""
+    """A dependency on the recorded finished jobs of a cluster."""
 
     cluster: str
 

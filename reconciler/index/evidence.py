@@ -23,7 +23,7 @@ _Value = TypeVar("_Value")
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """What is known of each cluster, by kind of evidence; a cluster without a file is not in the mapping."""
+    """The evidence of each cluster, by kind of evidence; a cluster without a file is not in the mapping."""
 
     inventories: Mapping[str, Inventory]  # without the nodes that Git keeps out of use
     measured: Mapping[str, Inventory]  # as the files say

@@ -16,7 +16,7 @@ from reconciler.policy.verdict import Verdict
 
 
 class FileFindings(Struct, frozen=True, array_like=True):
-    """What `CompiledFile` says about one file. Most files have no findings."""
+    """The findings of a `CompiledFile` about one file. Most files have none."""
 
     problems: tuple[Problem, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
@@ -65,7 +65,7 @@ class FileRecord(Struct, frozen=True, array_like=True):
 
 
 class CompiledRecord(Struct, frozen=True, array_like=True):
-    """What a worker returns for one file: its record, and the bytes of those objects that will be needed."""
+    """The reply of a worker for one file: its record, and the bytes of those objects that will be needed."""
 
     record: FileRecord
     contents: dict[str, bytes]
@@ -90,7 +90,7 @@ short_digest = partial(blake2b, digest_size=16)
 
 
 class RenderedPaths(Struct, frozen=True, dict=True):
-    """Where the objects of all files are rendered to. Of two objects with one path the first counts.
+    """The rendered paths of the objects of all files. Of two objects with one path the first counts.
 
     desired: blob ids by path. has_duplicates: two objects have one path.
     """

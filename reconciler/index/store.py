@@ -29,7 +29,7 @@ class Segment(Struct, frozen=True, array_like=True):
 
 
 class ObjectTotals(Struct, frozen=True, kw_only=True):
-    """What the objects of all files mean together: verdicts of the rules over them, and the GPUs of every queue.
+    """The totals of the objects of all files: verdicts of the rules over them, and the GPUs of every queue.
 
     links_digest, amounts_digest: of what the verdicts were computed from. usage: by cluster.
     """
@@ -42,7 +42,7 @@ class ObjectTotals(Struct, frozen=True, kw_only=True):
 
 
 class Store(Struct, frozen=True, kw_only=True):
-    """What an earlier run of the same engine saved about the repository.
+    """The records that an earlier run of the same engine saved about the repository.
 
     records, digests: those of all segments. Where segments disagree on a digest, it is empty: nothing is worth it.
     parsed: encoded files of `index.parsed`. totals: the last verdicts over all objects.

@@ -85,7 +85,7 @@ class Reference(Struct, frozen=True, array_like=True):
 
 
 class QueueRole(StrEnum):
-    """How an object takes part in queueing."""
+    """The part that an object takes in queueing."""
 
     NONE = ""
     TREE = "tree"  # has one quota, of any product; its parent is of the same kind and bounds its children (KAI)
@@ -97,7 +97,7 @@ class QueueRole(StrEnum):
 
 
 class Relations(Struct, frozen=True, kw_only=True):
-    """What an object without pods grants and refers to.
+    """The grants and references of an object without pods.
 
     `product` is the GPU product of a flavor's nodes, `labels` are those that Kueue compares with node selectors.
     `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
@@ -124,7 +124,7 @@ class Deletion(Struct, frozen=True, kw_only=True):
 
 
 class Loss(Struct, frozen=True, kw_only=True):
-    """What a change or deletion of an object takes from its users, which reverting the commit does not give back."""
+    """Something that a change or deletion of an object takes from its users, and that a revert does not give back."""
 
     rule: str
     message: str
@@ -162,7 +162,7 @@ class Controlled(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """Why a kind is not accepted among the sources."""
+    """The reason for which a kind is not accepted among the sources."""
 
     rule: str
     message: str

@@ -84,7 +84,7 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class EvidenceUse(StrEnum):
-    """What the values of an evidence kind are used as. Each cluster has at most one value for each use."""
+    """The use of the values of an evidence kind. Each cluster has at most one value for each use."""
 
     NONE = ""  # validated, and part of the digest of every plan
     INVENTORY = "inventory"  # `kube.inventory.Inventory`
@@ -102,7 +102,7 @@ class EvidenceReader(Struct, frozen=True, kw_only=True):
 
 
 class Role(StrEnum):
-    """Where documents of a kind belong in a config repository."""
+    """The place of the documents of a kind in a config repository."""
 
     SOURCE = "source"
     CONFIGURATION = "configuration"  # reconciler.yaml

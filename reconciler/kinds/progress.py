@@ -12,7 +12,7 @@ Body = Mapping[str, Any]
 
 
 class Phase(StrEnum):
-    """Where a job is in its life."""
+    """The stage of a job in its life."""
 
     PENDING = "Pending"  # accepted, and nothing has happened yet
     QUEUED = "Queued"  # a queue holds it
@@ -45,7 +45,7 @@ class Workers(Struct, frozen=True, kw_only=True):
 
 
 class Progress(Struct, frozen=True, kw_only=True):
-    """What the status of a job says. Times are RFC 3339, empty if unknown; `restarts` None if the kind has no count."""
+    """The status of a job. Times are RFC 3339, empty if unknown; `restarts` None if the kind has no count."""
 
     phase: Phase
     workers: Workers = Workers()

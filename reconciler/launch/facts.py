@@ -28,7 +28,7 @@ class Fact(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):
-    """Why a launch line cannot be sized. `to_problem` adds the place in the document.
+    """A reason for which a launch line cannot be sized. `to_problem` adds the place in the document.
 
     `variable` is the variable of the container that says it, where no word of the line does.
     """

@@ -25,7 +25,7 @@ _HINT = "remove the flag, exclude the job from sizing, or set its number of GPUs
 
 
 class FlagEffect(Struct, frozen=True):
-    """What a flag does to memory: `text`, as a predicate. Values that match `neutral` do nothing.
+    """The effect of a flag on memory: `text`, as a predicate. Values that match `neutral` do nothing.
 
     `action` is `refuse` or `widen`. `batches`: up to so many times the training batch, the value does nothing.
     """
@@ -105,7 +105,7 @@ def _by_flag(flags: _FlagSet) -> dict[str, str]:
 
 
 class FlagReview(Struct, frozen=True):
-    """Why a line is refused, and the warnings about flags that only widen the band."""
+    """The reasons to refuse a line, and the warnings about flags that only widen the band."""
 
     refused: tuple[Diagnostic, ...] = ()
     warnings: tuple[Diagnostic, ...] = ()

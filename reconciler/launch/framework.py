@@ -102,7 +102,7 @@ class Command(Struct, frozen=True, kw_only=True, eq=False, forbid_unknown_fields
 
 
 class Overrides(StrEnum):
-    """Whether a framework takes `name=value` words."""
+    """The `name=value` words that a framework takes."""
 
     NEVER = "never"
     WITH_FILE = "with-file"  # where the line names a configuration file

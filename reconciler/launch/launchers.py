@@ -258,7 +258,7 @@ _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 class _WrapperProgram(Struct, frozen=True):
-    """What comes between its name and the program: a verb, flags (`valued` lists those with a value), words.
+    """The words between a wrapper's name and the program: a verb, flags (`valued`: those with a value), others.
 
     `assigns`: `NAME=value` words set variables for the program. `starts_tasks`: it may start the program several times.
     """

@@ -31,7 +31,7 @@ _VERBS = frozenset(("list", "create", "patch"))
 
 
 class ImportScope(Struct, frozen=True, kw_only=True):
-    """What to import: kinds as a user names them (none: all but definitions of kinds), and namespaces (none: all)."""
+    """The objects to import: kinds by a user's names (none: all but definitions of kinds), namespaces (none: all)."""
 
     kinds: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class ImportedObject(Struct, frozen=True, kw_only=True):
 
 
 class Imported(Struct, frozen=True, kw_only=True):
-    """What was read of one cluster: sources, what is left out and why, and kinds that could not be read."""
+    """The import of one cluster: sources, what is left out and why, and kinds that could not be read."""
 
     cluster: str
     objects: tuple[ImportedObject, ...] = ()

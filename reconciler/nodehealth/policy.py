@@ -131,7 +131,7 @@ class ExportChoices(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Whether deep runs are started by themselves on idle nodes, and on how many nodes of the cluster at one time."""
+    """The rule by which deep runs are started on idle nodes, and on how many nodes of the cluster at one time."""
 
     enabled: bool = False
     at_once: int = 1

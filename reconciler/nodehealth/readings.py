@@ -140,7 +140,7 @@ DIAG_READINGS = {
 
 
 class ReadError(StrEnum):
-    """Why a value could not be read. Never a verdict by itself: the checks decide what it means."""
+    """The reason for which a value could not be read. Never a verdict: the checks decide what it means."""
 
     NOT_SUPPORTED = "not_supported"  # by this GPU, in this mode, or by this driver
     NO_PERMISSION = "no_permission"

@@ -40,7 +40,7 @@ def _same(change: Change) -> tuple[str, str, str]:
 
 
 class Approvals(Struct, frozen=True, kw_only=True):
-    """What decides on the approvals of a plan, besides the plan.
+    """The approvals that apply to a plan, and their rules.
 
     approvals: those of the head, each without a verdict. merged: paths of those that the base has already.
     git: of a plan against live clusters: the plan against `rendered/`, which approvals may be for as well.

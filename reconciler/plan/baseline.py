@@ -31,7 +31,7 @@ class ExistingObject(Struct, frozen=True, array_like=True):
 
 
 class Baseline(Protocol):
-    """What exists before the plan, by object path: `<cluster>/<namespace>/<kind>-<name>.yaml`."""
+    """The objects that exist before the plan, by path: `<cluster>/<namespace>/<kind>-<name>.yaml`."""
 
     @property
     def versions(self) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ class Block(Struct, frozen=True):
 
 
 class FileEdit(Struct, frozen=True, kw_only=True, dict=True):
-    """How one file differs: its lines in the base and in the head, empty where it does not exist."""
+    """The edit of one file: its lines in the base and in the head, empty where it does not exist."""
 
     path: str
     before: tuple[str, ...]

@@ -50,7 +50,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
 
 
 class FieldSchemas(Protocol):
-    """What the schema of a kind says about a field."""
+    """The schemas of the fields of a kind."""
 
     def list_keys(self, group: str, kind: str, path: FieldPath) -> tuple[str, ...] | None:
         """Return the keys of a list; `()` if its items match by position; None if no schema is known."""

@@ -37,7 +37,7 @@ class Common(Struct, frozen=True, kw_only=True):
 
 
 class LiveFacts(Struct, frozen=True, kw_only=True):
-    """What live clusters said: their states, versions of the existing objects by path, what they refuse, and drift.
+    """The replies of live clusters: their states, versions of the existing objects by path, refusals, and drift.
 
     adopted: paths of existing objects that are not ours and become ours, with whose they are, in words.
     """

@@ -26,7 +26,7 @@ from reconciler.repo.revision import LoadedRevision
 
 
 class Judgement(Struct, frozen=True, kw_only=True, eq=False):
-    """What a change is judged by.
+    """The measures by which a change is judged.
 
     config: the head's, with the stricter limits of both. changes: the settings and rules that differ.
     rules: those of the base; None if they are the head's.

@@ -17,7 +17,7 @@ from reconciler.sizing.summary import SizingSummary
 
 
 class Operation(StrEnum):
-    """What happens to one rendered file."""
+    """The change of one rendered file."""
 
     CREATE = "create"
     UPDATE = "update"
@@ -91,7 +91,7 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the GPUs of one product in one queue cost; None: no price, or no known hours on that side.
+    """The cost of the GPUs of one product in one queue; None: no price, or no known hours on that side.
 
     Per hour are all running jobs of the queue. GPU hours are those of the jobs in this plan whose whole run is known.
     """
@@ -210,7 +210,7 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Harm(StrEnum):
-    """What a risk can do at worst, the most harmful first."""
+    """The worst effect of a risk, the most harmful first."""
 
     DATA_LOSS = "data loss"
     DISRUPTION = "disruption"  # running pods stop or wait, or a sync fails
@@ -262,7 +262,7 @@ class Revision(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Behind(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the base branch changed since the merge base, which the plan does not contain.
+    """The changes of the base branch since the merge base, which the plan does not contain.
 
     `rendered` of the `files` are rendered objects. The change itself edits the files `both`, and `more`.
     """

@@ -249,7 +249,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
 
 
 class _Judged(Struct, frozen=True, kw_only=True, eq=False):
-    """What the rules of head and base say, with exceptions applied. `day` is the date of the plan."""
+    """The verdicts of the rules of head and base, with exceptions applied. `day` is the date of the plan."""
 
     findings: PlanFindings
     inventories_before: Mapping[str, Inventory]

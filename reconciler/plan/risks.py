@@ -25,7 +25,7 @@ _MAX_FIELDS = 3  # named in one message
 
 
 class RiskContext:
-    """What the checks look at besides one change."""
+    """The surroundings of a change that the checks look at."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class RiskContext:
 
 
 class RiskText(NamedTuple):
-    """What a reviewer reads: the effect, and what to do about it."""
+    """The text for a reviewer: the effect, and what to do about it."""
 
     message: str
     hint: str

@@ -223,7 +223,7 @@ def evaluate_tree(runtime: Runtime, index: CompiledRevision) -> ObjectTotals:
 
 
 class Sides(Struct, frozen=True, kw_only=True, eq=False):
-    """What is compared.
+    """The two sides of a comparison.
 
     index: the head. base: what the head is judged by. before: the revision whose `rendered/` is what exists; the head
     itself if it is compared with its own. of_head, of_base: what is in `rendered/` of head and base. baseline: what
@@ -248,7 +248,7 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Differences(Struct, frozen=True, kw_only=True, eq=False):
-    """Where the sides differ, by rendered path.
+    """The differences of the sides, by rendered path.
 
     changed: objects of the head that are new or different. differing: existing objects that the head changes or lacks.
     owned: the versions of existing objects that are ours. foreign: the problems of the others. causes: the edited lines

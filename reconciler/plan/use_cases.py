@@ -326,7 +326,7 @@ _MAX_NAMES = 10
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What was staged: the files that had conflicts, and all files that were rendered or removed."""
+    """The staged files: those that had conflicts, and all that were rendered or removed."""
 
     conflicts: tuple[str, ...]
     rendered: tuple[str, ...]

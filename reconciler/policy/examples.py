@@ -103,7 +103,7 @@ class PolicyTest(Struct, frozen=True, kw_only=True):
 
 
 class TestedExample(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What a rule says about one object of an example. `reason`: why that is not as expected; empty: it is."""
+    """The verdict of a rule on one object of an example. `reason`: why it is not as expected; empty: it is."""
 
     test: str
     example: str

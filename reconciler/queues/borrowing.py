@@ -26,7 +26,7 @@ _MOST_WORKLOADS = 1000  # of one object that are compared: further ones cost tim
 
 
 class Shortage(NamedTuple):
-    """Why pods fit no flavor of a queue.
+    """The reason for which pods fit no flavor of a queue.
 
     resource, gpus: what they request. flavor, largest: the flavor that has most of it; no flavor at all if it is empty.
     taken: what other pods of the workload take of it. mismatches: flavors that have it, on nodes with other labels.

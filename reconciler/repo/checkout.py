@@ -14,7 +14,7 @@ _MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-
 
 
 class InitResult(Struct, frozen=True, kw_only=True):
-    """What `init` created: the number of files, why there is no first commit (empty: there is one), the next commands.
+    """The result of `init`: the number of files, why there is no first commit (empty: there is one), the next commands.
 
     `inside` is the path of the new folder in an existing repository; empty at the top of one. `unpublished` is the pin
     of a version that was installed from a folder, so that a package index may not have it.

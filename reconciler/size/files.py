@@ -53,7 +53,7 @@ class InputFile(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
-    """What files are sized against: a config repository, or `settings` for files outside of it."""
+    """The scope of sized files: a config repository, or `settings` for files outside of it."""
 
     kinds: Kinds
     catalogue: Catalogue

@@ -17,7 +17,7 @@ from reconciler.sizing.prices import NO_PRICES, Prices
 
 
 class Goal(StrEnum):
-    """What to optimize among the layouts that fit."""
+    """The goal among the layouts that fit."""
 
     MIN_GPU = "min-gpu"  # the fewest GPUs that keep the effective batch
     AVOID_OOM = "avoid-oom"  # the requested number if it fits, else the next power of two
@@ -25,14 +25,14 @@ class Goal(StrEnum):
 
 
 class Write(StrEnum):
-    """Where the numbers are written: `rendered/`, or the source file by `reconciler size write`."""
+    """The place of the numbers: `rendered/`, or the source file by `reconciler size write`."""
 
     RENDERED = "rendered"
     SOURCE = "source"
 
 
 class Unanswered(StrEnum):
-    """What happens to a job without a recommendation: it is held back, or rendered as written."""
+    """The treatment of a job without a recommendation: it is held back, or rendered as written."""
 
     BLOCK = "block"
     PASS_THROUGH = "pass-through"  # noqa: S105 - not a password
@@ -57,7 +57,7 @@ class Labels(Struct, frozen=True, kw_only=True):
 
 
 class SizingSettings(Struct, frozen=True, kw_only=True):
-    """How the jobs of a cluster are sized. By default, every job with the watch label, by the built-in memory model.
+    """The settings for sizing a cluster's jobs. By default: each with the watch label, by the built-in memory model.
 
     `engine_section` holds the engine's own section as key-value pairs, because settings are hashed and stored. `safety`
     is the memory to keep free, as a fraction of the estimate. `prices` are relative costs of one hour that override the

@@ -11,7 +11,7 @@ from reconciler.sizing.training import Layout
 
 
 class Confidence(StrEnum):
-    """How reliable a prediction is. `high`: similar runs were measured, or the engines agree."""
+    """The reliability of a prediction. `high`: similar runs were measured, or the engines agree."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -49,7 +49,7 @@ class Estimate(Struct, frozen=True, kw_only=True):
 
 
 class DecisionReason(StrEnum):
-    """Why a candidate was accepted or rejected. The values are stable."""
+    """The reason for which a candidate was accepted or rejected. The values are stable."""
 
     OK = "ok"
     VETO = "veto"  # weights and gradients alone exceed the GPU's memory
@@ -103,7 +103,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class RunCost(Struct, frozen=True, kw_only=True):
-    """What a whole run takes: GPU hours with their range, and money; None if the GPU has no price.
+    """The cost of a whole run: GPU hours with their range, and money; None if the GPU has no price.
 
     `tokens` are those that it trains on, at the full length of its samples, so that the figures are upper bounds if
     samples are shorter.

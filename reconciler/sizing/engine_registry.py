@@ -12,7 +12,7 @@ from msgspec import Struct
 
 
 class Outcome(StrEnum):
-    """What became of a question to an external engine. Evidence files use the same words."""
+    """The outcome of a question to an external engine. Evidence files use the same words."""
 
     CHANCES = "chances"  # a probability for each layout
     RECOMMENDATION = "recommendation"  # a number of GPUs and workers

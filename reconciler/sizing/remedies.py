@@ -54,7 +54,7 @@ _LEAST_TRAINED = 0.02
 
 
 class SavingKind(StrEnum):
-    """What is changed. The values are stable; the order is that of equal costs."""
+    """The subject of a change. The values are stable; the order is that of equal costs."""
 
     ATTENTION = "attention"
     FUSED_LOSS = "fused-loss"
@@ -221,7 +221,7 @@ None if the line can then not be sized.
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """Where a training comes from. `framework`, `launch` and `reread` are None if there is no line.
+    """The origin of a training. `framework`, `launch` and `reread` are None if there is no line.
 
     `offered` are the GPU products to choose from, `most_gpus` the largest number of GPUs to propose.
     """

@@ -36,7 +36,7 @@ class CandidateSummary(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class SizingSummary(Struct, frozen=True, kw_only=True):
-    """What was read (from `places`), chosen and rejected, and all candidates."""
+    """The facts that were read (from `places`), the choice, the rejections, and all candidates."""
 
     read: str
     chosen: str

@@ -177,7 +177,7 @@ class Offload(StrEnum):
 
 
 class Objective(StrEnum):
-    """What a run optimizes. Preference training compares answers, so that a sample is a pair of them."""
+    """The objective of a run. Preference training compares answers, so that a sample is a pair of them."""
 
     SFT = "sft"
     DPO = "dpo"  # arXiv 2305.18290
@@ -200,7 +200,7 @@ class Objective(StrEnum):
 
 
 class CompanionRole(StrEnum):
-    """What a model beside the policy does in PPO (arXiv 1909.08593, section 2; arXiv 2203.02155, section 3.5)."""
+    """The role of a model beside the policy in PPO (arXiv 1909.08593, section 2; arXiv 2203.02155, section 3.5)."""
 
     REFERENCE = "reference"  # frozen: the policy must not leave it too far
     REWARD = "reward"  # frozen: scores the answers
@@ -224,7 +224,7 @@ class Companion(Struct, frozen=True, kw_only=True, cache_hash=True):
 
 
 class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What determines the memory of a GPU, except the layout. `optimizer` is a name of `transformers` (`optim`)."""
+    """All that determines the memory of a GPU but the layout. `optimizer` is a name of `transformers` (`optim`)."""
 
     model: str  # as written in the job
     architecture: Architecture
@@ -317,7 +317,7 @@ def impossible_degrees(training: Training, *, evenly: bool) -> Iterator[tuple[st
 
 
 class Layout(Struct, frozen=True, kw_only=True):
-    """How a run is spread: `gpus` in total over `workers` nodes, `batch` samples per GPU, `accumulation` steps."""
+    """The spread of a run: `gpus` in total over `workers` nodes, `batch` samples per GPU, `accumulation` steps."""
 
     gpus: int
     workers: int = 1

@@ -19,7 +19,7 @@ _log = Log(__name__)
 
 
 class HttpAnswer(Struct, frozen=True, kw_only=True):
-    """What a request gets."""
+    """The answer to a request."""
 
     status: int
     body: bytes = b""

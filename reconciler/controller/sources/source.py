@@ -17,7 +17,7 @@ _BRANCHES = "refs/heads/"
 
 
 class Mode(StrEnum):
-    """What a source may do."""
+    """The permissions of a source."""
 
     OBSERVE = "observe"
     COMMIT = "commit"

@@ -24,7 +24,7 @@ _MAX_SHOWN = 4
 
 
 class Offered(Struct, frozen=True, kw_only=True):
-    """What a cluster has for a job. `gpus` are those of its queue, else of all nodes; `by_queue` says which.
+    """The GPUs of a cluster for a job. `gpus` are those of its queue, else of all nodes; `by_queue` says which.
 
     `nodes` are the open nodes of the evidence with GPUs, one of each shape; empty without evidence.
     """

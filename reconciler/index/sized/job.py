@@ -80,7 +80,7 @@ _READ_FACTS = ("model", "method", "batch", "sequence", "processes", "accumulatio
 
 
 class SizingContext(Struct, frozen=True, kw_only=True):
-    """What a job is sized against.
+    """The environment of a job that is sized.
 
     `answers` are those of external engines, which are looked up one by one; `offered` is what the job's queue or the
     cluster has; `evidence` are the origins of both. `paths` are the configurations that launch lines may name, `file`

@@ -98,7 +98,7 @@ class Uncounted(msgspec.Struct, frozen=True, array_like=True):
 
 
 class PodRequest(msgspec.Struct, frozen=True, array_like=True):
-    """What the pods of one template request together at first, in a queue that grants GPUs by flavor.
+    """The first requests of the pods of one template together, in a queue that grants GPUs by flavor.
 
     devices: extended resources and their number. labels: node labels that the pods require, with the values allowed.
     """
@@ -115,7 +115,7 @@ class NodeMatch(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
-    """What a plan keeps of one rendered object."""
+    """The record of one rendered object in a plan."""
 
     cluster: str
     group: str

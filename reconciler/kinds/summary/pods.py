@@ -24,7 +24,7 @@ _FRACTION_DEVICES = "gpu-fraction-num-devices"
 
 
 class PodReading(NamedTuple):
-    """What a summary needs of a pod template."""
+    """The parts of a pod template that a summary needs."""
 
     devices: dict[str, int]
     product: str

@@ -83,7 +83,7 @@ def _is_device(resource: Any, amount: Any) -> bool:
 
 
 class Requested(NamedTuple):
-    """What pods request.
+    """The requests of pods.
 
     requests: resources of which they request any amount.
     stated: resources of which all containers state a request, even of 0; None if there are no containers.

@@ -18,7 +18,7 @@ Fields = Mapping[str, Any]
 
 
 class NodeFacts(Struct, frozen=True, kw_only=True):
-    """What a queue offers: GPUs per node, and the label that selects the nodes (empty: not known)."""
+    """The nodes of a queue: GPUs per node, and the label that selects them (empty: not known)."""
 
     gpus: int = 8
     selector: tuple[tuple[str, str], ...] = ()

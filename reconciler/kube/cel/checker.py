@@ -212,7 +212,7 @@ _FIELDS_OF_MOMENTS = {"seconds": type_of("int"), "nanos": type_of("int")}
 
 
 class CompileError(Struct, frozen=True, kw_only=True):
-    """Why an expression does not compile; `line` and `column` within the expression count from 1."""
+    """An error of the compiler; `line` and `column` within the expression count from 1."""
 
     line: int
     column: int

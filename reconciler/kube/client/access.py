@@ -45,7 +45,7 @@ _EXTENSION = "client.authentication.k8s.io/exec"
 
 
 class Identity(Struct, frozen=True, kw_only=True):
-    """Who to act as (impersonation); an empty user is nobody else."""
+    """The identity to act as (impersonation); an empty user is nobody else."""
 
     user: str = ""
     groups: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ NOBODY = Identity()
 
 
 class Login(Struct, frozen=True, kw_only=True):
-    """Where a server is, how to be let in, and who to act as. `renew_at`: when to load it again."""
+    """The address of a server, the credentials, and the identity to act as. `renew_at`: the time to load it again."""
 
     address: Address
     authorization: str = ""
@@ -73,7 +73,7 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 class Proof(Struct, frozen=True, kw_only=True):
-    """What lets a user in: the header Authorization, or a certificate. `renew_at`: when it is loaded again."""
+    """Credentials: the header Authorization, or a certificate. `renew_at`: the time to load them again."""
 
     authorization: str = ""
     certificate: bytes = b""
@@ -82,7 +82,7 @@ class Proof(Struct, frozen=True, kw_only=True):
 
 
 class _Credential(Struct, frozen=True, rename="camel"):
-    """What a plugin printed: a token, or a client certificate with its key."""
+    """The output of a plugin: a token, or a client certificate with its key."""
 
     token: str = ""
     client_certificate_data: str = ""
@@ -347,7 +347,7 @@ Load = Callable[[], Login]
 
 
 class Access:
-    """How to reach one API server and how to be let in. Threads may share it."""
+    """The access to one API server. Threads may share it."""
 
     def __init__(self, load: Load, named: Identity = NOBODY) -> None:
         self._load = load

@@ -36,7 +36,7 @@ class BadAnswer(OSError):
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """How to trust the server, and who we are: certificates as PEM. Without an `authority`: those of the system."""
+    """Certificates as PEM: those that the server is trusted by, and our own. No `authority`: those of the system."""
 
     authority: bytes = b""
     certificate: bytes = b""
@@ -65,7 +65,7 @@ class Tls(Struct, frozen=True, kw_only=True):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """Where the server is: its URL, and the proxy to it, if there is one."""
+    """The URL of a server, and the proxy to it, if there is one."""
 
     url: SplitResult
     tls: Tls = Tls()

@@ -35,7 +35,7 @@ class ApiResource(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Discovery(Struct, frozen=True, kw_only=True):
-    """What the server offers, the preferred version of a group first.
+    """The resources of a server, the preferred version of a group first.
 
     failed: why the resources of a group are not known, by group, such as `metrics.k8s.io`.
     """
@@ -65,7 +65,7 @@ class ObjectText(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """What the server made of a written object: the object, whether it is new, and the server's warnings."""
+    """The reply to a written object: the object, whether it is new, and the server's warnings."""
 
     body: Body
     is_new: bool = False
@@ -73,7 +73,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
 
 class EventType(StrEnum):
-    """What happened to a watched object. A bookmark only says how far the watch is."""
+    """The type of an event of a watch. A bookmark only says how far the watch is."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"

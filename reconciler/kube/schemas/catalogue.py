@@ -95,7 +95,7 @@ class KindName(Struct, frozen=True, kw_only=True):
 
 
 class Unusable(Struct, frozen=True):
-    """Why the engine refuses a schema, which happens only for a definition from the repository."""
+    """The engine's reason to refuse a schema, which happens only for a definition from the repository."""
 
     reason: str
 

@@ -37,7 +37,7 @@ class Bundle(Protocol):
 
 
 class Served(Struct, frozen=True, kw_only=True):
-    """How an API server serves a kind. The preferred version comes first; `plural` is its name in URLs, or empty.
+    """A kind as an API server serves it. The preferred version comes first; `plural` is its name in URLs, or empty.
 
     is_custom: a CustomResourceDefinition defines it. is_renamed: its versions differ in their names alone.
     """

@@ -21,7 +21,7 @@ _POD_FIELDS = ("containers", "initContainers", "ephemeralContainers")
 
 
 class KindForm(Struct, frozen=True, kw_only=True, dict=True):
-    """What a server does to a kind, by path: `spec.containers[]` is each item of that list."""
+    """The changes that a server makes to a kind, by path: `spec.containers[]` is each item of that list."""
 
     adds: Mapping[str, Mapping[str, Any]] = {}
     drops: Mapping[str, Sequence[str]] = {}
@@ -41,7 +41,7 @@ class KindForm(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class _FieldForm(Struct):
-    """What a server does to a value and below; `fields` has the name `*` for all fields."""
+    """The changes that a server makes to a value and below; `fields` has the name `*` for all fields."""
 
     adds: Mapping[str, Any] = {}
     drops: Sequence[str] = ()

@@ -11,7 +11,7 @@ from reconciler.kube.secrets.text import mask_text
 
 
 class MessageAndHint(Protocol):
-    """What has a message and a hint: a problem, a verdict, a risk."""
+    """Anything with a message and a hint: a problem, a verdict, a risk."""
 
     @property
     def message(self) -> str:

@@ -43,7 +43,7 @@ SETTLE_SECONDS = 120.0
 
 
 class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
-    """Where and how a plan is carried out on one cluster.
+    """The cluster and the settings of an apply.
 
     log: appends a line to the decision log; it raises `OutsideError` if it cannot.
     wait_seconds: how long to wait until objects are ready; None: not to look whether they are.
@@ -60,7 +60,7 @@ class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Work(Struct, frozen=True, kw_only=True, eq=False):
-    """What the current plan has to do: its steps, the desired objects, and the versions of live objects.
+    """The work of the current plan: its steps, the desired objects, and the versions of live objects.
 
     body: reads the desired object of a path when it is sent; several threads may call it. text: the same as it is
     written; None if it has to be read. waves: positions that annotations set, by path.
@@ -85,7 +85,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Applied(Struct, frozen=True, kw_only=True):
-    """What became of a plan. `not_ready`: reasons by path. `notes`: what could not be recorded."""
+    """The result of a plan. `not_ready`: reasons by path. `notes`: records that could not be written."""
 
     record: Record
     results: tuple[StepResult, ...] = ()

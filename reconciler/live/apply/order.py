@@ -13,7 +13,7 @@ from reconciler.live.apply.steps import Step, Verb
 
 
 class ApplyPhase(IntEnum):
-    """What an object has to exist before: the phases are created in this order, and deleted in the reverse one."""
+    """The phases of an apply: objects are created in this order, and deleted in the reverse one."""
 
     NAMESPACES = 0
     DEFINITIONS = 1  # of kinds

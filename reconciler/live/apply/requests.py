@@ -40,7 +40,7 @@ class Target(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Rules(Struct, frozen=True, kw_only=True, eq=False):
-    """What the requests of a run obey.
+    """The rules that the requests of a run obey.
 
     version_of: the version of a live object, as plans name it.
     uids: the inventory: UIDs by object.

@@ -13,7 +13,7 @@ from reconciler.live.apply.steps import Verb
 
 
 class Ending(StrEnum):
-    """What became of a step."""
+    """The result of a step."""
 
     DONE = "done"
     UNCHANGED = "unchanged"  # the server had nothing to change, or the object was gone
@@ -39,7 +39,7 @@ UNSAFE = frozenset((Ending.STALE, Ending.REFUSED))
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
-    """What became of one object. `uid` and `resource_version` are those of the object after a creation or update."""
+    """The result for one object. `uid` and `resource_version` are those of the object after a creation or update."""
 
     verb: Verb
     key: ObjectKey

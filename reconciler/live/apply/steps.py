@@ -11,7 +11,7 @@ from reconciler.plan.plan import Change, Operation, Plan
 
 
 class Verb(StrEnum):
-    """What a step does to one object."""
+    """The action of a step on one object."""
 
     CREATE = "create"
     UPDATE = "update"

@@ -26,7 +26,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
 
 
 class Waiter(Struct, frozen=True, kw_only=True, eq=False):
-    """How to wait: on which cluster, for how long, and who is told how many objects are left."""
+    """The terms of waiting: the cluster, the time, and who is told how many objects are left."""
 
     live: LiveCluster
     kinds: Kinds

@@ -270,7 +270,7 @@ _OURS = f"{LABEL}={OWNER}"
 
 
 class Observed(Struct, frozen=True, kw_only=True):
-    """What was seen of one cluster.
+    """The observations of one cluster.
 
     files: evidence that changed, by path. kept: files that stay although they could not be read again, each with the
     reason. notes: what is odd about the cluster. refused: why the nodes were not written. summary: the fleet in words.

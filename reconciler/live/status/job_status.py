@@ -193,7 +193,7 @@ def _metadata(body: Body, field: str) -> str:
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):
-    """Where one job is. `reason` and `message` say why it is there, as far as anything says so."""
+    """The status of one job. `reason` and `message` explain it, as far as anything does."""
 
     cluster: str
     key: ObjectKey

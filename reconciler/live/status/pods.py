@@ -16,7 +16,7 @@ _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunC
 
 
 class Waiting(Struct, frozen=True, kw_only=True):
-    """Why a job waits: a word for programs, and a sentence."""
+    """The reason for which a job waits: a word for programs, and a sentence."""
 
     reason: str
     message: str

@@ -55,7 +55,7 @@ _PLACED = tuple(path for path in PLACEMENT if path[0] == "spec")
 
 
 class LeftOut(StrEnum):
-    """Why no source is written for a live object."""
+    """The reason for which no source is written for a live object."""
 
     MANAGED = "managed by gpu-reconciler already"
     DEFINED = "defined in the repository already"

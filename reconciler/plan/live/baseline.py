@@ -58,7 +58,7 @@ FOREIGN = "live.foreign"
 
 
 class Ownership(Struct, frozen=True, kw_only=True, eq=False):
-    """What the inventories of one cluster say, and the objects that a person chose to adopt.
+    """The inventories of one cluster, and the objects that a person chose to adopt.
 
     uids: those of our inventory. claims: those of others.
     """
@@ -171,7 +171,7 @@ _HINTS = {
 
 
 class Doubt(Struct, frozen=True, kw_only=True):
-    """What a server refused (`is_refused`) or could not say about a desired object or a kind."""
+    """A refusal of a server (`is_refused`), or its silence, about a desired object or a kind."""
 
     path: str
     message: str
@@ -213,7 +213,7 @@ class DesiredCluster(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class LiveBaseline:
-    """What exists on live clusters, by path. An object that is as desired has the blob id of its desired content.
+    """The objects of live clusters, by path. One that is as desired has the blob id of its desired content.
 
     rules: what decides about drift and adoption. existing: `rendered/` of the base.
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClusterFlags(Struct, frozen=True, kw_only=True):
-    """How to find a cluster and who to act as, as for kubectl. No setting: a repository must not choose credentials."""
+    """The flags of kubectl for a cluster and an identity. No setting: a repository must not choose credentials."""
 
     kubeconfig: str = ""
     context: str = ""

@@ -16,7 +16,7 @@ from reconciler.plan.live.reading import FEW
 
 
 class Places(Struct, frozen=True, kw_only=True):
-    """What the plan itself creates and objects wait for, so that they cannot be checked before.
+    """Objects that the plan itself creates and others wait for, so that those cannot be checked before.
 
     namespaces, groups: of the definitions of kinds. names: of all objects, which admission webhooks may look for.
     """

@@ -20,7 +20,7 @@ _SHOWN = 12  # characters of an id
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """Where a cluster keeps what we know of it, and the config repository that it belongs to.
+    """The place of our records on a cluster, and the config repository that they belong to.
 
     source: `metadata.name` of the config repository. repository: what identifies it; empty if that is not known.
     """

@@ -30,7 +30,7 @@ _CONTROLLER_ENDINGS = ("controller-manager", "-operator", "-cainjector")
 
 
 class Manager(Struct, frozen=True, kw_only=True, order=True):
-    """Who set a field: the name that a client gives itself, how (`Apply`, `Update`), and when."""
+    """The manager of a field: the name that a client gives itself, the operation (`Apply`, `Update`), the time."""
 
     name: str
     operation: str = ""

@@ -20,7 +20,7 @@ _NO_PERMISSION = re.compile(r'is forbidden: User ".*" cannot \w+ resource')
 
 
 class ServerReply(StrEnum):
-    """What came of a dry run. UNKNOWN: the server could not judge the object, so it is not known to be good."""
+    """The result of a dry run. UNKNOWN: the server could not judge the object, so it is not known to be good."""
 
     ACCEPTED = "accepted"
     REFUSED = "refused"

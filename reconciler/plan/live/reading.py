@@ -39,7 +39,7 @@ class LiveIdentity(Struct, frozen=True, kw_only=True):
 
 
 class Owned(Struct, frozen=True, kw_only=True):
-    """What we own on a cluster, by path; `failed` are the kinds that could not be read, with the reason.
+    """The objects that we own on a cluster, by path; `failed` are the kinds that could not be read, with the reason.
 
     taken: the metadata of objects that are not ours and have a name of our inventory, by path.
     """
@@ -50,7 +50,7 @@ class Owned(Struct, frozen=True, kw_only=True):
 
 
 class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
-    """What one cluster says before it is asked about single objects.
+    """The state of one cluster before it is asked about single objects.
 
     version: of the server. failure: why the inventories are not known: they cannot be read, or ours is another's.
     """
@@ -62,7 +62,7 @@ class ClusterReading(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class ReadingScope(Struct, frozen=True, kw_only=True, eq=False):
-    """What to read of one cluster: the kinds of its desired objects, and those of its rendered files, by token."""
+    """The kinds to read of one cluster: those of its desired objects, and those of its rendered files, by token."""
 
     place: Place
     kinds: frozenset[GroupKind]

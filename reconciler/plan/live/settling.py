@@ -31,7 +31,7 @@ _LABEL = format_path(LABEL_PATH)
 
 
 class DriftRules(Struct, frozen=True, kw_only=True, eq=False):
-    """What decides about drift: the policy, what earlier passes found, and the day (YYYY-MM-DD)."""
+    """The rules about drift: the policy, the findings of earlier passes, and the day (YYYY-MM-DD)."""
 
     policy: DriftPolicy
     choices: LiveChoices

@@ -16,7 +16,7 @@ from reconciler.repo.config.changes import SettingChange
 
 
 class Level(StrEnum):
-    """How severe a finding is, by the names of SARIF."""
+    """The severity of a finding, by the names of SARIF."""
 
     ERROR = "error"
     WARNING = "warning"

@@ -21,7 +21,7 @@ from reconciler.sizing.tables import SizingTables
 
 
 class RenderingTools(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """What rendering needs besides files. `read_config` returns None where there is no `reconciler.yaml`."""
+    """The needs of rendering besides files. `read_config` returns None where there is no `reconciler.yaml`."""
 
     kinds: Kinds
     tables: SizingTables

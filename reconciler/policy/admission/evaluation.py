@@ -47,7 +47,7 @@ _OUT_OF_BUDGET = CelError("the expressions of the policy take too many steps tog
 
 
 class PolicyOutcome(NamedTuple):
-    """What one expression of a policy reports; `evaluated` is False if it could not be evaluated."""
+    """The report of one expression of a policy; `evaluated` is False if it could not be evaluated."""
 
     result: Result
     message: str
@@ -185,7 +185,7 @@ _OWN_GROUP = "gpureconciler.io"
 
 
 class Subject(NamedTuple):
-    """What policies are evaluated on: a request for an object.
+    """The subject of an evaluation: a request for an object.
 
     The object replaces `old` (None: it is created), or is deleted. namespace: its Namespace, if known. wrapped: the
     objects that its controller creates, each with its field.

@@ -18,7 +18,7 @@ _EXEMPT = ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "Va
 
 
 class RequestOperation(StrEnum):
-    """What a request does."""
+    """The operation of a request."""
 
     CREATE = "CREATE"
     UPDATE = "UPDATE"
@@ -82,7 +82,7 @@ def may_match(match: Match, resource: Resource) -> bool:
 
 
 class _RuleMatch(IntEnum):
-    """How rules match a resource: as it is, another served version of it, not, or unknown for want of its plural."""
+    """The match of rules with a resource: as it is, another served version, none, or unknown for want of its plural."""
 
     EXACT = 1
     OTHER_VERSION = 2

@@ -26,7 +26,7 @@ def _unknown(_: str, __: str) -> None:
 
 
 class ServerView(Struct, frozen=True, kw_only=True, eq=False):
-    """How a server serves kinds, by group and kind; what it hands to admission for an object; who applies objects.
+    """Kinds as a server serves them, by group and kind; its objects as admission sees them; who applies objects.
 
     stored: returns an object with defaults and canonical values. served: None for an unknown kind; without versions if
     they are unknown.

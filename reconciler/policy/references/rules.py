@@ -13,7 +13,7 @@ from reconciler.repo.config import Cluster, RuleSetting
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What a rule requires, why it matters, and its default action."""
+    """A requirement, why it matters, and its default action."""
 
     title: str
     reason: str

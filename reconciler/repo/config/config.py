@@ -33,7 +33,7 @@ DEFAULT_APPROVALS = "approvals"
 
 
 class Backend(StrEnum):
-    """What queues jobs in a cluster: NVIDIA's KAI scheduler, Kueue, or nothing."""
+    """The scheduler of queued jobs in a cluster: NVIDIA's KAI scheduler, Kueue, or none."""
 
     KAI = "kai"
     KUEUE = "kueue"
@@ -41,7 +41,7 @@ class Backend(StrEnum):
 
 
 class OnImmutableChange(StrEnum):
-    """What happens to an object whose change the API server accepts only on a new object."""
+    """The treatment of an object whose change the API server accepts only on a new object."""
 
     REFUSE = "refuse"  # the plan is refused
     REPLACE = "replace"  # a job runs on under a new name; the old one is deleted
@@ -56,7 +56,7 @@ class Selector(Struct, frozen=True, kw_only=True):
 
 
 class Requester(Struct, frozen=True, kw_only=True):
-    """Who applies the objects of a cluster, as admission policies see it, without the groups that servers add."""
+    """The user who applies the objects of a cluster, for admission policies, without the groups that servers add."""
 
     user: str
     groups: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DriftAction(StrEnum):
-    """What happens to a drifted field."""
+    """The treatment of a drifted field."""
 
     REVERT = "revert"  # an apply sets it back
     ADOPT = "adopt"  # it stays, and an edit of the source is proposed
@@ -63,7 +63,7 @@ class DriftRule(Struct, frozen=True, kw_only=True):
 
 
 class DriftPolicy(Struct, frozen=True, kw_only=True):
-    """What happens to drift: the first rule that covers a field decides, and else `action`."""
+    """The treatment of drift: the first rule that covers a field decides, and else `action`."""
 
     action: DriftAction = DriftAction.REVERT
     rules: tuple[DriftRule, ...] = ()

@@ -35,7 +35,7 @@ class PodPath(Struct, frozen=True, kw_only=True):
 
 
 class DeclaredPods(Struct, frozen=True, kw_only=True):
-    """Where the pods of one kind are, and the place of the entry that says so."""
+    """The paths of the pods of one kind, and the place of the entry that declares them."""
 
     group: str
     kind: str

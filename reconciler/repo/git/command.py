@@ -75,7 +75,7 @@ HINTS = (
 
 
 class Git(Struct, frozen=True, kw_only=True):
-    """How to run git in one folder. `environ` is the user's environment; `config` is added to the hardening."""
+    """The git program in one folder. `environ` is the user's environment; `config` is added to the hardening."""
 
     folder: Path
     environ: Mapping[str, str]

@@ -130,7 +130,7 @@ def _identity(location: RepositoryLocation, role: str) -> bytes:
 
 
 class CheckoutState(Struct, frozen=True, kw_only=True):
-    """What the working tree and the index hold at each path of a commit; only the ids of files are compared."""
+    """The working tree and the index at each path of a commit; only the ids of files are compared."""
 
     files: Mapping[str, Entry | None]
     index: Mapping[str, Entry | None]

@@ -104,7 +104,7 @@ _SHORT_SSH = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/].*)")
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """What lets us in, by the keys that Flux uses in its Secrets. Never shown."""
+    """Credentials of a remote, by the keys that Flux uses in its Secrets. Never shown."""
 
     username: str = ""
     password: str = ""

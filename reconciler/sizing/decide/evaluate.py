@@ -104,7 +104,7 @@ _CONFIDENCE_ORDER = (Confidence.LOW, Confidence.MEDIUM, Confidence.HIGH)
 
 
 class Assessment(Struct, frozen=True):
-    """Whether a layout is accepted, why, and how reliable that is."""
+    """The verdict on a layout, with its reason and reliability."""
 
     fits: bool
     reason: DecisionReason

@@ -173,7 +173,7 @@ def explain_alternatives(best: Decision, others: Sequence[Decision]) -> str:
 
 
 class CostBasis(Struct, frozen=True):
-    """What candidates are compared by: the cost of a token or of an hour, in money or in hours of an A100."""
+    """The measure by which candidates are compared: a token or an hour, in money or in hours of an A100."""
 
     by_token: bool
     in_money: bool

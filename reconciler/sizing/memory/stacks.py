@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Stack(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What a training stack adds to the arithmetic of its model. GiB and bytes are per GPU.
+    """The additions of a training stack to the arithmetic of its model. GiB and bytes are per GPU.
 
     Loss: `logits` bytes stay reserved per token and vocabulary entry (logits in 2 bytes, their copy in fp32, the
     shifted copy or log-softmax, and a gradient), of which `logits_live` are alive at once; `logits_adapted` if the head

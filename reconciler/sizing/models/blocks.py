@@ -20,7 +20,7 @@ class QkNorm(StrEnum):
 
 
 class Experts(StrEnum):
-    """How the experts of a mixture are stored."""
+    """The layout of the experts of a mixture."""
 
     MODULES = "modules"  # gate_proj, up_proj, down_proj of every expert are modules
     MIXTRAL = "mixtral"  # the same, named w1, w3, w2

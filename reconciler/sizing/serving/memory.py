@@ -38,7 +38,7 @@ _UNCERTAIN = 0.15
 
 
 class ServerVerdict(StrEnum):
-    """Whether a server starts with the longest request that its line allows."""
+    """The answer whether a server starts with the longest request that its line allows."""
 
     FITS = "fits"
     TIGHT = "tight"  # within the uncertainty of the estimate

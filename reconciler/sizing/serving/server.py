@@ -15,7 +15,7 @@ class ServingEngine(StrEnum):
 
 
 class WeightType(StrEnum):
-    """How the matrices of the layers are stored. Embedding, head and norms are in 16 bits, except with fp32."""
+    """The type of the stored matrices of layers. Embedding, head and norms are in 16 bits, except with fp32."""
 
     FP32 = "fp32"
     BF16 = "bf16"  # and fp16
@@ -42,7 +42,7 @@ _BYTES = {"fp32": 4.0, "bf16": 2.0, "8-bit": 1.0, "4-bit": 0.53, "4-bit experts"
 
 
 class Server(Struct, frozen=True, kw_only=True, cache_hash=True):
-    """What determines the memory of a server. Zeros mean that the line does not say so.
+    """The facts that determine the memory of a server. Zeros mean that the line does not say so.
 
     `cache_width`: bytes of a value in the cache. `length`: longest request in tokens. `fraction` of the GPU's memory
     that the engine may use. `sequences`: most requests at the same time. `batched`: most tokens of one step. `data`:

@@ -25,7 +25,7 @@ from reconciler.sizing.training import QUANTIZED, Attention, Layout, Objective, 
 
 
 class Rates(Struct, frozen=True, kw_only=True):
-    """How fast GPUs, links and hosts work, and what a step costs beside that. Seconds, GB/s, or fractions.
+    """The speeds of GPUs, links and hosts, and the costs of a step beside them. Seconds, GB/s, or fractions.
 
     `full`, `adapters`: the fraction of the GPU's peak that matrix products reach on an A100 (312 TFLOPS); others reach
     (312 / peak)^`decline` of it, and less if their memory has under `balance` GB/s per TFLOPS. `upcast`: relative speed

@@ -10,7 +10,7 @@ from reconciler.kube.values import mapping, sequence, text
 
 
 class Container(Struct, frozen=True, kw_only=True, eq=False):
-    """What a container runs. `path` is where it stands in the document.
+    """The command of a container. `path` is its place in the document.
 
     `env` holds the variables in order; the value is None if the document does not hold it (`valueFrom`).
     """

@@ -79,7 +79,7 @@ class Allocation(Protocol):
 
 
 class JobFormat(ABC):
-    """How a kind of job writes down what sizing chooses. Families subclass it; the defaults suit a Job.
+    """The form in which a kind of job holds what sizing chooses. Families subclass it; the defaults suit a Job.
 
     kind: name of the kind, for messages.
     resources: field of a container with its resources; empty if the job requests no resources itself.

@@ -20,7 +20,7 @@ _REQUIRED = ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """Where a job's pods are bound to nodes: paths of selectors, of terms of affinity, and of tolerations.
+    """The binding of a job's pods to nodes: paths of selectors, of terms of affinity, and of tolerations.
 
     `tolerations` is empty if they come from elsewhere (a queue, a runtime), so that taints cannot be judged.
     """

@@ -24,7 +24,7 @@ from reconciler.kube.yaml import Document
 
 
 class Reliability(Struct, frozen=True, kw_only=True):
-    """How often a job is restarted, how long it may run, and when it is deleted (seconds)."""
+    """The limits of a job: restarts, its longest run, and the time until it is deleted (seconds)."""
 
     max_restarts: Traced | None = None
     restart_policy: Traced | None = None

@@ -12,7 +12,7 @@ from reconciler.kube.reasons import Traced, copied
 
 
 class SourceKind(StrEnum):
-    """How the workspace is filled: an archive, a Git repository, an object store, or what it already contains."""
+    """The source of a workspace: an archive, a Git repository, an object store, or what it already contains."""
 
     ZIP = "zip"
     GIT = "git"
@@ -21,7 +21,7 @@ class SourceKind(StrEnum):
 
 
 class WorkspaceSource(Struct, frozen=True, kw_only=True):
-    """What to fetch. `ref` is Git's branch, tag or commit (empty: the remote's HEAD).
+    """The code to fetch. `ref` is Git's branch, tag or commit (empty: the remote's HEAD).
 
     `sha256` is the archive's digest in lower-case hex (empty: the archive is not checked).
     """
@@ -33,7 +33,7 @@ class WorkspaceSource(Struct, frozen=True, kw_only=True):
 
 
 class Distributed(Struct, frozen=True, kw_only=True):
-    """How the processes of a job find and talk to each other; node counts are those of an elastic job."""
+    """The rendezvous of the processes of a job; node counts are those of an elastic job."""
 
     backend: Traced | None = None
     rdzv_backend: Traced | None = None
@@ -44,7 +44,7 @@ class Distributed(Struct, frozen=True, kw_only=True):
 
 
 class Scheduling(Struct, frozen=True, kw_only=True):
-    """Where and how soon pods run."""
+    """The placement and the priority of pods."""
 
     scheduler: Traced | None = None
     priority: Traced | None = None
@@ -72,7 +72,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceSection(Struct, frozen=True, kw_only=True):
-    """Where a job's code comes from and how changes reach it."""
+    """The source of a job's code, and the way in which changes reach it."""
 
     source: Traced | None = None
     url: Traced | None = None

@@ -23,7 +23,7 @@ from reconciler.kube.values import plural
 
 
 class Preset(Struct, frozen=True, kw_only=True):
-    """What a pod needs to use a network.
+    """The additions to a pod that uses a network.
 
     per_node: devices of a whole node, of which a pod gets the share that it has of the node's GPUs.
     per_pod: amounts that do not depend on the share.

@@ -10,7 +10,7 @@ from reconciler.plan.outputs.findings import Finding
 
 
 class View(Struct, frozen=True, kw_only=True):
-    """What a page shows: the listed part of a plan, and with `full` all of it."""
+    """The content of a page: the listed part of a plan, and with `full` all of it."""
 
     plan: Plan
     full: bool = False
@@ -22,7 +22,7 @@ class Name(Styled, frozen=True):
 
 
 class Form(StrEnum):
-    """What a column holds, which decides its alignment and what happens to it on a narrow page."""
+    """The content of a column, which decides its alignment and what happens to it on a narrow page."""
 
     TEXT = "text"  # cut in the middle
     NUMBER = "number"  # right-aligned, never cut
