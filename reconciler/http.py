@@ -273,7 +273,7 @@ class IncomingWebhook:
 
     @property
     def host(self) -> str:
-        """Where messages go, for logs."""
+        """The host of messages, for logs."""
         return self._client.endpoint.url
 
     def post(self, body: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""How messages of the log are written; imported once a level is enabled at which anything is logged."""
+"""The forms of log messages; imported once a level is enabled at which anything is logged."""
 
 import json
 import logging

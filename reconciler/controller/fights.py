@@ -31,7 +31,7 @@ class RevertedField(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> ContestedField:
-        """What identifies the field."""
+        """The identity of the field."""
         return ContestedField(cluster=self.cluster, object=self.object, field=self.field)
 
 

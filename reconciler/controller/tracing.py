@@ -25,7 +25,7 @@ class TraceSpan(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The duration."""
         return (self.end - self.start) / 1e9
 
 

@@ -1,4 +1,4 @@
-"""What every source file is compiled against: configuration, definitions, evidence, policies, schemas."""
+"""The context in which every source file is compiled: configuration, definitions, evidence, policies, schemas."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""What ships with the program, made ready once for all repositories: rules, their expressions, schemas.
+"""The shipped rules, their expressions and schemas, made ready once for all repositories.
 
 Parsing, checking and unpacking them takes longer than planning a small repository. The results are one value of the
 cache, under the version of the engine, which covers the bytes of all rules and schemas. Nothing in it comes from a

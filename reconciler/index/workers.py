@@ -79,5 +79,5 @@ def _run_chunk(positions: range) -> list[bytes]:
 
 
 def usable_processors() -> int:
-    """How many processors this process may run on."""
+    """Return the number of processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

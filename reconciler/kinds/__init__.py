@@ -1,4 +1,4 @@
-"""What the kinds of objects mean: the one place that knows their names.
+"""The meaning of the kinds of objects: the one place that knows their names.
 
 In: documents. Out: intents, manifests with the reason of each value, and summaries. `kind` is a row of the registry
 and `registry` lists the families; each family is a module or a folder of its own.

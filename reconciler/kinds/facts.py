@@ -1,4 +1,4 @@
-"""What the functions of a `Kind` return about an object: pods, quotas, references, and its role in queueing."""
+"""The facts that the functions of a `Kind` return about an object: pods, quotas, references, its role in queueing."""
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum

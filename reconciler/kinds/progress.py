@@ -1,4 +1,4 @@
-"""How far a job is, as its own status says: phase, workers, restarts, times. Each kind of job has a reader."""
+"""The progress of a job by its own status: phase, workers, restarts, times. Each kind of job has a reader."""
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum

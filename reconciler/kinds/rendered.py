@@ -1,4 +1,4 @@
-"""What rendering one document gives: manifests, and problems. Problems are collected, never raised."""
+"""The result of rendering one document: manifests, and problems. Problems are collected, never raised."""
 
 from msgspec import Struct
 

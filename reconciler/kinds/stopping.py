@@ -1,4 +1,4 @@
-"""Who starts a workload: its queue, or the person who stops it in Git.
+"""The start and stop of a workload: by its queue, or by the person who stops it in Git.
 
 Kueue suspends and resumes what names a queue. A `suspend` that is written there would fight it, so it is not rendered.
 A person stops a workload by an annotation of its source, which no queue undoes.

@@ -1,4 +1,4 @@
-"""What all evidence documents obey: each is about the cluster in whose folder it lies, and lists a node once."""
+"""The rules that all evidence documents obey: each is about the cluster of its folder, and lists a node once."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a flag that no reader understood does to memory: nothing, something that is known, or something unknown.
+"""The effects on memory of flags that no reader understood: none, a known one, or an unknown one.
 
 The table (`data/flags.json`) lists all flags of each framework, as its own argument definitions do; `tools/flags` makes
 it. A flag that changes memory and was not read refuses the job or widens its band, so that no flag is ignored.

@@ -57,7 +57,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     @property
     def launcher(self) -> Launcher:
-        """What starts the processes."""
+        """The starter of the processes."""
         return self.line.invocation.launcher
 
     @property

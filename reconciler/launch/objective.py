@@ -1,4 +1,4 @@
-"""What a line trains for: supervised fine-tuning, or preferences between answers.
+"""The objective of a launch line: supervised fine-tuning, or preferences between answers.
 
 Preference training compares answers, and may hold a reference model. Other objectives (distillation, process rewards)
 also hold models or samples that are not in the memory model: their lines are rejected.

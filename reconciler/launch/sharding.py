@@ -1,4 +1,4 @@
-"""How a model is sharded and offloaded: DeepSpeed ZeRO and FSDP, by flags and configuration files."""
+"""The sharding and offloading of a model: DeepSpeed ZeRO and FSDP, by flags and configuration files."""
 
 from msgspec.structs import replace
 

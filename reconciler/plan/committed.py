@@ -1,4 +1,4 @@
-"""What a revision has in its own `rendered/`, compared with what its sources render and with the base."""
+"""The `rendered/` of a revision, compared with what its sources render and with the base."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,4 +1,4 @@
-"""What a plan reports: problems, and verdicts with exceptions applied, on the date of the plan."""
+"""The findings of a plan: problems, and verdicts with exceptions applied, on the date of the plan."""
 
 import datetime as dt
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

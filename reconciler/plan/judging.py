@@ -1,4 +1,4 @@
-"""How a change is judged: by its own settings and rules, and by those of the base where these are stricter."""
+"""The judgement of a change: by its own settings and rules, and by those of the base where these are stricter."""
 
 from collections.abc import Mapping, Sequence
 from itertools import islice

@@ -316,7 +316,7 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def who(self) -> str:
-        """Who changed a field, or wrote an object that is not ours any more, in words."""
+        """The author of a field, or of an object that is not ours any more, in words."""
         if self.managers:
             return ", ".join(self.managers)
         if self.has_live:

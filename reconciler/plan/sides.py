@@ -1,4 +1,4 @@
-"""What a plan compares: the head, the base that judges it, what exists, and where they differ."""
+"""The sides of a plan: the head, the base that judges it, what exists, and where they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What a change does to the rules (actions, parameters, policy files, exceptions), and the stricter of two verdicts."""
+"""The changes of rules (actions, parameters, policy files, exceptions), and the stricter of two verdicts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType

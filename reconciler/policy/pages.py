@@ -1,1 +1,1 @@
-"""What rules say: tested examples, and reports for other tools."""
+"""The reports of rules: tested examples, and results for other tools."""

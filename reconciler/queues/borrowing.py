@@ -116,7 +116,7 @@ class Borrowing:
 
     @cached_property
     def _subtrees(self) -> dict[QueueKey, Amounts]:
-        """What each queue or cohort has with the members below it, less what these do not lend."""
+        """Return the quota of each queue or cohort with the members below it, less what these do not lend."""
         subtrees: dict[QueueKey, Amounts] = {}
         children = self._usage.children()
         for place in reversed(self._usage.from_roots()):
@@ -125,7 +125,7 @@ class Borrowing:
 
     @cached_property
     def _available(self) -> dict[QueueKey, Amounts | None]:
-        """What each queue or cohort could use; None in a cycle, and below one."""
+        """Return the quota that each queue or cohort could use; None in a cycle, and below one."""
 
         def available(place: QueueKey, above: Amounts | None) -> Amounts | None:
             if above is None:

@@ -1,4 +1,4 @@
-"""What is compared: the head and the base as tree references, and each with its configuration and its files."""
+"""The compared revisions: the head and the base as tree references, each with its configuration and its files."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress

@@ -1,4 +1,4 @@
-"""How many GPUs a training or a server needs, usable alone.
+"""The number of GPUs that a training or a server needs, usable alone.
 
 In: what is trained (a model, a method, a batch) and the GPU products at hand. Out: a decision with its candidates,
 and what would make a training fit. Read `question` first; `memory` predicts the peak of one GPU and `throughput` the

@@ -93,7 +93,7 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
     @property
     def cost(self) -> Cost:
-        """What the layout costs, per hour and per million tokens."""
+        """The cost of the layout, per hour and per million tokens."""
         return layout_cost(self.gpu, self.layout.gpus, self.speed)
 
     @property
@@ -141,7 +141,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def run(self) -> RunCost | None:
-        """What the whole run takes in the chosen layout; None if its tokens or the speed are unknown."""
+        """The cost of the whole run in the chosen layout; None if its tokens or the speed are unknown."""
         chosen = self.chosen
         if chosen is None or chosen.speed is None or self.total_tokens is None:
             return None

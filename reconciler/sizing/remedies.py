@@ -1,4 +1,4 @@
-"""What would make a training fit, and how far a size reaches.
+"""The changes that would make a training fit, and the reach of a size.
 
 `find_remedies` evaluates each saving of memory, and pairs of them, with the memory model that sizes jobs; `find_reach`
 searches the largest batch and the longest samples that fit.
@@ -277,7 +277,7 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     @property
     def kinds(self) -> tuple[SavingKind, ...]:
-        """What is changed."""
+        """The changed subjects."""
         return tuple(saving.kind for saving in self.savings)
 
     @property

@@ -1,1 +1,1 @@
-"""Where sources come from, what they say, and where their status goes."""
+"""The sources: where they come from, what they say, and where their status goes."""

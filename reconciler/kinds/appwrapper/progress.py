@@ -1,4 +1,4 @@
-"""How far an AppWrapper is."""
+"""The progress of an AppWrapper."""
 
 from reconciler.kinds.progress import ENDED, Body, Phase, Progress, conditions, status_of
 from reconciler.kube.values import text

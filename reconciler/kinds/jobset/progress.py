@@ -1,4 +1,4 @@
-"""How far a JobSet is."""
+"""The progress of a JobSet."""
 
 from msgspec.structs import replace
 

@@ -1,4 +1,4 @@
-"""How far the jobs of the training operator and TrainJobs are."""
+"""The progress of the jobs of the training operator and of TrainJobs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Kueue reads and protects of the workloads in its queues.
+"""The labels and annotations that Kueue reads and protects on the workloads in its queues.
 
 Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/*_webhook.go.
 """

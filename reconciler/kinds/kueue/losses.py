@@ -1,4 +1,4 @@
-"""What a change of a queue or flavor takes from its workloads and from the other members of its cohort."""
+"""The losses of workloads and members of a cohort by a change of a queue or flavor."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

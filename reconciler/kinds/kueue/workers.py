@@ -1,4 +1,4 @@
-"""What Kueue runs on worker clusters (MultiKueue)."""
+"""The workloads that Kueue runs on worker clusters (MultiKueue)."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""How far a RayJob is."""
+"""The progress of a RayJob."""
 
 from reconciler.kinds.progress import ENDED, Body, Phase, Progress, Workers, status_of
 from reconciler.kube.values import count, mapping, text

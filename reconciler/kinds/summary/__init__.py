@@ -1,4 +1,4 @@
-"""What a plan keeps of a rendered object: its identity, GPUs, queue, quotas and references.
+"""The summary of a rendered object in a plan: its identity, GPUs, queue, quotas and references.
 
 Cross-document rules and the GPU figures of a plan work on these summaries alone, so that an unchanged object is never
 parsed again. Rendered objects and those that `rendered/` held before are summarized by the same function.

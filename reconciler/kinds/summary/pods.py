@@ -1,4 +1,4 @@
-"""What one pod template requests: devices, the GPU product they must be, labels, and the objects it refers to."""
+"""The requests of one pod template: devices, the GPU product they must be, labels, and referenced objects."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

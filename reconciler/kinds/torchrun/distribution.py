@@ -1,4 +1,4 @@
-"""How many nodes a job takes, and how many GPUs on each. All nodes get the same share of the request."""
+"""The number of nodes of a job, and of GPUs on each. All nodes get the same share of the request."""
 
 from collections.abc import Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""How far a job of Volcano is."""
+"""The progress of a job of Volcano."""
 
 from reconciler.kinds.progress import ENDED, Body, Phase, Progress, Workers, status_of
 from reconciler.kube.values import count, mapping, sequence, text

@@ -1,4 +1,4 @@
-"""What people wrote of objects of Kubernetes' own kinds: without what servers make up for each of them."""
+"""The part that people wrote of objects of Kubernetes' own kinds: without what servers make up for each of them."""
 
 from collections.abc import Callable, Mapping
 from functools import reduce

@@ -1,4 +1,4 @@
-"""How far a `batch/v1` Job is."""
+"""The progress of a `batch/v1` Job."""
 
 from msgspec.structs import replace
 

@@ -89,7 +89,7 @@ class WatchEvent(Struct, frozen=True, kw_only=True):
 
     @property
     def resource_version(self) -> str:
-        """Where a later watch continues after this event."""
+        """The version from which a later watch continues after this event."""
         return str(self.body["metadata"]["resourceVersion"])
 
 

@@ -111,7 +111,7 @@ class CompiledKind:
 
     @cached_property
     def engine(self) -> Any:
-        """What validates objects; Unusable if the schema is wrong."""
+        """The validator of objects; Unusable if the schema is wrong."""
         options = jsonschema_rs.RegexOptions()  # linear in time: a pattern may come from the repository
         try:
             return jsonschema_rs.Draft202012Validator(self.schema, pattern_options=options, validate_formats=True)

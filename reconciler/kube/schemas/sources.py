@@ -1,4 +1,4 @@
-"""Where schemas come from: the shipped archive, the schemas of our own kinds, and CustomResourceDefinitions.
+"""The sources of schemas: the shipped archive, the schemas of our own kinds, and CustomResourceDefinitions.
 
 `schemas/kubernetes/kinds.zip` contains `index.json` (the kinds a server serves) and one strict schema per kind and
 version, so that a run decompresses only the schemas it needs. `schemas/<group>/<version>/<kind in lower case>.json`
@@ -111,7 +111,7 @@ class Archive:
 
     @cached_property
     def forms(self) -> dict[str, KindForm]:
-        """What an API server does to objects of built-in kinds, by `apiVersion/kind`."""
+        """The changes of an API server to objects of built-in kinds, by `apiVersion/kind`."""
         return msgspec.json.decode(self._bundle.read(_FORMS), type=dict[str, KindForm])
 
     def groups(self) -> tuple[str, ...]:

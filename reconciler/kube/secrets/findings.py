@@ -15,12 +15,12 @@ class MessageAndHint(Protocol):
 
     @property
     def message(self) -> str:
-        """What is wrong."""
+        """The defect."""
         ...
 
     @property
     def hint(self) -> str:
-        """What to do."""
+        """The remedy."""
         ...
 
 

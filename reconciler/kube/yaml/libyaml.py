@@ -1,4 +1,4 @@
-"""What is used of PyYAML. An expression of its Python reader, which nothing here needs, would take 12 ms to compile."""
+"""The parts of PyYAML in use. An expression of its Python reader, which nothing here needs, takes 12 ms to compile."""
 
 from reconciler.kube.patterns import all_later
 

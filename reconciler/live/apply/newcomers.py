@@ -1,4 +1,4 @@
-"""What a run has just created, and admission webhooks may not know yet: they read objects from caches."""
+"""Objects that a run has just created, and that admission webhooks may not know yet: they read objects from caches."""
 
 from reconciler.clock import Clock
 from reconciler.console.logs import Log

@@ -1,4 +1,4 @@
-"""What became of every step, and the record of a whole run: a line of the decision log. Objects to release."""
+"""The result of every step, and the record of a whole run: a line of the decision log. Objects to release."""
 
 from collections import Counter
 from collections.abc import Iterable

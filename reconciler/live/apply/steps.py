@@ -29,7 +29,7 @@ class PlannedObject(Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def verb(self) -> Verb:
-        """What happens to the object."""
+        """The action on the object."""
         if self.is_recreated:
             return Verb.RECREATE
         if not self.after:

@@ -1,4 +1,4 @@
-"""What became of an applied plan, and of released objects, for people and as JSON."""
+"""The results of an applied plan, and of released objects, for people and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

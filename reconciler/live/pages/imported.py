@@ -1,4 +1,4 @@
-"""What an import wrote and left out, for people and as JSON."""
+"""The written and the omitted objects of an import, for people and as JSON."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the pods of a job say: how many of them run, how often they restarted, and why they do not start."""
+"""The pods of a job: how many of them run, how often they restarted, and why they do not start."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a person would have written of a live object: the source that an apply of which changes nothing.
+"""The source that a person would have written of a live object, so that an apply of it changes nothing.
 
 Left out is what others say again: defaults, what servers make up for each object, status, fields of other controllers,
 and what tools such as kubectl and Helm note about their own work.

@@ -1,4 +1,4 @@
-"""What people and earlier passes decided about live objects, besides the repository."""
+"""The decisions of people and earlier passes about live objects, besides the repository."""
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase

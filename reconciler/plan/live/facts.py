@@ -1,4 +1,4 @@
-"""What a plan tells of live clusters: their states, refusals and missing answers as problems, and drift."""
+"""The facts of live clusters in a plan: their states, refusals and missing answers as problems, and drift."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any

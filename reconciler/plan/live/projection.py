@@ -1,4 +1,4 @@
-"""What a live object looks like to a plan: the part that an apply would keep or change, without what servers add.
+"""The part of a live object that an apply would keep or change, without what servers add.
 
 Servers fill in defaults, write quantities in their own way, drop what they do not store, and other managers add fields.
 None of that is a difference. What is one, the server says itself, by the result of a dry run.

@@ -91,7 +91,7 @@ class FindingEntry(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, tuple[str, ...]]:
-        """What all are (`Job on main`), and their names; or nothing, and their places or full names."""
+        """The common kind (`Job on main`) and the names; or nothing, and the places or full names."""
         names = tuple(dict.fromkeys(name_of(finding) for finding in (self.first, *self.others)))
         words = [name.split(" ") for name in names]
         kinds = {(kind, cluster) for kind, _, _, cluster in words} if all(len(word) == _WORDS for word in words) else ()

@@ -199,7 +199,7 @@ class Subject(NamedTuple):
 
     @property
     def operation(self) -> RequestOperation:
-        """What the request does."""
+        """The operation of the request."""
         if self.deletes:
             return RequestOperation.DELETE
         return RequestOperation.CREATE if self.old is None else RequestOperation.UPDATE

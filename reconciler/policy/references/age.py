@@ -21,7 +21,7 @@ class DatedEvidence(Protocol):
 
     @property
     def taken_at(self) -> str:
-        """When it was recorded."""
+        """The time of the record."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""What a change does to the settings that decide how changes are judged: the stricter of two, and every difference."""
+"""The changes of settings that decide how changes are judged: the stricter of two, and every difference."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any

@@ -1,1 +1,1 @@
-"""What was observed on clusters and is kept in `evidence/`: nodes, finished runs, queues in use."""
+"""The observations of clusters in `evidence/`: nodes, finished runs, queues in use."""

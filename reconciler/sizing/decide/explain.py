@@ -180,7 +180,7 @@ class CostBasis(Struct, frozen=True):
 
     @property
     def what(self) -> str:
-        """What is compared, for a sentence."""
+        """The subject of the comparison, for a sentence."""
         return "the cost of a token" if self.by_token else "the price of an hour"
 
     def price(self, candidate: Candidate) -> float:

@@ -1,4 +1,4 @@
-"""How the weights of a model are stored: by the flag, its `config.json`, its name, and what its vendor publishes."""
+"""The storage of a model's weights: by the flag, its `config.json`, its name, and what its vendor publishes."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""How fast a layout is and what it costs: by the hour, and by the token that it trains."""
+"""The speed and the cost of a layout: by the hour, and by the token that it trains."""
 
 from msgspec import Struct
 

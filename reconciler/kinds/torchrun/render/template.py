@@ -1,4 +1,4 @@
-"""What all jobs of a queue share in one cluster, resolved once: GPUs, nodes, and the fixed part of their pods."""
+"""The common part of all jobs of a queue in one cluster, resolved once: GPUs, nodes, the fixed part of their pods."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import get_close_matches

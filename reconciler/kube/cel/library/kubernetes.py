@@ -1,4 +1,4 @@
-"""What Kubernetes adds to CEL: `quantity()`, `semver()`, and what a user may do.
+"""The additions of Kubernetes to CEL: `quantity()`, `semver()`, and the permissions of a user.
 
 Quantities have exact arithmetic; whether one is an integer depends on how it is written, as on a server. Versions are
 ordered as in semver.org 2.0.0, without build metadata. What a user may do is unknown offline, so it is only declared.

@@ -1,4 +1,4 @@
-"""What the webhook of AppWrapper refuses of a new one.
+"""The refusals of the webhook of AppWrapper for a new one.
 
 Source: internal/webhook/appwrapper_webhook.go and pkg/utils/utils.go of appwrapper 1.2. Without the rights of the user,
 and the fields of pods that a component declares in a kind of its own.

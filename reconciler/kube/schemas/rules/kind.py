@@ -72,7 +72,7 @@ class DefinitionRule:
 
     @property
     def hint(self) -> str:
-        """What to do about a value that breaks the rule."""
+        """The hint for a value that breaks the rule."""
         shown = _one_line(self.text)
         return f"the definition requires {shown if len(shown) <= _LONGEST else f'{shown[: _LONGEST - 1]}…'}"
 

@@ -108,7 +108,7 @@ class Shape:
 
     @property
     def list_type(self) -> str:
-        """How the items of a list are told apart: map, set, or atomic."""
+        """The way in which items of a list are told apart: map, set, or atomic."""
         return str(self.schema.get("x-kubernetes-list-type", "atomic"))
 
     def value(self, raw: Any) -> Any:

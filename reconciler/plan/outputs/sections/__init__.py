@@ -1,4 +1,4 @@
-"""What a page about a plan shows between its headline and the changed objects: one function per section.
+"""The sections of a page about a plan between its headline and the changed objects: one function for each.
 
 To add a section, write a function that returns it, or None if there is nothing to show, and add it to `SECTIONS`.
 """

@@ -1,4 +1,4 @@
-"""How jobs were sized: what was read, chosen and rejected, and the table of candidates."""
+"""The section about sized jobs: what was read, chosen and rejected, and the table of candidates."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""What a plan means in GPUs: headlines, counts and one row per queue, as plain sentences and numbers."""
+"""The meaning of a plan in GPUs: headlines, counts and one row per queue, as plain sentences and numbers."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence

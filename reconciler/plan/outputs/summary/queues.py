@@ -73,7 +73,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
 
     @property
     def remark(self) -> str:
-        """What is special about the queue, for reviewers; empty if nothing is."""
+        """The peculiarity of the queue, for reviewers; empty if there is none."""
         left = f", {gpus(self.requested_with_children)} still requested" if self.requested_with_children else ""
         remarks = (
             "new queue" if self.has_quota and not self.exists_before else "",
