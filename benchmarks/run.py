@@ -27,14 +27,14 @@ from pathlib import Path
 from benchmarks.corpus import MIXES, git, write
 
 SIZES = {"real": (100, 1_000, 10_000), "short": (100, 1_000, 10_000), "clusters": (5_000,)}
-_MOST_FOR_KUSTOMIZE = 1_000  # its time grows faster than its input: ten thousand objects take over five minutes
+_MAX_FOR_KUSTOMIZE = 1_000  # its time grows faster than its input: ten thousand objects take over five minutes
 _ROOT = Path(__file__).resolve().parent.parent
 _INSTALLED = {"PYTHONDONTWRITEBYTECODE": ""}  # an installed package has its byte code
 _SHORT_RUNS = 5  # times as many runs of what takes a fraction of a second: there a neighbour's noise is largest
 _SETTLING_SECONDS = 1.1
 _PAUSE_SECONDS = 0.3  # between two edits, as a person pauses at least
 _GPUS_PER_NODE = 8  # a job on one node cannot move to several: the access modes of its claims cannot change
-_MOST_SHOWN = 4_000  # characters of what a failed command printed: the errors are near the top of a plan
+_MAX_SHOWN = 4_000  # characters of what a failed command printed: the errors are near the top of a plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def measure(command: Sequence[str], *, cwd: Path, runs: int, before: Sequence[ob
             best = min(best, time.perf_counter() - start)
         busy = min(busy, _busy() - before_it)
         if process.returncode:
-            raise SystemExit(f"{output.decode()[:_MOST_SHOWN]}\n{problems.decode()[-600:]}\n{' '.join(command)} failed")
+            raise SystemExit(f"{output.decode()[:_MAX_SHOWN]}\n{problems.decode()[-600:]}\n{' '.join(command)} failed")
         peak = max(peak, memory[0])
     return Measured(seconds=best, processor=busy, mebibytes=peak)
 
@@ -311,7 +311,7 @@ def _row(name: str, measured: Measured, floor: Measured) -> None:
 def _peers(repository: Path, size: int, runs: int) -> Iterator[tuple[str, Measured]]:
     rendered = repository / "rendered"
     kubectl, (first, *others) = shutil.which("kubectl"), sorted(rendered.iterdir())
-    if kubectl and not others and size <= _MOST_FOR_KUSTOMIZE:  # which refuses one name on two clusters
+    if kubectl and not others and size <= _MAX_FOR_KUSTOMIZE:  # which refuses one name on two clusters
         rendered = first
         files = sorted(str(path.relative_to(rendered)) for path in rendered.rglob("*.yaml"))
         (rendered / "kustomization.yaml").write_text("resources:\n" + "".join(f"- {path}\n" for path in files))

@@ -22,7 +22,17 @@ from reconciler.nodehealth.checks.check import CheckPrivilege, CheckScope
 from reconciler.nodehealth.xids import read_xids
 from reconciler.plan import opening
 from reconciler.policy.references import RULES
-from reconciler.settings import ALERT_WEBHOOKS, CHOICES, DEEP_RUNS, NAMES, NOT_IN_FILE, PREFIX, SIZING_HOST, SIZING_TOKEN, Settings
+from reconciler.settings import (
+    ALERT_WEBHOOKS,
+    CHOICES,
+    DEEP_RUNS,
+    NAMES,
+    NOT_IN_FILE,
+    PREFIX,
+    SIZING_HOST,
+    SIZING_TOKEN,
+    Settings,
+)
 from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"

@@ -16,7 +16,7 @@ from tests.cluster.build import crds, part, part_is_built
 
 _SOURCES = f"/apis/source.toolkit.fluxcd.io/v1/namespaces/{flux.NAMESPACE}/gitrepositories"
 _KUSTOMIZATIONS = f"/apis/kustomize.toolkit.fluxcd.io/v1/namespaces/{flux.NAMESPACE}/kustomizations"
-_LONGEST_SECONDS, _POLL_SECONDS = 1800.0, 0.02
+_MAX_SECONDS, _POLL_SECONDS = 1800.0, 0.02
 _ASK = "reconcile.fluxcd.io/requestedAt"
 
 
@@ -97,7 +97,7 @@ class Flux:
 
     @staticmethod
     def _wait(condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + _LONGEST_SECONDS
+        end = time.monotonic() + _MAX_SECONDS
         while not condition():
             if time.monotonic() > end:
                 raise SystemExit("Flux did not get there in half an hour")

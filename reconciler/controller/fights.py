@@ -14,7 +14,7 @@ LIMIT = 3
 
 _WINDOW_SECONDS = 600.0
 _WINDOW_INTERVALS = 6.0  # a source that is looked at rarely needs a longer window
-_MOST = 100  # fields that a status remembers
+_MAX_COUNT = 100  # fields that a status remembers
 _MAX_NAMED = 3
 
 
@@ -77,7 +77,7 @@ def note_reverts(
         entries[field.key] = FieldReverts(
             cluster=field.cluster, object=field.object, field=field.field, manager=field.manager, times=times
         )
-    return tuple(list(entries.values())[-_MOST:])
+    return tuple(list(entries.values())[-_MAX_COUNT:])
 
 
 def fight_message(fields: Sequence[RevertedField]) -> str:

@@ -170,7 +170,7 @@ class WorkQueue:
 
 _REFRESH_SECONDS = 60.0  # the list of sources is read again at least this often
 
-_LONGEST_RETRY = 600.0
+_MAX_RETRY = 600.0
 
 _log = Log(__name__)
 
@@ -341,7 +341,7 @@ class Controller:
                 delay = self.visit(key)
             except Exception as error:  # noqa: BLE001 - a bug in one source must not end the worker
                 _log.event("error", "bug in a pass", source=key, error=mask_text(repr(error)))
-                delay = _LONGEST_RETRY
+                delay = _MAX_RETRY
             finally:
                 self._queue.done(key)
             if delay is not None and not self._stopping.is_set():
@@ -379,7 +379,7 @@ class Controller:
         pause = self._options.retry * 2.0 ** min(status.failures - 1, 20)
         if failed.is_waiting:
             return min(pause, source.interval)
-        return max(min(pause, max(source.interval, _LONGEST_RETRY)), failed.retry_after)
+        return max(min(pause, max(source.interval, _MAX_RETRY)), failed.retry_after)
 
     def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
         """Make a pass, or return None if nothing has changed since the last one."""

@@ -21,7 +21,7 @@ OWNER = "reconciler-health-owner"
 """The ConfigMap that names the source which decides about the nodes of a cluster."""
 
 _STATE, _BREAKER, _SOURCE = "state", "breaker", "source"
-_MOST = 900_000  # bytes of a ConfigMap, which may have 1 MiB
+_MAX_COUNT = 900_000  # bytes of a ConfigMap, which may have 1 MiB
 _CONFLICT, _NOT_FOUND = 409, 404
 
 
@@ -109,7 +109,7 @@ class StateStore:
 
     def _body(self, state: LaneState) -> Body:
         packed = base64.b64encode(zlib.compress(msgspec.json.encode(state, order="sorted"))).decode()
-        if len(packed) > _MOST:
+        if len(packed) > _MAX_COUNT:
             raise OutsideError(
                 f"{self._key}: the state of node health is too large", hint="too many nodes have open faults"
             )

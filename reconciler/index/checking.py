@@ -6,7 +6,7 @@ from hashlib import sha256
 
 import msgspec
 
-from reconciler.index.limited import MOST_EXCEEDED, run_limited
+from reconciler.index.limited import MAX_EXCEEDED, run_limited
 from reconciler.kube.problems import Problem
 from reconciler.policy.admission import Policy, check_policy
 
@@ -34,7 +34,7 @@ class PolicyChecker:
         exceeded = 0
         while len(results) < len(policies):
             rest = policies[len(results) :]
-            if exceeded == MOST_EXCEEDED:
+            if exceeded == MAX_EXCEEDED:
                 message = f"the expressions were not checked: those of {exceeded} other policies exceed a limit"
                 return [*results, *(_refused(policy, message) for policy in rest)]
             done = run_limited(partial(_check, rest), len(rest))

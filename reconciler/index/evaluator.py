@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.index.limited import MOST_EXCEEDED, run_limited
+from reconciler.index.limited import MAX_EXCEEDED, run_limited
 from reconciler.kube.secrets import mask_findings
 from reconciler.policy.admission import PolicySet, Subject
 from reconciler.policy.verdict import Verdict
@@ -78,8 +78,8 @@ class PolicyEvaluator:
             verdicts += (verdict for of_rule in found for verdict in of_rule)
             if exceeded:
                 self._exceeded[rules[len(found)]] = exceeded
-            if len(self._exceeded) == MOST_EXCEEDED:
-                limit = f"{MOST_EXCEEDED} other policies exceed a limit"
+            if len(self._exceeded) == MAX_EXCEEDED:
+                limit = f"{MAX_EXCEEDED} other policies exceed a limit"
                 self._exceeded.update((rule, limit) for rule in self._own.rules if rule not in self._exceeded)
                 break
             rules = rules[len(found) + bool(exceeded) :]

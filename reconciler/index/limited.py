@@ -25,7 +25,7 @@ MEMORY_BYTES = 256 << 20
 """What a child may allocate besides what the parent holds."""
 RESULT_BYTES = 32 << 10
 """The result of one task."""
-MOST_EXCEEDED = 10
+MAX_EXCEEDED = 10
 """After so many tasks over a limit the caller does the others no more."""
 
 _OUT_OF_MEMORY, _LONG_RESULT, _FAILED = 75, 76, 70  # exit codes of the child

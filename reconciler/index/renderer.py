@@ -12,7 +12,7 @@ from reconciler.index.compile import RenderedObject, compile_files
 from reconciler.index.workers import in_parallel
 from reconciler.kube.yaml.reader import read
 
-_MOST_KEPT = 1_000  # source files whose objects `object` keeps
+_MAX_KEPT = 1_000  # source files whose objects `object` keeps
 
 
 class Renderer:
@@ -22,7 +22,7 @@ class Renderer:
         self._runtime = runtime
         self._index = index
         self._raw: dict[str, bytes] = {}
-        self._compile_one = lru_cache(_MOST_KEPT)(self._compile_for_cluster)
+        self._compile_one = lru_cache(_MAX_KEPT)(self._compile_for_cluster)
 
     def group(self, paths: Iterable[str]) -> dict[str, list[str]]:
         """Return rendered paths by source file, and read those files in one call."""

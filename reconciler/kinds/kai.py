@@ -24,7 +24,7 @@ _DEFAULT_CLASSES = {
     ("kubeflow.org", "Notebook"): "build",
 }
 """Priority classes of pods that name none (pkg/podgrouper/podgrouper/plugins); of all others, `train`."""
-_LEAST_NON_PREEMPTIBLE = 100  # pkg/common/podgroup/preemptible.go
+_MIN_NON_PREEMPTIBLE = 100  # pkg/common/podgroup/preemptible.go
 _SAID = frozenset(("preemptible", "non-preemptible"))
 
 
@@ -38,7 +38,7 @@ def is_preemptible(preemptibility: str, priority: int | None) -> bool | None:
     """Return whether KAI may preempt a workload: what it says itself, else by its priority; None if that is unknown."""
     if preemptibility in _SAID:
         return preemptibility == "preemptible"
-    return None if priority is None else priority < _LEAST_NON_PREEMPTIBLE
+    return None if priority is None else priority < _MIN_NON_PREEMPTIBLE
 
 
 def _queue(body: Body) -> Relations:

@@ -20,8 +20,8 @@ _DECIMAL_NAMES = {power: suffix for suffix, power in _DECIMAL.items()}
 
 _NANO = 10**9
 _MAX_BINARY = 2**63 - 1
-_LONGEST = 256
-_LARGEST_EXPONENT = 512
+_MAX_LENGTH = 256
+_MAX_EXPONENT = 512
 """A larger exponent only costs an API server time; no real quantity has one."""
 _KILO, _KIBI = 1000, 1024
 
@@ -73,7 +73,7 @@ def _parse(text: str | float) -> tuple[Fraction, _Form] | None:
     if isinstance(text, bool):
         return None
     literal = text if isinstance(text, str) else f"{text:d}" if isinstance(text, int) else _json_number(text)
-    return _parse_literal(literal) if len(literal) <= _LONGEST else None
+    return _parse_literal(literal) if len(literal) <= _MAX_LENGTH else None
 
 
 @lru_cache(maxsize=4096)
@@ -84,7 +84,7 @@ def _parse_literal(literal: str) -> tuple[Fraction, _Form] | None:
         return None
     sign, number, binary, decimal, exponent = match.groups()
     form: _Form = "binary" if binary else "exponent" if exponent else "decimal"
-    if exponent and abs(int(exponent)) > _LARGEST_EXPONENT:
+    if exponent and abs(int(exponent)) > _MAX_EXPONENT:
         return None
     value = Fraction(number + "0" if number.endswith(".") else number)
     value *= 2 ** _BINARY[binary] if binary else Fraction(10) ** int(exponent or _DECIMAL[decimal or ""])

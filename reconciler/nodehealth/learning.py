@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from reconciler.kube.values import plural
 
-MOST_CHANGE = 0.02
+MAX_CHANGE = 0.02
 """The most that a limit may move in one week, as a share of the specified value."""
 
-FEWEST_NODES = 5
-FEWEST_RUNS = 200
+MIN_NODES = 5
+MIN_RUNS = 200
 QUANTILE = 0.005
 MARGIN = 0.01
 _CEILING = 0.95  # of the median
-_LEAST_CHANGE = 0.001
+_MIN_CHANGE = 0.001
 _LEARNED_ON = re.compile(r"measured on (\d{4}-\d{2}-\d{2})\b")
 _WEEK = dt.timedelta(days=7)
 
@@ -97,7 +97,7 @@ def learn(check: str, runs: Iterable[AcceptedRun], present: PresentLimits, *, so
         products.setdefault(one.product, []).append(one)
     warn = round(min(_wanted([one.value for one in found], present) for found in products.values()), 3)
     fail = round(min(max(present.fail + warn - present.warn, present.floor), warn), 3)
-    if abs(warn - present.warn) < _LEAST_CHANGE:
+    if abs(warn - present.warn) < _MIN_CHANGE:
         return Lesson(check=check, refused="the limits fit what was measured")
     worst: dict[tuple[str, str], float] = {}
     for one in counted:
@@ -127,10 +127,10 @@ def _refused(runs: Sequence[AcceptedRun], source: str, day: dt.date) -> str:
     for product in sorted({one.product for one in runs}):
         mine = [one for one in runs if one.product == product]
         nodes = len({one.node for one in mine})
-        if nodes < FEWEST_NODES or len(mine) < FEWEST_RUNS:
+        if nodes < MIN_NODES or len(mine) < MIN_RUNS:
             return (
                 f"{len(mine)} runs of healthy GPUs on {nodes} nodes with {product or 'GPUs'}; "
-                f"{FEWEST_RUNS} runs on {FEWEST_NODES} nodes are required"
+                f"{MIN_RUNS} runs on {MIN_NODES} nodes are required"
             )
     return ""
 
@@ -139,4 +139,4 @@ def _wanted(shares: Iterable[float], present: PresentLimits) -> float:
     values = sorted(shares)
     wanted = values[int(QUANTILE * len(values))] - MARGIN
     wanted = max(present.floor, min(wanted, _CEILING * median(values)))
-    return min(max(wanted, present.warn - MOST_CHANGE), present.warn + MOST_CHANGE)
+    return min(max(wanted, present.warn - MAX_CHANGE), present.warn + MAX_CHANGE)

@@ -52,7 +52,7 @@ def last_stored(files: Iterable[tuple[str, Callable[[], bytes]]], now: float) ->
 
 _NAME = re.compile(r"(\d{4}-\d{2}-\d{2}T\d{6})Z(-\d+)?\.json")
 
-_MOST_BYTES = 2 << 20
+_MAX_BYTES = 2 << 20
 
 
 def stored_reports(path: str, raw: bytes) -> list[NodeReport]:
@@ -117,7 +117,7 @@ def store_reports(
     for line in (msgspec.json.encode(body_of(one)) for one in new):
         if len(line) > room:
             parts.append([])
-            room = _MOST_BYTES
+            room = _MAX_BYTES
         parts[-1].append(line)
         room -= len(line) + 2
     written = {f"{stamp}{f'-{number}' if number > 1 else ''}.json": _list(one) for number, one in enumerate(parts, 1)}

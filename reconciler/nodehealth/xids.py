@@ -108,7 +108,7 @@ _XID = re.compile(
 _PROCESS = re.compile(
     r", pid='?(?P<pid>[0-9]{1,10}|<unknown>)'?(?:, name=(?P<name>[^,]{0,256}))?(?P<rest>.*)", re.ASCII
 )
-_MOST_TEXT = 200  # characters of a message that a finding may quote
+_MAX_TEXT = 200  # characters of a message that a finding may quote
 UNKNOWN_PROGRAM = "<unknown>"
 RECOVERY_CHANGED = 154
 """The code of a changed recovery action; its text wins over all other codes of a burst."""
@@ -199,7 +199,7 @@ def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "", cgroup: str
         program=((process["name"] or "") if process else "").strip(),
         pod=pod,
         container=container,
-        text=" ".join(rest.lstrip(", ").split())[:_MOST_TEXT],
+        text=" ".join(rest.lstrip(", ").split())[:_MAX_TEXT],
     )
 
 

@@ -18,7 +18,7 @@ from reconciler.policy.references import RULES
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.sizing.devices import PRODUCT_LABELS, is_gpu
 
-MOST_LOCATED = 200
+MAX_LOCATED = 200
 """Verdicts whose field is looked up, the first ones: each may compile a file."""
 
 _BY_GPUS = frozenset(("quota.capacity", "quota.node-shape", "quota.cordoned", "quota.queue-limit"))
@@ -64,7 +64,7 @@ def _located_paths(index: CompiledRevision, verdicts: Sequence[Verdict]) -> Iter
     for position, verdict in enumerate(verdicts):
         if verdict.rule in RULES and verdict.result is not Result.EXCEPTED and _has_field(verdict):
             path = _path(index, verdict)
-            if path in index.desired and count < MOST_LOCATED:
+            if path in index.desired and count < MAX_LOCATED:
                 count += 1
                 yield position, path
 

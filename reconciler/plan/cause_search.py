@@ -59,7 +59,7 @@ class InputPart(StrEnum):
 
 ALL = frozenset(InputPart)
 
-_MOST_KEPT = 16  # compiled files: those of the objects that are compared now
+_MAX_KEPT = 16  # compiled files: those of the objects that are compared now
 
 
 class PastSources:
@@ -75,7 +75,7 @@ class PastSources:
         self._renderer = renderer
         self._contexts: dict[frozenset[InputPart], Context] = {frozenset(): index.context}
         self._paths: dict[str, frozenset[str]] = {}
-        self._compile = lru_cache(_MOST_KEPT)(self._compile_parts)
+        self._compile = lru_cache(_MAX_KEPT)(self._compile_parts)
 
     def compile(self, source: str, parts: frozenset[InputPart] = ALL) -> CompiledFile:
         """Compile a source file; `parts` are those of the base. A file that does not exist renders to nothing."""
@@ -171,7 +171,7 @@ _NAME: FieldPath = ("metadata", "name")
 
 _MAX_CAUSES = 1_000  # documents whose lines are remembered
 
-_MOST_SEARCHED = 200  # source files of the base that are compiled to find where an object came from
+_MAX_SEARCHED = 200  # source files of the base that are compiled to find where an object came from
 
 
 def find_causes(runtime: Runtime, index: CompiledRevision, renderer: Renderer, before: LoadedRevision) -> Causes:
@@ -276,7 +276,7 @@ class _SourceCauses:
         edited = [source for source, (_, after) in changed.items() if after is not None]
         dependent = (source for source in files if source not in changed and self._depends(source))
         candidates = (source for sources in (removed, edited, dependent) for source in sources if source in files)
-        source = next((one for one in islice(candidates, _MOST_SEARCHED) if path in self._past.paths(one)), None)
+        source = next((one for one in islice(candidates, _MAX_SEARCHED) if path in self._past.paths(one)), None)
         return None if source is None else self._rendered(path, source)
 
     def _depends(self, source: str) -> bool:

@@ -16,10 +16,10 @@ from reconciler.kube.patterns import later
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 
-MOST_LINES = 3
+MAX_LINES = 3
 """LineRange that a cause names on each side, the first ones."""
 
-_MOST_COMPARED = 4_000  # lines of one edit that are compared one by one
+_MAX_COMPARED = 4_000  # lines of one edit that are compared one by one
 _WORD = later(r"[A-Za-z0-9]+")
 
 
@@ -92,7 +92,7 @@ def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[Block]:
     head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
     tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
     left, right = before[head : len(before) - tail], after[head : len(after) - tail]
-    if not left or not right or len(left) == len(right) == 1 or len(left) + len(right) > _MOST_COMPARED:
+    if not left or not right or len(left) == len(right) == 1 or len(left) + len(right) > _MAX_COMPARED:
         if left or right:
             yield Block(range(head, head + len(left)), range(head, head + len(right)))
         return
@@ -153,7 +153,7 @@ def _join(causes: Iterable[Cause]) -> Cause:
     found = [cause for cause in causes if cause]
     edited = dict.fromkeys(place for cause in found for place in cause.edited)
     removed = dict.fromkeys(place for cause in found for place in cause.removed)
-    return Cause(edited=tuple(edited)[:MOST_LINES], removed=tuple(removed)[:MOST_LINES]) if found else Cause()
+    return Cause(edited=tuple(edited)[:MAX_LINES], removed=tuple(removed)[:MAX_LINES]) if found else Cause()
 
 
 def _edited(edits: Edits, origin: Origin) -> Cause:
@@ -168,8 +168,8 @@ def _edited(edits: Edits, origin: Origin) -> Cause:
     edited = [line for block in edit.blocks for line in _overlap(block.added, lines)]
     removed = [line for block in edit.blocks if _is_within(edit, block, lines) for line in block.removed]
     return Cause(
-        edited=tuple(_place(edit.path, line, place) for line in edited[:MOST_LINES]),
-        removed=tuple(_place(edit.path, line) for line in removed[:MOST_LINES]),
+        edited=tuple(_place(edit.path, line, place) for line in edited[:MAX_LINES]),
+        removed=tuple(_place(edit.path, line) for line in removed[:MAX_LINES]),
     )
 
 
@@ -210,7 +210,7 @@ def _replacement(edit: FileEdit, block: Block, line: int, place: SourceRef | Non
     """Return the line of the head that replaces a line of the base, else the removed line itself."""
     if len(block.added) == len(block.removed):
         return Cause(edited=(_place(edit.path, block.added[line - block.removed.start]),))
-    added = tuple(_place(edit.path, each) for each in block.added[:MOST_LINES])
+    added = tuple(_place(edit.path, each) for each in block.added[:MAX_LINES])
     return Cause(edited=added, removed=(_place(edit.path, line, place),))
 
 

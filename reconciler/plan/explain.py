@@ -25,7 +25,7 @@ from reconciler.policy.verdict import Result
 # What a plan says about objects and fields that the sources no longer define, and about problems of an object.
 
 
-_MOST_PROBLEMS = 5
+_MAX_PROBLEMS = 5
 
 
 def explain_absent(plan: Plan, folder: str, name: str) -> Explanation | None:
@@ -98,7 +98,7 @@ def _held_back(plan: Plan, folder: str, path: str) -> Explanation:
         path=path,
         source=None,
         status="left as it is, because its source has errors or waits for an answer",
-        problems=tuple(map(str, plan.errors[:_MOST_PROBLEMS])),
+        problems=tuple(map(str, plan.errors[:_MAX_PROBLEMS])),
     )
 
 
@@ -211,7 +211,7 @@ class _Lines:
             self._texts[place.path] = self._read(place.path)
         lines, secrets = self._texts[place.path]
         line = lines[place.line - 1] if 0 < place.line <= len(lines) else ""
-        if len(line) > _LONGEST_LINE:
+        if len(line) > _MAX_LINE:
             return ""
         return mask_text(secrets.mask(line).replace("\\n", "\n")).replace("\n", "\\n")  # lines of a "quoted\n" scalar
 
@@ -219,7 +219,7 @@ class _Lines:
         oid = self._files.sources.get(path) or self._files.evidence.get(path)
         raw = next(iter(self._repository.read([oid]))) if oid else b""
         others = (value for document in read(path, raw).documents for value in secret_leaves(document.data))
-        return raw.decode("utf-8", "replace").splitlines(), KnownSecrets((*self._own, *others), least=_LEAST_SECRET)
+        return raw.decode("utf-8", "replace").splitlines(), KnownSecrets((*self._own, *others), least=_MIN_SECRET)
 
     def is_evidence(self, place: SourceRef) -> bool:
         """Return whether a place is in an evidence file."""
@@ -334,9 +334,9 @@ def _explained(manifest: Manifest, path: FieldPath, lines: _Lines) -> ExplainedF
     )
 
 
-_LEAST_SECRET = 4  # characters; shorter values would mask half of every line
+_MIN_SECRET = 4  # characters; shorter values would mask half of every line
 
-_LONGEST_LINE = 1000  # characters; a longer one is data, such as a whole file of JSON, and is not quoted
+_MAX_LINE = 1000  # characters; a longer one is data, such as a whole file of JSON, and is not quoted
 
 
 def _shown(value: Any) -> Any:

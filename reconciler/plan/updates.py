@@ -34,7 +34,7 @@ def taken_by_server(update: Update) -> Update:
 
 
 _decoder = msgspec.msgpack.Decoder(dict[str, Update])
-_MOST_AT_ONCE = 1_200
+_MAX_AT_ONCE = 1_200
 """Source files that the same workers compare: their memory grows with each file that they read."""
 
 
@@ -68,8 +68,8 @@ def compare_updates(
 
     updates: dict[str, Update] = {}
     with runtime.progress("comparing", len(sources)) as advance:
-        for start in range(0, len(sources), _MOST_AT_ONCE):
-            batch = sources[start : start + _MOST_AT_ONCE]
+        for start in range(0, len(sources), _MAX_AT_ONCE):
+            batch = sources[start : start + _MAX_AT_ONCE]
 
             def work(positions: range, batch: list[str] = batch) -> list[bytes]:
                 return [encode_updates(found) for found in compare_files([batch[position] for position in positions])]

@@ -22,7 +22,7 @@ Cell = tuple[str, str]
 
 Amounts = dict[Cell, float]
 
-_MOST_WORKLOADS = 1000  # of one object that are compared: further ones cost time
+_MAX_WORKLOADS = 1000  # of one object that are compared: further ones cost time
 
 
 class Shortage(NamedTuple):
@@ -83,7 +83,7 @@ class Borrowing:
         """
         largest, quotas = self.largest(queue), self._quotas(queue)
         taken: Amounts = {}
-        for request in (request for _ in range(min(workloads, _MOST_WORKLOADS)) for request in requests):
+        for request in (request for _ in range(min(workloads, _MAX_WORKLOADS)) for request in requests):
             groups: dict[int, dict[str, int]] = {}
             for resource, gpus in request.devices:
                 group = next((quota.group for (_, name), quota in quotas.items() if name == resource), None)

@@ -116,8 +116,8 @@ def read_file(path: Path) -> bytes:
 
 
 _SUFFIXES = frozenset((".yaml", ".yml", ".json"))
-_MOST_FILES = 10_000
-_MOST_BYTES = 3 << 20
+_MAX_FILES = 10_000
+_MAX_BYTES = 3 << 20
 
 
 class FolderFiles:
@@ -134,8 +134,8 @@ class FolderFiles:
         if not target.is_dir():
             raise ConfigError(f"{path} does not exist", hint="name a file or a folder")
         found = sorted(one for one in target.rglob("*") if one.suffix in _SUFFIXES and one.is_file())
-        if len(found) > _MOST_FILES:
-            raise ConfigError(f"{path} holds more than {_MOST_FILES:,} files", hint="name a smaller folder")
+        if len(found) > _MAX_FILES:
+            raise ConfigError(f"{path} holds more than {_MAX_FILES:,} files", hint="name a smaller folder")
         return tuple(one.relative_to(self._root).as_posix() for one in found)
 
     def has(self, path: str) -> bool:
@@ -146,7 +146,7 @@ class FolderFiles:
         """Return the content of a file. Raises `ConfigError` or `OutsideError`."""
         target = self._inside(path)
         size = target.stat().st_size if target.is_file() else 0
-        return OversizedContent.of_size(size) if size > _MOST_BYTES else read_file(target)
+        return OversizedContent.of_size(size) if size > _MAX_BYTES else read_file(target)
 
     def _inside(self, path: str) -> Path:
         target = (self._root / path).resolve()

@@ -49,7 +49,7 @@ _NAMES = {
     Strategy.ZERO3: "ZeRO-3",
 }
 _MAX_DEGREE = 8
-_LEAST_TRAINED = 0.02
+_MIN_TRAINED = 0.02
 """Fraction of trained parameters from which the optimizer's states matter."""
 
 
@@ -106,7 +106,7 @@ def savings_of(training: Training, gpus: int, known: Collection[str] | None = No
         yield _saving(SavingKind.FUSED_LOSS, "fused loss", "fused-loss", fused_loss=True)
     if not training.checkpointing:
         yield _saving(SavingKind.CHECKPOINTING, "gradient checkpointing", "checkpointing", checkpointing=True)
-    if training.optimizer in _FULL_ADAMS and _trained_share(training) >= _LEAST_TRAINED:
+    if training.optimizer in _FULL_ADAMS and _trained_share(training) >= _MIN_TRAINED:
         yield _saving(SavingKind.OPTIMIZER, "8-bit optimizer", "8-bit-optimizer", optimizer=EIGHT_BIT)
     yield Saving(kind=SavingKind.ACCUMULATION, text="gradient accumulation")
     yield from _sharding(training, gpus, known)
@@ -189,14 +189,14 @@ def _adapters(training: Training) -> Iterator[Saving]:
         yield _saving(SavingKind.QLORA, "4-bit base (QLoRA)", "4-bit-base", method=Method.QLORA)
 
 
-_MOST_TIMES_GPUS = 8
+_MAX_TIMES_GPUS = 8
 _COMBINED = (2, 3)
 """Numbers of changes that are combined, if fewer are not enough."""
 _MAX_COMBINED = 3
 _MAX_PRODUCTS = 2
 UNREAD = "the line could not be sized then"
 """Refusal of changes whose settings our own reader refuses on the line."""
-_LEAST_SAVED = 0.01
+_MIN_SAVED = 0.01
 """Fraction of the need below which a change is not a remedy."""
 
 _MEMORY_REASONS = frozenset(
@@ -438,7 +438,7 @@ class _RemedySearch:
 
     def _larger(self) -> Iterator[Layout]:
         """Yield layouts on more GPUs that keep the effective batch: twice, four times … as many."""
-        most = min(self._situation.most_gpus, _MOST_TIMES_GPUS * self._base.layout.gpus)
+        most = min(self._situation.most_gpus, _MAX_TIMES_GPUS * self._base.layout.gpus)
         gpus = 2 * self._base.layout.gpus
         while gpus <= most:
             question = replace(self._question, goal=Goal.AVOID_OOM, requested_gpus=gpus, max_gpus=gpus)
@@ -497,7 +497,7 @@ def _combinations(savings: Sequence[Saving], size: int) -> Iterator[tuple[Saving
 def _saves(before: Candidate, after: Candidate) -> bool:
     if before.estimate is None or after.estimate is None:
         return False
-    return after.estimate.need_gib < before.estimate.need_gib * (1 - _LEAST_SAVED)
+    return after.estimate.need_gib < before.estimate.need_gib * (1 - _MIN_SAVED)
 
 
 def _relative_cost(training: Training, before: Candidate, changed: Training, after: Candidate) -> float | None:

@@ -15,7 +15,7 @@ from tests.cluster.server import ApiServer
 
 _UNTOUCHED = ("apiVersion", "kind", "metadata", "status")
 _SHARE_OF_KINDS, _SHARE_OF_OTHERS, _SHARE_OF_DROPS = 0.6, 0.45, 0.1
-_MOST_SHOWN = 80
+_MAX_SHOWN = 80
 _FIELDS = (1, 1, 2, 3)
 _NUMBERS = (0, 1, -1, 2, 65535, 65536, 30000, 2**31 - 1, 600, 86400)
 _TEXTS = (
@@ -89,7 +89,7 @@ class _Grafts:
             return f"drop {format_path(place.path)}"
         else:
             parent[field] = self._value(place.schema, root)
-        return f"set {format_path(place.path)} to {str(parent[field])[:_MOST_SHOWN]}"
+        return f"set {format_path(place.path)} to {str(parent[field])[:_MAX_SHOWN]}"
 
     def _value(self, schema: Schema, root: Root) -> Any:
         choices: tuple[Any, ...] = (*_TEXTS, *_NUMBERS)

@@ -29,11 +29,11 @@ CATALOGUE = Catalogue(resources)
 COUNT = int(os.environ.get("RECONCILER_TEST_DIFFERENTIAL", "800"))
 SEED = int(os.environ.get("RECONCILER_TEST_SEED", "20261126"))
 DROPPED = {"clusterTrustBundle", "configSource", "dataSource", "dataSourceRef", "lifecycle", "podCertificate"}
-GRAFTS, MOST_GRAFTS = 300, 5000
+GRAFTS, MAX_GRAFTS = 300, 5000
 LARGE = 100_000
 HERE = Path(__file__).parent
-LEAST_CASES = 240
-MOST_DISAGREEMENT = 0.01
+MIN_CASES = 240
+MAX_DISAGREEMENT = 0.01
 
 
 def errors(body: dict[str, Any]) -> list[Violation]:
@@ -74,7 +74,7 @@ def is_stricter(found: Violation, body: dict[str, Any], result: Result) -> bool:
 
 def test_every_case_has_the_verdict_of_the_server(api_server: ApiServer) -> None:
     known = cases()
-    assert len(known) >= LEAST_CASES
+    assert len(known) >= MIN_CASES
     results = api_server.apply_dry_run([case.body for case in known])
     verdicts = zip(known, results, strict=True)
     assert [*disagreements((case.name, case.body, result) for case, result in verdicts if not case.beyond)] == []
@@ -101,7 +101,7 @@ def test_grafted_objects_have_the_verdict_of_the_server(api_server: ApiServer) -
     known = [*cases(), *specimens()]
     results = api_server.apply_dry_run([case.body for case in known])
     good = [case for case, result in zip(known, results, strict=True) if result.ok]
-    changed = grafts(good, api_server, MOST_GRAFTS if COUNT >= LARGE else GRAFTS, SEED)
+    changed = grafts(good, api_server, MAX_GRAFTS if COUNT >= LARGE else GRAFTS, SEED)
     answers = api_server.apply_dry_run([one.body for one in changed])
     assert_agreement(changed, answers, "grafted objects")
 
@@ -154,7 +154,7 @@ def assert_agreement(changed: Sequence[Mutation], answers: Sequence[Result], wha
     print(f"{what}: {len(changed)} cases, {len(found)} disagreements")  # noqa: T201 -- a figure of docs/correctness.md
     refused = [line for line in found if line.startswith("refused")]
     assert not refused, "\n".join(refused)
-    most = MOST_DISAGREEMENT * len(changed)
+    most = MAX_DISAGREEMENT * len(changed)
     most += 0 if COUNT >= LARGE else 3 * sqrt(most)  # a sample: three standard deviations
     assert len(found) <= most, "\n".join(found[:40])
 

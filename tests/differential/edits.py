@@ -18,7 +18,7 @@ _MANAGED = {
     "selfLink",
     "generation",
 }
-_DEEPEST = 9
+_MAX_DEPTH = 9
 _QUEUE = "kueue.x-k8s.io/queue-name"
 _LABELS = (_QUEUE, "kueue.x-k8s.io/priority-class", "kueue.x-k8s.io/max-exec-time-seconds", "example.com/team")
 
@@ -46,7 +46,7 @@ def _missing(body: Body, root: Root) -> Iterator[tuple[FieldPath, Any]]:
 
     def walk(node: Any, schema: Schema, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
         schema = root.resolved(schema)
-        if len(path) > _DEEPEST or (path and path[0] == "status"):
+        if len(path) > _MAX_DEPTH or (path and path[0] == "status"):
             return
         if isinstance(node, list):
             for index, item in enumerate(node):

@@ -26,7 +26,7 @@ spec:
   sources: [queues, jobs, manifests]
   rules:
     image-pinned: {action: ACTION}
-    quota.max-gpus-per-namespace: {parameters: {max: MOST}}
+    quota.max-gpus-per-namespace: {parameters: {max: MAX_COUNT}}
 """
 QUEUE = """\
 apiVersion: torchrun.ai/v1alpha1
@@ -102,7 +102,7 @@ spec: {policyName: labelled, validationActions: [Deny]}
 
 def config(backend: str = "kai", action: str = "warn", most: int = 24) -> str:
     """Return `reconciler.yaml`."""
-    return CONFIG.replace("BACKEND", backend).replace("ACTION", action).replace("MOST", str(most))
+    return CONFIG.replace("BACKEND", backend).replace("ACTION", action).replace("MAX_COUNT", str(most))
 
 
 def queue(name: str, quota: int = 16, node: int = 8) -> str:

@@ -10,7 +10,7 @@ from reconciler.queues.queues import QueueUsage
 from tests.kinds.samples import Body, Sample, samples
 
 SAMPLES = samples()
-LEAST_SAMPLES = 167
+MIN_SAMPLES = 167
 
 
 def row(body: Body) -> ObjectSummary:
@@ -27,7 +27,7 @@ def counted(sample: Sample) -> ObjectSummary:
 
 
 def test_there_are_samples_of_everything() -> None:
-    assert len(SAMPLES) >= LEAST_SAMPLES
+    assert len(SAMPLES) >= MIN_SAMPLES
     assert len({sample.name for sample in SAMPLES}) == len(SAMPLES)
     assert all(sample.source for sample in SAMPLES)
 

@@ -25,9 +25,9 @@ spec:
     spec: {restartPolicy: Never, containers: [{name: a, image: 'registry.example.com/a:1'}]}
 """
 PROBES = ("probe-a", "probe-b", "probe-c")
-MOST_MEMORY = 500 << 20
+MAX_MEMORY = 500 << 20
 """Bytes that the program and its limited child hold at most."""
-MOST_SECONDS = 8
+MAX_SECONDS = 8
 """Processor time of the program with all its children."""
 
 PATIENCE = 0.2
@@ -98,8 +98,8 @@ def test_a_policy_over_its_limits_is_one_error_and_the_others_are_evaluated(name
     assert len(found) == 1 or "cost limit" in limit  # the budget of the engine is a result like any other
     assert [name for name, _, _ in _of(told, "a")] == ["probe-a"]
     assert [name for name, _, _ in _of(told, "z")] == ["probe-c"]
-    assert seconds < MOST_SECONDS
-    assert largest_child < MOST_MEMORY
+    assert seconds < MAX_SECONDS
+    assert largest_child < MAX_MEMORY
 
 
 def test_the_text_names_the_policy_the_object_and_the_limit(fleet: Fleet) -> None:

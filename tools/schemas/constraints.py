@@ -6,7 +6,13 @@ running server. The shipped schemas contain these constraints.
 
 from collections.abc import Mapping
 
-from reconciler.kube.patterns import LABEL_KEY_PATTERN, LABEL_PATTERN, LETTER_LABEL_PATTERN, MIXED_LABEL_PATTERN, SUBDOMAIN_PATTERN
+from reconciler.kube.patterns import (
+    LABEL_KEY_PATTERN,
+    LABEL_PATTERN,
+    LETTER_LABEL_PATTERN,
+    MIXED_LABEL_PATTERN,
+    SUBDOMAIN_PATTERN,
+)
 from reconciler.kube.schemas.messages import ABSOLUTE_PATTERN, PORT_NAME_PATTERN, SCHEDULE_PATTERN
 from reconciler.kube.schemas.schema import Schema
 from tools.schemas.fragments import (

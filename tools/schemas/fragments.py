@@ -5,8 +5,20 @@ Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kuber
 
 from collections.abc import Mapping
 
-from reconciler.kube.patterns import LABEL_KEY_PATTERN, LABEL_PATTERN, LABEL_VALUE_PATTERN, LETTER_LABEL_PATTERN, MIXED_LABEL_PATTERN, SUBDOMAIN_PATTERN
-from reconciler.kube.schemas.messages import ABSOLUTE_PATTERN, CONFIG_KEY_PATTERN, CONTAINER_RESOURCE_PATTERN, PORT_NAME_PATTERN
+from reconciler.kube.patterns import (
+    LABEL_KEY_PATTERN,
+    LABEL_PATTERN,
+    LABEL_VALUE_PATTERN,
+    LETTER_LABEL_PATTERN,
+    MIXED_LABEL_PATTERN,
+    SUBDOMAIN_PATTERN,
+)
+from reconciler.kube.schemas.messages import (
+    ABSOLUTE_PATTERN,
+    CONFIG_KEY_PATTERN,
+    CONTAINER_RESOURCE_PATTERN,
+    PORT_NAME_PATTERN,
+)
 from reconciler.kube.schemas.schema import Schema
 
 QUOTA_RESOURCE_PATTERN = (

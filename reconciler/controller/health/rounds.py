@@ -142,7 +142,7 @@ KEYS: Mapping[str, NoticeFormat] = {
 }
 """Keys of the Secret, each a URL, and what is sent there."""
 
-_MOST = 20  # messages at one time: more are one that says so
+_MAX_COUNT = 20  # messages at one time: more are one that says so
 
 
 def webhooks(folder: str) -> list[tuple[IncomingWebhook, NoticeFormat]]:
@@ -171,7 +171,7 @@ def tell(
         taken = [_post(receiver, payload(notice, form), failed) for receiver, form in receivers]
         if any(taken):
             sent.append(notice)
-    is_cut = len(new) > _MOST and len(sent) == _MOST
+    is_cut = len(new) > _MAX_COUNT and len(sent) == _MAX_COUNT
     return told_after(told, new if is_cut else tuple(sent))
 
 
@@ -186,11 +186,11 @@ def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[
 
 def _bounded(new: tuple[HealthNotice, ...], cluster: str) -> Sequence[HealthNotice]:
     """Return at most 20 messages: the last of many says how many there are."""
-    if len(new) <= _MOST:
+    if len(new) <= _MAX_COUNT:
         return new
-    rest = len(new) - _MOST + 1
+    rest = len(new) - _MAX_COUNT + 1
     more = HealthNotice(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
-    return [*new[: _MOST - 1], more]
+    return [*new[: _MAX_COUNT - 1], more]
 
 
 HEALTH_POLICY = "Reconciler-Health-Policy"

@@ -68,7 +68,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 BATCH = 16
 """Nodes that are asked at one time, unless the request says."""
 
-_MOST_NODES_AT_ONCE = 64
+_MAX_NODES_AT_ONCE = 64
 
 _FRESH_SECONDS, _TEST_SECONDS = 8.0, 20.0  # together less than the agents wait for each other
 
@@ -148,8 +148,8 @@ def read_query(text: str, checks: tuple[str, ...] = ()) -> StatusQuery:
     wanted = [name for name in values.get("check", "").split(",") if name and name != ALL]
     ours = [check for name in wanted for check in PATHS.get(f"/{name}", AUTOPILOT_CHECKS.get(name, (name,)))]
     batch = values.get("batch", str(BATCH))
-    if not batch.isascii() or not batch.isdigit() or not 1 <= int(batch[:9]) <= _MOST_NODES_AT_ONCE:
-        raise BadQuery(f"batch={batch}: not a number from 1 to {_MOST_NODES_AT_ONCE}")
+    if not batch.isascii() or not batch.isdigit() or not 1 <= int(batch[:9]) <= _MAX_NODES_AT_ONCE:
+        raise BadQuery(f"batch={batch}: not a number from 1 to {_MAX_NODES_AT_ONCE}")
     if values.get("workload", "ring") != "ring":
         raise BadQuery(f"workload={values['workload']}: only `ring` is known")
     if fixed := [name for name in ("pclients", "startport") if name in values]:
@@ -281,9 +281,9 @@ def cpu_model(cpuinfo: str) -> str:
     return next((value.strip() for name, _, value in lines if name.strip() == _CPU_MODEL), "")
 
 
-_MOST_FINDINGS = 2000
+_MAX_FINDINGS = 2000
 
-_LONGEST = 253
+_MAX_LENGTH = 253
 
 
 def preflight_api(agent: Agent) -> Answer:
@@ -310,10 +310,10 @@ def preflight_api(agent: Agent) -> Answer:
 def _problem(result: PreflightResult) -> str:
     """Return what is wrong with a result that anybody in the cluster may have sent."""
     names = (result.namespace, result.pod, result.uid)
-    if not all(0 < len(name) <= _LONGEST for name in names):
+    if not all(0 < len(name) <= _MAX_LENGTH for name in names):
         return "namespace, pod and uid must be named"
-    if len(result.findings) > _MOST_FINDINGS:
-        return f"more than {_MOST_FINDINGS} findings"
+    if len(result.findings) > _MAX_FINDINGS:
+        return f"more than {_MAX_FINDINGS} findings"
     unknown = sorted({one.check for one in result.findings} - BY_ID.keys())
     return f"unknown check {unknown[0]!r}" if unknown else ""
 

@@ -27,7 +27,7 @@ from reconciler.nodehealth.inflight.notes import JobNote, JobNoteKind, left_by, 
 from reconciler.nodehealth.inflight.postflight import JobErrors, newest
 from reconciler.nodehealth.inflight.watch import ObservedJobs, WatchedJob, look
 
-MOST = 100
+MAX_COUNT = 100
 """The number of jobs that are remembered of a node: the most that a policy can ask for."""
 
 _DEPTH = 5  # a Job of a JobSet of a TrainJob in an AppWrapper, and one more
@@ -58,7 +58,7 @@ def ended_well(cluster: LiveCluster, kinds: Kinds, done: LaneRound) -> ProvenNod
             problems.append(f"{name}: the jobs of its probation cannot be counted: {error.message}")
             new = []
         if known or new:
-            jobs[name] = tuple(dict.fromkeys((*known, *new)))[:MOST]
+            jobs[name] = tuple(dict.fromkeys((*known, *new)))[:MAX_COUNT]
     return ProvenNodes(jobs=jobs, problems=tuple(problems))
 
 

@@ -21,7 +21,7 @@ _ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a workload whose number of pods Kueue changes while it runs."""
 _GROUP = "kueue.x-k8s.io/pod-group-name"
 _PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
-_LONGEST = "kueue.x-k8s.io/max-exec-time-seconds"
+_MAX_LENGTH = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 def is_started(suspend: FieldPath) -> Callable[[Body], bool]:
@@ -51,8 +51,8 @@ def frozen_labels(before: Body, after: Body) -> list[str]:
     """
     paused = is_suspended(after)
     changed = [] if paused else [label for label in (QUEUE_LABEL, _PREBUILT) if _differs(before, after, label)]
-    if _differs(before, after, _LONGEST) and not (paused and is_suspended(before)):
-        changed.append(_LONGEST)
+    if _differs(before, after, _MAX_LENGTH) and not (paused and is_suspended(before)):
+        changed.append(_MAX_LENGTH)
     elastic = [_annotations(body).get(_ELASTIC) == "true" for body in (before, after)]
     return [
         *_labels(*changed, *_priority(before, after, is_paused=paused)),

@@ -10,7 +10,7 @@ from reconciler.kube.cel import lexer
 from reconciler.kube.cel.lexer import CelSyntaxError, Token
 from reconciler.kube.cel.syntax import Call, Constant, Fold, Identifier, ListLiteral, MapLiteral, Message, Node, Select
 
-_LONGEST, _DEEPEST = 100_000, 250
+_MAX_LENGTH, _MAX_DEPTH = 100_000, 250
 RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
      "namespace", "return", "var", "void", "while")
@@ -22,7 +22,7 @@ _LEVELS = {
     **dict.fromkeys(("*", "/", "%"), 2),
 }
 """Binary operators that group from the left, with their precedence."""
-TOO_DEEP = f"expression recursion limit exceeded: {_DEEPEST}"
+TOO_DEEP = f"expression recursion limit exceeded: {_MAX_DEPTH}"
 """What is wrong with an expression that is nested more deeply than a server, or the frames of this process, allow."""
 _FOLDS = {
     ("all", 2): 1,
@@ -53,8 +53,8 @@ _WITHOUT_ACCUMULATOR = ("optMap", "optFlatMap")
 @lru_cache(maxsize=1024)
 def parse(expression: str) -> Node:
     """Parse an expression. Raises CelSyntaxError."""
-    if len(expression) > _LONGEST:
-        message = f"expression code point size exceeds limit: size: {len(expression)}, limit {_LONGEST}"
+    if len(expression) > _MAX_LENGTH:
+        message = f"expression code point size exceeds limit: size: {len(expression)}, limit {_MAX_LENGTH}"
         raise CelSyntaxError(message, 0)
     parser = _ExpressionParser(lexer.tokens(expression))
     try:
@@ -62,7 +62,7 @@ def parse(expression: str) -> Node:
     except RecursionError:
         raise CelSyntaxError(TOO_DEEP, 0) from None
     parser.expect("<EOF>")
-    if parser.height > _DEEPEST:
+    if parser.height > _MAX_DEPTH:
         raise CelSyntaxError("max recursion depth exceeded", 0)
     return tree
 
@@ -106,7 +106,7 @@ class _ExpressionParser:
 
     def _enter(self, rule: str) -> None:
         self._open[rule] += 1
-        if self._open[rule] > _DEEPEST:
+        if self._open[rule] > _MAX_DEPTH:
             raise CelSyntaxError(TOO_DEEP, 0)
 
     def expression(self) -> Node:

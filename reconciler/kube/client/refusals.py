@@ -15,7 +15,7 @@ from reconciler.kube.secrets import KnownSecrets, mask_text
 from reconciler.kube.values import NOT_JSON
 
 _NOT_IN_SCHEMA = "field not declared in schema"  # server-side apply answers 500 to an unknown field
-_LONGEST = 2000  # characters of a server's message
+_MAX_LENGTH = 2000  # characters of a server's message
 _UNAUTHORIZED, _FORBIDDEN, _GONE, _BUSY, _FAILED = 401, 403, 410, 429, 500
 _HINTS: Mapping[int, str] = {
     _UNAUTHORIZED: "check the credentials of the context, such as its token or plugin",
@@ -114,11 +114,11 @@ def watch_error(purpose: str, body: Any, secrets: KnownSecrets) -> ClusterError:
 
 def masked(text: str, secrets: KnownSecrets) -> str:
     """Return a server's text as one line without secrets."""
-    return one_line(mask_text(secrets.mask(text)), _LONGEST)
+    return one_line(mask_text(secrets.mask(text)), _MAX_LENGTH)
 
 
 def _parse(raw: bytes) -> _Status:
     try:
         return msgspec.json.decode(raw, type=_Status)
     except NOT_JSON:  # a proxy's page, or nothing
-        return _Status(message=raw[:_LONGEST].decode(errors="replace"))
+        return _Status(message=raw[:_MAX_LENGTH].decode(errors="replace"))

@@ -56,9 +56,9 @@ _OLD_OTHER = later(
 
 _INT64 = range(-(2**63), 2**63)
 _UINT64_MAX = 2**64 - 1
-_LONGEST_INTEGER = 128
+_MAX_INTEGER = 128
 """No 64-bit integer has more digits, not counting leading zeros."""
-_LONGEST_NUMBER = 256
+_MAX_NUMBER = 256
 """Anything longer that looks like a number counts as ambiguous."""
 _NUMERIC = later(r"[-+.:_0-9]+(?:[eE][-+]?[0-9]+)?|0[xX][0-9a-fA-F_]+", re.ASCII)
 
@@ -96,7 +96,7 @@ def is_ambiguous(text: str) -> bool:
         return True
     if not text or text[0] not in _NUMERIC_START:
         return False
-    if len(text) > _LONGEST_NUMBER:
+    if len(text) > _MAX_NUMBER:
         return _NUMERIC.fullmatch(text) is not None
     kubernetes = resolve(text)
     return not (_same(kubernetes, _yaml_1_2(text)) and _same(kubernetes, _yaml_1_1(text)))
@@ -145,7 +145,7 @@ def _integer(match: re.Match[str] | None) -> int | None:
     for digits, base in zip(groups, (16, 2, 8, 10), strict=True):
         if digits:
             significant = digits.lstrip("0") or "0"
-            if len(significant) > _LONGEST_INTEGER:
+            if len(significant) > _MAX_INTEGER:
                 return None
             return int(sign + significant, base)
     return None

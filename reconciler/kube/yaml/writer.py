@@ -35,7 +35,7 @@ _RUNNER_MARK = re.compile(r"#(?=#(?:\[|vso\[|teamcity\[))", re.IGNORECASE)
 _QUOTED = r"\x20\x21\x23-\x5b\x5d-\x7e"
 _IN_BLOCK = r"\n\t\x20-\x7e"
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\0": "\\0"}
-_LONGEST_KEY = 1000
+_MAX_KEY = 1000
 """YAML parsers require the colon of a key within 1024 characters."""
 _MEMO_SIZE = 50_000
 _MEMO_TEXT = 128
@@ -86,7 +86,7 @@ def _order(body: Mapping[str, Any], first: _Keys) -> _Order:
 def _head(key: str) -> str:
     """Return a key's text up to the colon; empty if it is too long."""
     name = _key(key)
-    return f"{name}:" if len(name) < _LONGEST_KEY else ""
+    return f"{name}:" if len(name) < _MAX_KEY else ""
 
 
 def _long_head(key: str, indent: str) -> str:

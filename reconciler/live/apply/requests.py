@@ -203,7 +203,7 @@ def _delete(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     return _result(step, Ending.STALE, "it changes too often to be deleted safely")
 
 
-_LONGEST_NAME = 40  # of a name that only a dry run sees
+_MAX_NAME = 40  # of a name that only a dry run sees
 
 
 def _recreate(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
@@ -211,7 +211,7 @@ def _recreate(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     step, desired = target.step, target.desired()
     metadata = desired["metadata"]
     try:
-        name = f"{metadata['name'][:_LONGEST_NAME].rstrip('-.')}-recreated"
+        name = f"{metadata['name'][:_MAX_NAME].rstrip('-.')}-recreated"
         live.apply({**desired, "metadata": {**metadata, "name": name}}, dry_run=True)
     except ClusterError as error:
         is_denial = bool(error.status) and not error.retryable

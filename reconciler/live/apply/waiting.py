@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Check = Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
 """Judges an object of a step, or that it is gone."""
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 2.0  # seconds
+_FIRST_PAUSE, _MAX_PAUSE = 0.1, 2.0  # seconds
 
 
 class Waiter(Struct, frozen=True, kw_only=True, eq=False):
@@ -66,7 +66,7 @@ def _wait(waiter: Waiter, steps: Iterable[Step], check: Check) -> Mapping[str, s
         if not pending or waiter.clock.elapsed() >= end:
             break
         waiter.clock.pause(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE)
     return reasons
 
 

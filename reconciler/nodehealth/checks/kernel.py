@@ -43,7 +43,7 @@ _PREEMPTED = 45
 _BUS_ID = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?(?![0-9a-fA-F])", re.ASCII)
 _FALLEN = "fallen off the bus"
 _LINE_LENGTH = 1000  # the kernel writes no longer ones
-_MOST_NAMED = 3  # programs and links that a text names
+_MAX_NAMED = 3  # programs and links that a text names
 
 _Weighed = tuple[FindingSeverity, RepairAction, str]
 
@@ -147,7 +147,7 @@ def _weigh_burst(given: CheckInput, burst: tuple[XidEvent, ...], events: tuple[X
             f"{text}: the recovery action changed; the new one is not given",
         )
     severity, action, _ = max(known, key=lambda one: _WEIGHT[one[0]])
-    names = [*(given.xids.rule(code).name for code in codes), *(fault.text for fault in _faults(burst)[:_MOST_NAMED])]
+    names = [*(given.xids.rule(code).name for code in codes), *(fault.text for fault in _faults(burst)[:_MAX_NAMED])]
     text += f" ({'; '.join(dict.fromkeys(name for name in names if name))})" if any(names) else ""
     text += _by_whom(burst)
     if severity is FindingSeverity.FATAL and _now(given) == 0:
@@ -189,7 +189,7 @@ def _faults(burst: tuple[XidEvent, ...], code: int | None = None) -> list[LinkFa
 def _by_whom(burst: tuple[XidEvent, ...]) -> str:
     """Name the programs and pods that ran, as far as anybody knows."""
     who = dict.fromkeys(_runner(event) for event in burst if event.workload)
-    return f"; {', '.join([*who][:_MOST_NAMED])}" if who else ""
+    return f"; {', '.join([*who][:_MAX_NAMED])}" if who else ""
 
 
 def _runner(event: XidEvent) -> str:

@@ -17,7 +17,7 @@ from reconciler.nodehealth.report import NodeReport
 AUTOPILOT_HEALTH = "autopilot.ibm.com/gpuhealth"
 AUTOPILOT_DCGM = "autopilot.ibm.com/dcgm.level."
 AGENTAFLOW = "agentaflow.gpu/"
-LONGEST = 63
+MAX_LENGTH = 63
 """The most characters of a label's value."""
 
 _BUSY = 90.0

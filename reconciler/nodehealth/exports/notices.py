@@ -11,7 +11,7 @@ from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.nodehealth.fleet.state import HealthPhase
 
-_LONGEST = 1000
+_MAX_LENGTH = 1000
 _ESCALATED = "!"
 """The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
@@ -108,7 +108,7 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
         key=f"{cluster}/node/{decision.node}",
         stage=stage,
         title=f"{_at(cluster)}node {decision.node} is {decision.phase.value}: {decision.check or 'see its report'}",
-        text=text[:_LONGEST],
+        text=text[:_MAX_LENGTH],
     )
 
 

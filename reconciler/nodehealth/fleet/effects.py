@@ -14,12 +14,12 @@ from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.fleet.evaluate import UNLISTED, Rules
 from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode
-from reconciler.nodehealth.fleet.replay import MOST_A_WEEK, compare_replays, gate, replay
+from reconciler.nodehealth.fleet.replay import MAX_A_WEEK, compare_replays, gate, replay
 from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.policy import XID_CHECK, CheckMode, HealthPolicy, Lane, PolicyBook
 from reconciler.nodehealth.report import NodeReport
 
-_MOST_SHOWN = 10
+_MAX_SHOWN = 10
 _JUDGED_ELSEWHERE = frozenset({"jobs", "selector"})
 
 
@@ -95,10 +95,10 @@ def effect_on_health(change: PolicyChange, health: FleetHealth) -> PolicyEffect:
     newly = [name for name, (old, new) in pairs.items() if _ACTIONS.index(new) > _ACTIONS.index(old)]
     total = len(health.nodes)
     refused: tuple[str, ...] = ()
-    if len(newly) > max(1.0, MOST_A_WEEK * total):
+    if len(newly) > max(1.0, MAX_A_WEEK * total):
         share = 100 * len(newly) / total
         text = f"acts at once on {plural(len(newly), 'recorded node')} more, {share:.1f} % of them"
-        refused = (f"{text}; the limit is {100 * MOST_A_WEEK:.0f} %",)
+        refused = (f"{text}; the limit is {100 * MAX_A_WEEK:.0f} %",)
     day = health.taken_at[:10]
     return PolicyEffect(
         cluster=change.cluster,
@@ -221,7 +221,7 @@ def _judging(book: PolicyBook) -> list[Any]:
 
 
 def _verdicts(words: Mapping[str, tuple[str, str]]) -> tuple[NodeVerdict, ...]:
-    first = sorted(words.items())[:_MOST_SHOWN]
+    first = sorted(words.items())[:_MAX_SHOWN]
     return tuple(NodeVerdict(node=name, before=before, after=after) for name, (before, after) in first)
 
 

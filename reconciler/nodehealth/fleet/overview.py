@@ -158,11 +158,11 @@ def _recorded_reason(known: ObservedNode) -> str:
         for issue in known.issues
         if issue.status == known.status
     ]
-    parts = [*issues[:_MOST_ISSUES], *([known.why] if known.why else [])]
+    parts = [*issues[:_MAX_ISSUES], *([known.why] if known.why else [])]
     return "; ".join(parts) or ("recorded as unknown" if known.status is CheckStatus.UNKNOWN else "")
 
 
-_MOST_ISSUES = 3
+_MAX_ISSUES = 3
 _RECORDED = {
     CheckStatus.PASS: HealthPhase.HEALTHY.value,
     CheckStatus.WARN: HealthPhase.HEALTHY.value,

@@ -14,7 +14,7 @@ from reconciler.nodehealth.policy import CheckRule, PolicyBook
 from reconciler.nodehealth.report import NodeReport
 
 WEEK = 7 * 86400.0
-MOST_A_WEEK = 0.01
+MAX_A_WEEK = 0.01
 """The share of nodes that a policy may take out of use in a week."""
 
 _STEP = 60.0
@@ -152,12 +152,12 @@ def gate(candidate: Replay, comparison: ReplayComparison | None, listed: Iterabl
     somebody lists it: whether jobs run there is not known, which is not "no".
     """
     reasons = []
-    most = MOST_A_WEEK * candidate.nodes
+    most = MAX_A_WEEK * candidate.nodes
     if candidate.a_week > max(1.0, most):
         share = 100 * candidate.a_week / candidate.nodes
         reasons.append(
             f"{plural(round(candidate.a_week, 1), 'quarantine')} a week are {share:.1f} % of the nodes; "
-            f"the limit is {100 * MOST_A_WEEK:.0f} %"
+            f"the limit is {100 * MAX_A_WEEK:.0f} %"
         )
     if comparison is not None:
         new = [name for name in comparison.newly_taken if name not in set(listed)]

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from reconciler.kube.values import plural
 
 WARM_UP_SECONDS, WARM_UP_STEPS = 600.0, 10
-_FINE, _COARSE, _LONGEST = 3600.0, 600.0, 4 * 3600.0
+_FINE, _COARSE, _MAX_LENGTH = 3600.0, 600.0, 4 * 3600.0
 
 
 class GpuActivity(Struct, frozen=True, kw_only=True):
@@ -96,7 +96,7 @@ def extended(series: JobSeries, sample: JobSample) -> JobSeries:
         age = (series.disturbed_since if is_normal else sample.at) - one.at
         if number == 0 or age <= _FINE:
             kept["", one.at] = one
-        elif age <= _LONGEST:
+        elif age <= _MAX_LENGTH:
             kept.setdefault(("coarse", one.at // _COARSE), one)
     return replace(series, samples=tuple(sorted(kept.values(), key=lambda one: one.at)))
 

@@ -13,7 +13,7 @@ from reconciler.nodehealth.inflight.watch import ObservedJobs, WatchedJob
 from reconciler.nodehealth.report import NodeReport
 
 KEPT_SECONDS = 86400.0
-_MOST = 200
+_MAX_COUNT = 200
 
 
 class JobNoteKind(StrEnum):
@@ -52,7 +52,7 @@ def notes(
     found += [note for one in observed.ended if (note := errors_note(one, reports)) is not None]
     keys = {(one.uid, one.kind) for one in found}
     rows = [*found, *(one for one in lasting if (one.uid, one.kind) not in keys)]
-    return tuple(sorted(rows, key=lambda one: (-one.since, one.namespace, one.name))[:_MOST])
+    return tuple(sorted(rows, key=lambda one: (-one.since, one.namespace, one.name))[:_MAX_COUNT])
 
 
 def problem_note(job: WatchedJob, now: float) -> JobNote:

@@ -17,7 +17,7 @@ PREFLIGHTS = "gpureconciler.io/preflights"
 
 KEPT_SECONDS = 3600.0
 COUNTED_SECONDS = 86400.0
-_MOST = 16
+_MAX_COUNT = 16
 _LISTED = (CheckStatus.FAIL, CheckStatus.WARN)
 
 
@@ -54,7 +54,7 @@ def joined(report: NodeReport, tested: Iterable[PreflightResult]) -> NodeReport:
     for one in sorted(tested, key=lambda one: one.measured_at):
         report = _joined(report, one)
     kept = [one for one in report.preflights if 0 <= report.measured_at - one.measured_at < KEPT_SECONDS]
-    return replace(report, preflights=tuple(sorted(kept, key=lambda one: (one.measured_at, one.uid))[-_MOST:]))
+    return replace(report, preflights=tuple(sorted(kept, key=lambda one: (one.measured_at, one.uid))[-_MAX_COUNT:]))
 
 
 def _joined(report: NodeReport, tested: PreflightResult) -> NodeReport:

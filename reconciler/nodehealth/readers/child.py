@@ -16,7 +16,7 @@ from typing import Any
 Record = Mapping[str, Any]
 
 _CHUNK_BYTES = 1 << 16
-_MOST_BYTES = 32 << 20  # of one answer
+_MAX_BYTES = 32 << 20  # of one answer
 _START_SECONDS = 10.0  # for the first record of a process, which has to load its library
 _KILLED_SECONDS = 0.2  # a child that does not hang in the kernel is gone by then
 NODE = -1
@@ -66,7 +66,7 @@ class ReadingChild:
                     raise ChildHang(at, f"{at['call']} did not return")
                 chunk = os.read(process.stdout.fileno(), _CHUNK_BYTES)
                 size += len(chunk)
-                if not chunk or size > _MOST_BYTES:
+                if not chunk or size > _MAX_BYTES:
                     raise ChildHang(at, f"the reader process exited during {at['call']}")
                 self._has_answered = True
                 *lines, rest = (rest + chunk).split(b"\n")

@@ -16,7 +16,7 @@ GROUP = b" CGROUP="
 _PID = re.compile(rb"NVRM: Xid .{1,60}?pid='?([0-9]{1,10})\b")
 _POD = "pod"
 _YOUNG_SECONDS = 300.0  # the id of a process may have been given to another one by then
-_LONGEST = 1000
+_MAX_LENGTH = 1000
 
 
 def group_of(line: bytes, proc: Path) -> str:
@@ -32,11 +32,11 @@ def group_of(line: bytes, proc: Path) -> str:
         text = (proc / found[1].decode() / "cgroup").read_text("utf-8", "replace")
     except (OSError, ValueError, IndexError):
         return ""
-    return next((one[:_LONGEST] for one in text.splitlines() if _POD in one), "")
+    return next((one[:_MAX_LENGTH] for one in text.splitlines() if _POD in one), "")
 
 
 _RECORD_BYTES = 8192  # the kernel's longest record
-_MOST_LINES = 5000
+_MAX_LINES = 5000
 _known: dict[tuple[float, str], str] = {}  # control groups by message, for when their processes are gone
 
 
@@ -50,7 +50,7 @@ def sweep(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         detail = f"{request['path']}: {error.strerror}"
         yield {"name": "lines", "gpu": -1, "error": word.get(error.errno or 0, "failed"), "detail": detail}
     else:
-        yield {"name": "lines", "gpu": -1, "value": lines[-_MOST_LINES:]}
+        yield {"name": "lines", "gpu": -1, "value": lines[-_MAX_LINES:]}
 
 
 def _lines(records: Iterable[bytes], proc: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from reconciler.nodehealth.readers.kmsg_calls import GROUP, WORDS, group_of
 
 _RECORD_BYTES = 8192  # the kernel's longest record
-_MOST = 2000
+_MAX_COUNT = 2000
 _SETTLE_SECONDS = 0.2
 
 
@@ -18,7 +18,7 @@ def copy_kmsg(source: Path, target: Path, proc: Path = Path("/proc")) -> None:
     The file is replaced as a whole, so a reader never sees half of it; after a restart it is made again from what the
     kernel still holds. An Xid gets the control group of its process, where `proc` is that of the host.
     """
-    kept: deque[bytes] = deque(maxlen=_MOST)
+    kept: deque[bytes] = deque(maxlen=_MAX_COUNT)
     write_lines(target, kept)
     descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK)
     poll = select.poll()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import subprocess
 
 CALL_SECONDS, SWEEP_SECONDS = 10.0, 30.0
-_MOST_GPUS = 256
+_MAX_GPUS = 256
 _WORDS = frozenset(ReadError)
 VENDORS = {"nvml": "nvidia", "amdsmi": "amd"}
 
@@ -164,4 +164,4 @@ def _gpu(index: int, identity: Record, slots: Mapping[int, str]) -> GpuIdentity:
 
 
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value <= _MOST_GPUS else 0
+    return value if isinstance(value, int) and 0 <= value <= _MAX_GPUS else 0

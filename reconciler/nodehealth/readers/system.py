@@ -8,7 +8,7 @@ from typing import Any
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd"}
 _GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # display, 3D, other display; processing accelerator
 _DEVICES = "sys/bus/pci/devices"
@@ -57,7 +57,7 @@ class SystemSource:
 
     def _text(self, path: str) -> str:
         with (self._root / path).open("rb") as file:
-            return file.read(_MOST_BYTES).decode("utf-8", "replace").strip()
+            return file.read(_MAX_BYTES).decode("utf-8", "replace").strip()
 
     def _text_or_none(self, path: str) -> str | None:
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SILENT_SECONDS = 30.0
 """A wait takes five seconds at most, so a process that says nothing for this long hangs."""
 
-_MOST = 1000
+_MAX_COUNT = 1000
 _WORDS = frozenset(ReadError)
 
 
@@ -49,7 +49,7 @@ class XidSource:
         self._environ, self._wake, self._silent = dict(environ), wake, silent_seconds
         self._process: subprocess.Popen[bytes] | None = None
         self._stuck: subprocess.Popen[bytes] | None = None
-        self._found: deque[dict[str, Any]] = deque(maxlen=_MOST)
+        self._found: deque[dict[str, Any]] = deque(maxlen=_MAX_COUNT)
         self._watched = _Watched(heard=time.monotonic())
 
     def start(self) -> None:
@@ -109,9 +109,9 @@ class XidSource:
         elif "error" in line:
             word = str(line["error"])
             error = ReadError(word) if word in _WORDS else ReadError.FAILED
-            self._watched = _Watched(heard=now + _LONGEST_PAUSE, error=error, detail=str(line.get("detail", "")))
+            self._watched = _Watched(heard=now + _MAX_PAUSE, error=error, detail=str(line.get("detail", "")))
         else:
             self._watched = replace(self._watched, heard=now)
 
 
-_LONGEST_PAUSE = 60.0  # after an error nothing is said until all begins anew
+_MAX_PAUSE = 60.0  # after an error nothing is said until all begins anew

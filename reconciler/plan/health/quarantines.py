@@ -17,7 +17,7 @@ from reconciler.plan.baseline import Baseline
 from reconciler.repo.config import Cluster
 from reconciler.sizing.inventory import Inventory, Node, with_quarantined
 
-_MOST_NAMES = 3
+_MAX_NAMES = 3
 """Jobs that are named of those that may be evicted."""
 
 Pair = tuple[NodeQuarantine | None, NodeQuarantine | None]
@@ -110,7 +110,7 @@ def _evicts(quarantine: NodeQuarantine | None) -> bool:
 
 def _names(rows: Iterable[ObjectSummary]) -> tuple[str, ...]:
     """Return the first names in the order of the alphabet."""
-    return tuple(sorted(f"{row.key.namespace}/{row.key.name}" for row in rows)[:_MOST_NAMES])
+    return tuple(sorted(f"{row.key.namespace}/{row.key.name}" for row in rows)[:_MAX_NAMES])
 
 
 def _change(old: NodeQuarantine | None, new: NodeQuarantine | None, node: Node | None) -> int:

@@ -96,9 +96,9 @@ _RESERVED = RESERVED | {"true", "false", "null", "in"}
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 
-_MOST_ANNOTATIONS, _MOST_CONDITIONS = 20, 64
+_MAX_ANNOTATIONS, _MAX_CONDITIONS = 20, 64
 
-_LONGEST_ANNOTATION = 5 * 1024
+_MAX_ANNOTATION = 5 * 1024
 
 _LINE_BREAK = later(r"[\n\r]")
 
@@ -106,10 +106,10 @@ _LINE_BREAK = later(r"[\n\r]")
 def find_refusals(spec: FieldReader, name: str) -> None:
     """Add a problem for each thing that an API server refuses."""
     conditions, annotations = spec.children("matchConditions"), spec.children("auditAnnotations")
-    if len(conditions) > _MOST_CONDITIONS:
-        spec.add_problem("matchConditions", f"must not have more than {_MOST_CONDITIONS} items")
-    if len(annotations) > _MOST_ANNOTATIONS:
-        spec.add_problem("auditAnnotations", f"must not have more than {_MOST_ANNOTATIONS} items")
+    if len(conditions) > _MAX_CONDITIONS:
+        spec.add_problem("matchConditions", f"must not have more than {_MAX_CONDITIONS} items")
+    if len(annotations) > _MAX_ANNOTATIONS:
+        spec.add_problem("auditAnnotations", f"must not have more than {_MAX_ANNOTATIONS} items")
     _unique(conditions, "name")
     _unique(annotations, "key")
     for condition in conditions:
@@ -118,8 +118,8 @@ def find_refusals(spec: FieldReader, name: str) -> None:
     for annotation in annotations:
         _not_blank(annotation, "valueExpression")
         _valid(annotation, "key", "qualifiedName", f"{name}/{annotation.text('key')}")
-        if len(annotation.text("valueExpression").strip().encode()) > _LONGEST_ANNOTATION:
-            annotation.add_problem("valueExpression", f"must not exceed {_LONGEST_ANNOTATION} bytes")
+        if len(annotation.text("valueExpression").strip().encode()) > _MAX_ANNOTATION:
+            annotation.add_problem("valueExpression", f"must not exceed {_MAX_ANNOTATION} bytes")
     for variable in spec.children("variables"):
         _not_blank(variable, "expression")
         found = variable.text("name")

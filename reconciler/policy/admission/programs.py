@@ -22,7 +22,7 @@ class PolicyPrograms(Struct, frozen=True, kw_only=True):
     annotations: tuple[Program | CelError, ...]
 
 
-_MOST_KEPT = 256
+_MAX_KEPT = 256
 _Built = tuple[PolicyPrograms, Mapping[str, bytes]]
 
 
@@ -54,7 +54,7 @@ class Programs:
         key = (policy.conditions, policy.variables, policy.validations, policy.annotations, bool(policy.params))
         found = self._built.get(key)
         if found is None:
-            if len(self._built) >= _MOST_KEPT:
+            if len(self._built) >= _MAX_KEPT:
                 self._built.clear()
                 self._known.clear()
                 self._checked.clear()

@@ -55,7 +55,7 @@ from reconciler.repo.port import Commit, Draft, Entry, Tree
 _SETTLING_SECONDS = 0.01
 """Editors and git write a file in several steps: a change is over when nothing else happened for this long."""
 
-_LONGEST_SECONDS = 1.0
+_MAX_SECONDS = 1.0
 """A folder in which something changes all the time is reported this often."""
 
 _EVENTS: list[type[FileSystemEvent]] = [
@@ -101,7 +101,7 @@ def _git_folders(location: RepositoryLocation) -> tuple[Path, ...]:
 
 def _next(changed: SimpleQueue[str]) -> tuple[str, ...]:
     paths = {changed.get()}
-    end = time.monotonic() + _LONGEST_SECONDS
+    end = time.monotonic() + _MAX_SECONDS
     while time.monotonic() < end:
         try:
             paths.add(changed.get(timeout=_SETTLING_SECONDS))
@@ -131,7 +131,7 @@ class _Handler(FileSystemEventHandler):
         return str(path.relative_to(self._root)) if path.is_relative_to(self._root) else ""
 
 
-LARGEST_FILE = 3 << 20  # bytes; as `Limits.file_bytes` of kube/yaml, which reports the error
+MAX_FILE_BYTES = 3 << 20  # bytes; as `Limits.file_bytes` of kube/yaml, which reports the error
 
 _OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -155,7 +155,7 @@ class GitRepository:
     changes and both sides of a plan are often the same commit.
     """
 
-    def __init__(self, location: RepositoryLocation, *, largest_file: int = LARGEST_FILE) -> None:
+    def __init__(self, location: RepositoryLocation, *, largest_file: int = MAX_FILE_BYTES) -> None:
         self._location = location
         self._git = location.git
         self._largest = largest_file
@@ -165,7 +165,7 @@ class GitRepository:
         self._compared: dict[tuple[str | None, ...], Mapping[str, Entry | None]] = {}
 
     @classmethod
-    def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = LARGEST_FILE) -> "GitRepository":
+    def open(cls, folder: Path, *, environ: Mapping[str, str], largest_file: int = MAX_FILE_BYTES) -> "GitRepository":
         """Find the repository around a folder. `environ` is the user's environment."""
         return cls(locate(folder, environ), largest_file=largest_file)
 

@@ -76,7 +76,7 @@ def test_every_run_has_what_a_later_one_recalls(begin: Callable[[], Programs]) -
 
 def test_many_policies_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that runs for long does not keep the programs of every policy that it ever saw."""
-    monkeypatch.setattr("reconciler.policy.admission.programs._MOST_KEPT", 2)
+    monkeypatch.setattr("reconciler.policy.admission.programs._MAX_KEPT", 2)
     monkeypatch.setattr(Programs, "_built", {})
     monkeypatch.setattr(Programs, "_known", {})
     programs = Programs()

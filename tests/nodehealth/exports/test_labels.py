@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.nodehealth.exports.labels import (
-    LONGEST,
+    MAX_LENGTH,
     GpuHealthLabel,
     GpuIssue,
     GpuLoad,
@@ -128,7 +128,7 @@ def test_every_value_is_a_label(findings: list[HealthFinding], status: CheckStat
     for made in (autopilot_labels(node, NOW), agentaflow_labels(node, {slot(0): GpuLoad(utilization=50.0)})):
         for value in made.labels.values():
             assert value is None or re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", value, re.ASCII)
-            assert len(value or "") <= LONGEST
+            assert len(value or "") <= MAX_LENGTH
 
 
 # AgentaFlow.

@@ -39,7 +39,7 @@ def test_messages_about_gpus_are_copied_as_they_come(tmp_path: Path) -> None:
 def test_the_copy_is_bounded_and_made_again(tmp_path: Path) -> None:
     source, target = tmp_path / "kmsg", tmp_path / "gpu"
     write_lines(target, deque([b"old"]))
-    most = kmsg_copy._MOST
+    most = kmsg_copy._MAX_COUNT
     source.write_bytes(b"".join(b"3,%d,1,-;NVRM: Xid\n" % number for number in range(most + 10)))
     copy_kmsg(source, target)
     lines = target.read_bytes().splitlines()

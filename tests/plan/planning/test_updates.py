@@ -64,7 +64,7 @@ def test_workers_compare_as_one_process_does(fleet: Fleet, monkeypatch: pytest.M
     found = []
     for processes, at_once in (("1", MANY), ("3", MANY - 40)):  # the last 40 are too few for workers
         monkeypatch.setenv("RECONCILER_PROCESSES", processes)
-        monkeypatch.setattr("reconciler.plan.updates._MOST_AT_ONCE", at_once)
+        monkeypatch.setattr("reconciler.plan.updates._MAX_AT_ONCE", at_once)
         monkeypatch.setenv("RECONCILER_CACHE", "off")
         found.append(fleet.run("plan", "-o", "json").out)
     assert found[0] == found[1]

@@ -114,15 +114,15 @@ def _flavor_name(template: Template) -> Traced:
         for key, value in sorted(selector.items())
     ]
     name = re.sub(r"[^a-z0-9]+", "-", "-".join(words).lower()).strip("-") or "default-flavor"
-    if len(name) > _LONGEST:
+    if len(name) > _MAX_LENGTH:
         digest = sha256(repr([(key, value.value) for key, value in sorted(selector.items())]).encode()).hexdigest()
-        name = f"{name[: _LONGEST - 9]}-{digest[:8]}"
+        name = f"{name[: _MAX_LENGTH - 9]}-{digest[:8]}"
     origins = tuple(origin for value in selector.values() for origin in value.reason.origins)
     text = "named after its nodes, so that queues with the same nodes share the flavor and can borrow"
     return Traced(name, Reason(rule="torchrun.flavor", text=text, origins=origins))
 
 
-_LONGEST = 63  # characters, as of most names; the API takes more
+_MAX_LENGTH = 63  # characters, as of most names; the API takes more
 
 
 def _other_resources(template: Template) -> list[str]:

@@ -14,7 +14,7 @@ _INT, _UINT = later(r"[+-]?[0-9]+"), later(r"[0-9]+")
 _DOUBLE = later(r"(?i)[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
 _HEX_DOUBLE = later(r"(?i)[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+")
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
-_LEAST_POWER, _MOST_POWER, _MOST_DIGITS = -4, 5, 64
+_MIN_POWER, _MAX_POWER, _MAX_DIGITS = -4, 5, 64
 
 
 def _wrong(source: str, target: str) -> CelError:
@@ -22,7 +22,7 @@ def _wrong(source: str, target: str) -> CelError:
 
 
 def _whole(text: str, form: re.Pattern[str], allowed: range, kind: str) -> int:
-    if not form.fullmatch(text) or not text.isascii() or len(text) > _MOST_DIGITS or int(text) not in allowed:
+    if not form.fullmatch(text) or not text.isascii() or len(text) > _MAX_DIGITS or int(text) not in allowed:
         raise _wrong("string", kind)
     return int(text)
 
@@ -80,7 +80,7 @@ def double_text(value: float) -> str:
     if value == 0:
         return "-0" if math.copysign(1, value) < 0 else "0"
     power = len(digits) - 1 + int(exponent)
-    if _LEAST_POWER <= power <= _MOST_POWER:
+    if _MIN_POWER <= power <= _MAX_POWER:
         return format(Decimal((sign, digits, int(exponent))), "f")
     shown = "".join(map(str, digits))
     fraction = f".{shown[1:]}" if len(shown) > 1 else ""

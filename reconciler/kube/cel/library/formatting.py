@@ -10,7 +10,7 @@ from reconciler.kube.cel.values import INT64, CelError, kind_of
 from reconciler.kube.patterns import later
 
 _CLAUSE = later(r"(?:\.([0-9]*))?([\s\S])")
-_PRECISION, _MOST_PRECISION, _MOST_DIGITS = 6, 1000, 64
+_PRECISION, _MAX_PRECISION, _MAX_DIGITS = 6, 1000, 64
 _TIMES = "\u00d7"
 _SUPERSCRIPTS = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 _TAKES: dict[str, tuple[str, ...]] = {
@@ -61,7 +61,7 @@ def clauses(shape: str) -> Iterator[Clause]:
 def _precision(digits: str | None) -> int:
     if digits is None:
         return _PRECISION
-    if not digits or len(digits) > _MOST_DIGITS or int(digits) not in INT64:
+    if not digits or len(digits) > _MAX_DIGITS or int(digits) not in INT64:
         raise CelError(f"error while parsing precision: {digits[:80]!r} is no number of 64 bits")
     return int(digits)
 
@@ -88,7 +88,7 @@ def format_text(shape: str, arguments: list[Any]) -> str:
 
 def _formatted(clause: Clause, value: Any) -> str:
     kind = kind_of(value)
-    if clause.precision > _MOST_PRECISION or not takes(clause.verb, kind):
+    if clause.precision > _MAX_PRECISION or not takes(clause.verb, kind):
         raise CelError(f"error during formatting: %{clause.verb} does not take a value of type {kind}")
     if clause.verb == "s":
         return shown(value)

@@ -18,13 +18,13 @@ _WRITTEN = later(r"[+-]?0*([0-9]*)(?:\.([0-9]*))?([KMGTPE]i|[numkMGTPE]?|[eE][+-
 _WITHOUT_DIGITS = later(r"[+-]?\.?(?:[KMGTPE]i|[numkMGTPE]?|[eE][+-]?[0-9]+)")
 _POWERS = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_MOST_DIGITS, _MOST_BINARY_DIGITS, _NANO = 18, 14, -9
+_MAX_DIGITS, _MAX_BINARY_DIGITS, _NANO = 18, 14, -9
 _NUMBER = r"(?:0|[1-9][0-9]*)"
 _PART = rf"(?:{_NUMBER}|[0-9]*[A-Za-z-][0-9A-Za-z-]*)"
 _VERSION = later(
     rf"({_NUMBER})\.({_NUMBER})\.({_NUMBER})(?:-({_PART}(?:\.{_PART})*))?(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
-_LONGEST = 1024
+_MAX_LENGTH = 1024
 
 
 class _Amount(Struct, frozen=True, eq=False):
@@ -62,11 +62,11 @@ def _scale(text: str) -> int | None:
         return None
     digits, fraction, suffix = match[1] or "0", match[2] or "", match[3]
     if suffix in _BINARY:
-        room = _MOST_BINARY_DIGITS - len(digits) - int(_BINARY[suffix] * 0.3)
+        room = _MAX_BINARY_DIGITS - len(digits) - int(_BINARY[suffix] * 0.3)
         return 0 if room >= 0 and not fraction else None
     power = int(suffix[1:]) if suffix[:1] in ("e", "E") and len(suffix) > 1 else _POWERS[suffix]
     scale = power - len(fraction)
-    return scale if len(digits) + len(fraction) <= _MOST_DIGITS and scale >= _NANO else None
+    return scale if len(digits) + len(fraction) <= _MAX_DIGITS and scale >= _NANO else None
 
 
 def _sum(one: Opaque, other: Opaque, sign: int) -> Opaque:
@@ -116,7 +116,7 @@ def _normalize(text: str) -> str:
 
 
 def _parse_version(text: str, normalize: bool = False) -> Opaque:  # noqa: FBT001, FBT002 - as CEL calls it
-    match = _VERSION.fullmatch(_normalize(text) if normalize else text) if len(text) <= _LONGEST else None
+    match = _VERSION.fullmatch(_normalize(text) if normalize else text) if len(text) <= _MAX_LENGTH else None
     numbers = [] if match is None else [*match.groups()[:3], *(match[4] or "").split(".")]
     if match is None or any(part.isdigit() and int(part) not in UINT64 for part in numbers):
         raise CelError(f"{text[:80]!r} is not a semantic version such as 1.2.3")

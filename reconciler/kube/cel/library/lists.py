@@ -20,7 +20,7 @@ from reconciler.kube.cel.values import (
 
 COMPARABLE = ("int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes")
 _NUMBERS = ("int", "uint", "double")
-_MOST_RANGE = 1_000_000
+_MAX_RANGE = 1_000_000
 
 
 def _no_overload(name: str) -> CelError:
@@ -119,7 +119,7 @@ def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
 
 
 def _range(count: int) -> list[int]:
-    if count > _MOST_RANGE:
+    if count > _MAX_RANGE:
         raise CelError("operation cancelled: actual cost limit exceeded")
     return list(range(count))
 

@@ -12,12 +12,12 @@ from reconciler.kube.cel.values import CelError
 from reconciler.kube.patterns import later
 
 _ESCAPED = later(r"\\(?:Q[\s\S]*?(?:\\E|\Z)|[\s\S])")
-_MOST_KEPT = 128
+_MAX_KEPT = 128
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_KEPT)
 def _compiled(pattern: str) -> Any:
     """Return a compiled pattern. Raises CelError for one that Go refuses."""
     if "\\C" in pattern and "\\C" in _ESCAPED.findall(pattern):  # RE2 has it, and Go has not
@@ -53,7 +53,7 @@ def first_within(text: str, words: tuple[str, ...]) -> int:
     return next((position for position, word in enumerate(words) if word in text), len(words))
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_KEPT)
 def _any_of(words: tuple[str, ...]) -> Any:
     return re2.compile("|".join(map(re2.escape, words)).encode(), _OPTIONS)
 
@@ -81,7 +81,7 @@ def find(text: str, pattern: str) -> str:
     return next(iter(find_all(text, pattern)), "")
 
 
-@lru_cache(maxsize=_MOST_KEPT)
+@lru_cache(maxsize=_MAX_KEPT)
 def pattern_error(pattern: str) -> str:
     """Return why a pattern is no regular expression, or the empty string."""
     try:

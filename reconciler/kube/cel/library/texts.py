@@ -8,7 +8,7 @@ _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680" + "".join(map(chr, range(0x2000, 0x200B))) + "\u2028\u2029\u202f\u205f\u3000"
 _QUOTED = {ord(mark): f"\\{name}" for mark, name in zip('\a\b\f\n\r\t\v\\"', 'abfnrtv\\"', strict=True)}
-_LONGEST = 16 << 20
+_MAX_LENGTH = 16 << 20
 
 
 def _outside(position: int) -> CelError:
@@ -44,7 +44,7 @@ def _last_index_before(text: str, part: str, offset: int) -> int:
 def _replace(text: str, old: str, new: str, count: int = -1) -> str:
     times = text.count(old) if old else len(text) + 1
     times = times if count < 0 else min(times, count)
-    if len(text) + times * max(len(new) - len(old), 0) > _LONGEST:
+    if len(text) + times * max(len(new) - len(old), 0) > _MAX_LENGTH:
         raise CelError("operation cancelled: actual cost limit exceeded")
     return text.replace(old, new, count)
 

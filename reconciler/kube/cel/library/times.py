@@ -19,7 +19,7 @@ _TIME = later(
 )
 _OFFSET = later(r"[+-]?[0-9]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOST_HOURS, _MOST_MINUTES = 24, 60
+_MAX_HOURS, _MAX_MINUTES = 24, 60
 
 
 def parse_duration(text: str) -> Duration:
@@ -55,7 +55,7 @@ def parse_timestamp(value: str | int) -> Timestamp:
     fraction = int((match[7] or "0")[:9].ljust(9, "0"))
     offset = 0
     if match[8]:
-        if int(match[9]) > _MOST_HOURS or int(match[10]) > _MOST_MINUTES:
+        if int(match[9]) > _MAX_HOURS or int(match[10]) > _MAX_MINUTES:
             raise wrong
         offset = (int(match[9]) * 60 + int(match[10])) * (-60 if match[8] == "-" else 60)
     try:  # Python has no year 0, which Go reads and then finds out of range

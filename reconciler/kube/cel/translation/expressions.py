@@ -34,7 +34,7 @@ from reconciler.kube.cel.values import MISSING, CelError, Duration, Opaque, Time
 _CERTAIN = ("bool", "string")
 """The types of results that functions keep to. A number can be of another type where items of lists are mixed."""
 
-_FOLDED, _LONGEST_FOLDED = (str, int, bool), 10_000
+_FOLDED, _MAX_FOLDED = (str, int, bool), 10_000
 
 
 class _Chosen:
@@ -118,7 +118,7 @@ def _folded(chosen: _Chosen, arguments: Sequence[TranslatedValue]) -> str | int 
         result = chosen.call(*constants)
     except CelError:  # which is an error whenever the expression is evaluated
         return None
-    return result if type(result) in _FOLDED and len(str(result)) <= _LONGEST_FOLDED else None
+    return result if type(result) in _FOLDED and len(str(result)) <= _MAX_FOLDED else None
 
 
 def _condition(signature: Signature, arguments: Sequence[TranslatedValue]) -> str | None:
@@ -135,7 +135,7 @@ def _condition(signature: Signature, arguments: Sequence[TranslatedValue]) -> st
     return " and ".join(conditions)
 
 
-_DEEPEST = 12
+_MAX_DEPTH = 12
 """How deep blocks are in a function; Python allows 20 loops in each other. What is deeper becomes one of its own."""
 
 _HASHED = ("bool", "double", "int", "string", "uint")
@@ -249,7 +249,7 @@ class Translation:
 
     def operand(self, node: Node) -> TranslatedValue:  # noqa: PLR0911 - one for each kind of node
         """Add the lines that evaluate a node, and return its value."""
-        if self.code.depth > _DEEPEST and not isinstance(node, Constant | Identifier):
+        if self.code.depth > _MAX_DEPTH and not isinstance(node, Constant | Identifier):
             return self._called(node)
         constant = _constant(node)
         if constant is not MISSING:

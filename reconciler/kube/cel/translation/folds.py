@@ -5,7 +5,7 @@ from reconciler.kube.cel.syntax import Call, Fold, Identifier, ListLiteral, Node
 from reconciler.kube.cel.translation.code import TranslatedValue, Translator
 from reconciler.kube.cel.translation.operators import decide, unwrapped
 
-_MOST_STEPS = 1_000_000
+_MAX_STEPS = 1_000_000
 """The most steps of one expression: of an item of a macro one, and one for each node of its bodies."""
 _SMALL = 40
 """Nodes of the body of a loop that is no function of its own."""
@@ -50,7 +50,7 @@ class _MacroTranslation:
         """Count the steps of the macro: for each item one, and one for each node of the bodies."""
         steps = 1 + sum(1 for body in self._node.bodies for _ in walk(body))
         self._code.line(f"env[1] += {steps}{times}", can_fail=False)
-        self._code.line(f"if env[1] > {_MOST_STEPS}: raise CostExceededError", can_fail=False)
+        self._code.line(f"if env[1] > {_MAX_STEPS}: raise CostExceededError", can_fail=False)
 
     def _body(self, node: Node, *, is_branch: bool = True) -> TranslatedValue:
         """Translate a body, which can read the variables of the macro."""

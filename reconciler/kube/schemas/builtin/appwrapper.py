@@ -16,7 +16,7 @@ from reconciler.kube.schemas.messages import bad_value
 Data = dict[str, Any]
 
 _OWN = ("workload.codeflare.dev/v1beta2", "AppWrapper")
-_MOST = 8  # pod sets of one workload of Kueue
+_MAX_COUNT = 8  # pod sets of one workload of Kueue
 _ROOT = "template"
 _STEP = later(r"\.((?:.[^.\[]*)?)|\[([+-]?\d+)\]", re.ASCII | re.DOTALL)
 _NO_PLACE = object()
@@ -57,8 +57,8 @@ def app_wrapper_violations(data: Data) -> Iterator[Violation]:
             yield bad_value((*path, "podSets"), different, "remove podSets: those of this kind are known")
     if not total:
         yield bad_value(place, "no component has pods", "add one that has, or declare its podSets")
-    elif total > _MOST:
-        yield bad_value(place, f"{total} pod sets, at most {_MOST} are allowed", "use several AppWrappers")
+    elif total > _MAX_COUNT:
+        yield bad_value(place, f"{total} pod sets, at most {_MAX_COUNT} are allowed", "use several AppWrappers")
 
 
 def _content(template: Data, path: FieldPath, namespace: Any) -> Iterator[Violation]:

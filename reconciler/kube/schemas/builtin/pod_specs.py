@@ -22,7 +22,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _IN_VOLUMES = later(r"metadata\.(?:annotations|labels|name|namespace|uid)(?:\['.*'\])?", re.DOTALL)
 _CONTAINER_RESOURCE = later(CONTAINER_RESOURCE_PATTERN[1:-1])
 _OF_POD = ("cpu", "memory")
-_MOST_NAMESERVERS, _MOST_PERMISSIONS = 3, 0o777
+_MAX_NAMESERVERS, _MAX_PERMISSIONS = 3, 0o777
 _FILES = ("configMap", "secret", "downwardAPI")
 _NAMES = {"flocker": ("datasetName", "datasetUUID"), "storageos": ("volumeName",)}
 
@@ -117,7 +117,7 @@ def _items(source: Data, path: FieldPath) -> Iterator[Violation]:
             yield bad_value((*place, "path"), "must not begin with '..'", "rename the file")
         elif isinstance(written, str) and written.startswith("/"):
             yield bad_value((*place, "path"), "must be a relative path", "remove the leading /")
-        if not 0 <= (item.get("mode") or 0) <= _MOST_PERMISSIONS:
+        if not 0 <= (item.get("mode") or 0) <= _MAX_PERMISSIONS:
             yield bad_value((*place, "mode"), "must be 0 to 0777", "write it in octal, such as 0644")
         field = (item.get("fieldRef") or {}).get("fieldPath")
         if field is not None and not _IN_VOLUMES.fullmatch(field):
@@ -127,8 +127,8 @@ def _items(source: Data, path: FieldPath) -> Iterator[Violation]:
 
 def _dns(spec: Data, path: FieldPath) -> Iterator[Violation]:
     servers = spec["dnsConfig"].get("nameservers") or ()
-    if len(servers) > _MOST_NAMESERVERS:
-        yield bad_value((*path, "dnsConfig", "nameservers"), f"must have at most {_MOST_NAMESERVERS}", "remove some")
+    if len(servers) > _MAX_NAMESERVERS:
+        yield bad_value((*path, "dnsConfig", "nameservers"), f"must have at most {_MAX_NAMESERVERS}", "remove some")
 
 
 def _host_aliases(spec: Data, path: FieldPath) -> Iterator[Violation]:

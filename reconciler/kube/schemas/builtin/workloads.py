@@ -23,7 +23,7 @@ _MANAGER = later(
 _INDEX = later(r"\+?[0-9]{1,9}")
 _ALWAYS, _NOT_ALWAYS = ("Always",), ("", "Never", "OnFailure")
 _SHARE = later(r"0*(100|[0-9]{1,2})%")
-_MOST_INDEXED_PODS = 100_000
+_MAX_INDEXED_PODS = 100_000
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 6))
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -134,8 +134,8 @@ def _job_spec(spec: Data, path: FieldPath, default_completions: int | None = Non
     manager = spec.get("managedBy")
     if manager is not None and not _MANAGER.fullmatch(manager):
         yield bad_value((*path, "managedBy"), "is not a name with a domain", "write it as example.com/controller")
-    if indexed and (spec.get("parallelism") or 0) > _MOST_INDEXED_PODS:
-        message = f"must be at most {_MOST_INDEXED_PODS} for an Indexed Job"
+    if indexed and (spec.get("parallelism") or 0) > _MAX_INDEXED_PODS:
+        message = f"must be at most {_MAX_INDEXED_PODS} for an Indexed Job"
         yield bad_value((*path, "parallelism"), message, "lower it")
     if spec.get("podFailurePolicy") is not None:
         yield from _failure_policy(spec, path)

@@ -47,7 +47,7 @@ _CHOICES = {
     "reason": ["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"],
 }
 _ANY_META: Schema = {"$defs": {"ObjectMeta": {"type": "object"}}}
-_MOST_BYTES = 2048  # of a message
+_MAX_BYTES = 2048  # of a message
 
 
 def definition_violations(data: dict[str, Any]) -> Iterator[Violation]:
@@ -176,8 +176,8 @@ def _texts(rule: DefinitionRule, source: Schema, path: FieldPath) -> Iterator[Vi
         yield _wrong((*path, "message"), "must not be blank", "write it or remove it")
     elif "\n" in rule.message:
         yield _wrong((*path, "message"), "must not contain line breaks", "write it on one line")
-    elif len(rule.message.encode()) > _MOST_BYTES:
-        yield _wrong((*path, "message"), f"must not exceed {_MOST_BYTES} bytes", "shorten it")
+    elif len(rule.message.encode()) > _MAX_BYTES:
+        yield _wrong((*path, "message"), f"must not exceed {_MAX_BYTES} bytes", "shorten it")
     elif "\n" in rule.text.strip() and not rule.message:
         yield Violation(
             rule="schema.missing-field",

@@ -26,11 +26,11 @@ _REASONS = {
     "FieldValueForbidden": "is forbidden: ",
     "FieldValueDuplicate": "is a duplicate: ",
 }
-_MOST = 10_000_000
+_MAX_COUNT = 10_000_000
 """The most steps of all rules of an object."""
-_MOST_OF_A_REPOSITORY = 300_000_000
+_MAX_OF_A_REPOSITORY = 300_000_000
 """Steps: minutes of processor time at most."""
-_LONGEST = 120  # characters of a rule that a hint shows
+_MAX_LENGTH = 120  # characters of a rule that a hint shows
 
 
 class RuleAllowance:
@@ -39,7 +39,7 @@ class RuleAllowance:
     A server judges one object at a time.
     """
 
-    def __init__(self, most: int = _MOST_OF_A_REPOSITORY) -> None:
+    def __init__(self, most: int = _MAX_OF_A_REPOSITORY) -> None:
         self.left = most
 
 
@@ -47,7 +47,7 @@ class RuleBudget:
     """The steps that are left to all rules of one object."""
 
     def __init__(self, allowance: RuleAllowance | None = None) -> None:
-        self._left, self._allowance = _MOST, allowance
+        self._left, self._allowance = _MAX_COUNT, allowance
 
     def spend(self, steps: int) -> None:
         """Take steps away. Raises CostExceededError if nothing is left."""
@@ -74,7 +74,7 @@ class DefinitionRule:
     def hint(self) -> str:
         """The hint for a value that breaks the rule."""
         shown = _one_line(self.text)
-        return f"the definition requires {shown if len(shown) <= _LONGEST else f'{shown[: _LONGEST - 1]}…'}"
+        return f"the definition requires {shown if len(shown) <= _MAX_LENGTH else f'{shown[: _MAX_LENGTH - 1]}…'}"
 
     @cached_property
     def compares(self) -> bool:

@@ -181,7 +181,7 @@ class CudaDevice:
 
 _SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """Generations by GT/s of a lane."""
-_MOST_LANES = 32
+_MAX_LANES = 32
 
 
 def _of_link(name: str, path: Path) -> int:
@@ -192,7 +192,7 @@ def _of_link(name: str, path: Path) -> int:
         return 0
     if name == "generation":
         return _SPEEDS.get(text if "." in text else f"{text}.0", 0)
-    return int(text) if text.isdecimal() and int(text) <= _MOST_LANES else 0
+    return int(text) if text.isdecimal() and int(text) <= _MAX_LANES else 0
 
 
 def cpus(text: str) -> set[int]:

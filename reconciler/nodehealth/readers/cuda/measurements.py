@@ -34,7 +34,7 @@ SAMPLES = 3
 WARM_UPS = 3
 LAUNCHES = 20
 _BLOCKS_PER_SM = 8
-_LONGEST_SAMPLE = 0.3  # seconds of a sample of a spin kernel
+_MAX_SAMPLE = 0.3  # seconds of a sample of a spin kernel
 _REPEATS = 4  # copies in a sample
 
 Fields = dict[str, Any]
@@ -130,7 +130,7 @@ def spin(device: CudaDevice, budget: Budget, name: str, soak_seconds: float = 0.
 
             return device.seconds(launch)
 
-        launches = max(1, min(LAUNCHES, int(_LONGEST_SAMPLE / once(1))))
+        launches = max(1, min(LAUNCHES, int(_MAX_SAMPLE / once(1))))
         operations = kernel.operations * threads * kernel.steps * launches
         rows: list[tuple[int, ...]] = []
 

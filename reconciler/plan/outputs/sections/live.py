@@ -20,7 +20,7 @@ from reconciler.plan.outputs.sections.model import (
     strong,
 )
 
-_LONGEST = 60  # characters of a value
+_MAX_LENGTH = 60  # characters of a value
 
 
 def clusters(view: View) -> PageSection | None:
@@ -95,4 +95,4 @@ def _value(value: Any, *, exists: bool) -> str:
     if not exists:
         return "(absent)"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
