@@ -72,6 +72,7 @@ def compare_expressions(server: Server, cases: Sequence[tuple[dict[str, Any], st
         for text, their, our in zip(part, theirs, we_judge(body, part), strict=True):
             if their != our:
                 kind = FALSE_PASS if our == "pass" else FALSE_REFUSAL if their == "pass" else OTHER_REASON
+                kind = OTHER_REASON if their == "slow" else kind  # a busy server did not answer in time
                 found.append(Difference(kind=kind, what=f"{body['kind']}: {text}", theirs=their, ours=our))
     return Comparison(cases=installed.cases, differences=tuple(found))
 

@@ -148,8 +148,11 @@ class Server:
             *answers, last = _answers(told, count + 1)
             if last != "pass":
                 return answers
-            if sum(map(len, told)) > _FULL:
-                return ["whole"] * count
+            took_too_long = any("504 Timeout" in one for one in told)
+            if sum(map(len, told)) > _FULL or (took_too_long and count > 1):
+                return ["whole"] * count  # they are asked one by one
+            if took_too_long and time.monotonic() > deadline - 60:
+                return ["slow"]
             assert time.monotonic() < deadline, f"the policy is not in force: {told}"
             time.sleep(0.2)
 
