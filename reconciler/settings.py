@@ -7,6 +7,7 @@ error, so that a misspelled setting is not ignored.
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
@@ -116,8 +117,6 @@ _OTHER_VARIABLES = frozenset(
 
 
 def _unknown(where: str, name: str, known: list[str]) -> ConfigError:
-    from difflib import get_close_matches  # noqa: PLC0415 - only on the way to an error
-
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(known)}"
     return ConfigError(f"{where}: unknown setting", hint=hint)

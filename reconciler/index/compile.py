@@ -14,18 +14,7 @@ from msgspec import Struct, field
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
-from reconciler.index.sized import sized_intent, sized_manifest, stamp
-from reconciler.index.sizing import (
-    is_sized,
-    judged_servers,
-    mentions_server,
-    outdated,
-    size,
-    unwritten,
-    was_sized,
-    with_note,
-    writes_source,
-)
+from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
 from reconciler.kinds.autoscaling import autoscaled_problems
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
@@ -160,7 +149,7 @@ def _render(context: Context, unit: _CompileUnit) -> None:
         source = _Source(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = RecordingLookup(context, cluster, unit.dependencies)
-            unit.problems += judged_servers(document, lookup) if has_servers else ()
+            unit.problems += _judged_servers(document, lookup) if has_servers else ()
             manifests = (
                 _render_sized(context.kinds, source, lookup, unit)
                 if is_sized(context.kinds, document, cluster)
@@ -168,7 +157,7 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             )
             if manifests is None:
                 if was_sized(context.kinds, document, cluster):
-                    unit.problems += outdated(document, lookup)
+                    unit.problems += _outdated(document, lookup)
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
@@ -342,12 +331,29 @@ class _Source:
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 
 
+# Few files hold trainings or servers: the others do not pay for the imports of what sizes them.
+
+
+def _judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
+    from reconciler.index.sizing import judged_servers  # noqa: PLC0415
+
+    return judged_servers(document, lookup)
+
+
+def _outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
+    from reconciler.index.sizing import outdated  # noqa: PLC0415
+
+    return outdated(document, lookup)
+
+
 def _render_sized(
     kinds: Kinds, source: _Source, lookup: RecordingLookup, unit: _CompileUnit
 ) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
+    from reconciler.index import sized, sizing  # noqa: PLC0415
+
     document, cluster = source.document, lookup.cluster
-    job = None if writes_source(cluster) else size(document, lookup)
+    job = None if writes_source(cluster) else sizing.size(document, lookup)
     if job is None and not writes_source(cluster):
         return None
     unit.problems += (unwritten(document),) if job is None else job.problems
@@ -357,10 +363,10 @@ def _render_sized(
         unit.pending.update(kinds.manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
         return ()
     if source.row.render is not None:
-        rendered = source.render(lookup, sized_intent(source.row, job.sized))
+        rendered = source.render(lookup, sized.sized_intent(source.row, job.sized))
         unit.problems += rendered.problems
-        return tuple(with_note(kinds, stamp(kinds, manifest, job.sized), job) for manifest in rendered.manifests)
-    return (with_note(kinds, sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
+        return tuple(with_note(kinds, sized.stamp(kinds, manifest, job.sized), job) for manifest in rendered.manifests)
+    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:

@@ -1,7 +1,5 @@
 """Training jobs among the sources: sized while they are rendered, or held back until they can be."""
 
-# ruff: noqa: PLC0415 - most files hold no job that is sized, and must not pay for the import of what sizes it
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,40 +10,19 @@ from msgspec.structs import replace
 from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sized.cards import Offered
 from reconciler.index.sized.job import SizingContext, size_job
-from reconciler.kinds.kind import Kinds, Offer
-from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kinds.training import is_selected
+from reconciler.kinds.kind import Offer
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
 from reconciler.kube.values import mapping, text, value_at
 from reconciler.kube.yaml import Document
-from reconciler.repo.config import Cluster, Write
+from reconciler.launch import resolve_file
 from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.serving import judge_servers
 
 if TYPE_CHECKING:
     from reconciler.index.sized.job import SizedJob
     from reconciler.sizing.gpus import Gpu
-
-_SIZING = "gpureconciler.io/sizing"  # the annotation of `index.sized.fields`, which only sizing imports
-
-
-def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool = False) -> bool:
-    """Return whether a document is to be sized for a cluster; `again`: also one that is done."""
-    settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
-    if not settings.select.every and settings.select.label_key not in labels:
-        return False
-    return is_selected(kinds, document, settings, cluster.namespace, again=again)
-
-
-def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
-    """Return whether a document was sized by us and would be sized again if it did not say so."""
-    annotations = mapping(document.metadata.get("annotations"))
-    return (
-        _SIZING in annotations
-        and not is_sized(kinds, document, cluster)
-        and is_sized(kinds, document, cluster, again=True)
-    )
 
 
 def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
@@ -53,15 +30,8 @@ def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
     return size_job(document, sizing_context(document, lookup))
 
 
-def mentions_server(raw: bytes) -> bool:
-    """Return whether a file may hold a server of a language model."""
-    return b"vllm" in raw or b"sglang" in raw
-
-
 def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
     """Return warnings about servers that do not fit the memory of their GPUs."""
-    from reconciler.launch import resolve_file
-    from reconciler.sizing.serving import judge_servers
 
     def file(written: str) -> bytes | None:
         path = resolve_file(written, lookup.paths(), document.source.path)
@@ -73,17 +43,6 @@ def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem
 
     find = partial(_config_map, lookup, document.key.namespace or lookup.cluster.namespace)
     return tuple(judge_servers(document, lookup.tables, file, measured, find))
-
-
-def unwritten(document: Document) -> Problem:
-    """Return the warning about a job without numbers that the settings want in its own file."""
-    return Problem(
-        rule="sizing.unwritten",
-        place=document.source,
-        message="is not sized yet, and spec.sizing.write requires the numbers in this file",
-        hint=f"write them: reconciler size write {document.source.path}",
-        severity=Severity.WARNING,
-    )
 
 
 def outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
@@ -104,16 +63,6 @@ def outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]
             severity=Severity.WARNING,
         ),
     )
-
-
-def writes_source(cluster: Cluster) -> bool:
-    """Return whether the numbers go into the user's own files."""
-    return cluster.sizing.write is Write.SOURCE
-
-
-def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
-    """Attach the sizing note to the object that requests the GPUs, not to the job's volumes."""
-    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.summary)
 
 
 def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContext":

@@ -11,11 +11,12 @@ from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import Context
 from reconciler.index.dependencies import RecordingLookup
+from reconciler.index.selection import is_sized
 from reconciler.index.sized.apply import Sized, mark_waiting
 from reconciler.index.sized.cards import Offered
 from reconciler.index.sized.job import SizedJob, SizingContext, size_job
 from reconciler.index.sized.splice import edit_source
-from reconciler.index.sizing import is_sized, sizing_context
+from reconciler.index.sizing import sizing_context
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.training import is_training_kind, training_kind_names
 from reconciler.kinds.workloads import CONFIG_MAP

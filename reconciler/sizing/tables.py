@@ -4,11 +4,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from reconciler.sizing.gpus import GpuTable
-from reconciler.sizing.models import ModelTable
-
 if TYPE_CHECKING:  # every plan creates the tables, few read them
     from reconciler.launch import FlagTable
+    from reconciler.sizing.gpus import GpuTable
+    from reconciler.sizing.models import ModelTable
 
 
 class SizingTables:
@@ -20,16 +19,20 @@ class SizingTables:
     @cached_property
     def models(self) -> "ModelTable":
         """Architectures by the names of models."""
+        from reconciler.sizing.models import ModelTable  # noqa: PLC0415 - only sizing needs it
+
         return ModelTable(self._read("data/models.json"))
 
     @cached_property
     def gpus(self) -> "GpuTable":
         """GPUs by the names of products."""
+        from reconciler.sizing.gpus import GpuTable  # noqa: PLC0415 - as above
+
         return GpuTable(self._read("data/gpus.json"))
 
     @cached_property
     def flags(self) -> "FlagTable":
         """The effects of the frameworks' flags on memory."""
-        from reconciler.launch import FlagTable  # noqa: PLC0415 - only sizing needs it
+        from reconciler.launch import FlagTable  # noqa: PLC0415 - as above
 
         return FlagTable(self._read("data/flags.json"))

@@ -3,30 +3,16 @@
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files
-from reconciler.kinds.health import POLICY, policy_from, policy_of
-from reconciler.kube.objects import ObjectKey, SourceRef
-from reconciler.kube.secrets import mask_text
-from reconciler.kube.values import mapping
+from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.kinds.health import POLICY
 from reconciler.nodehealth.effect import PolicyEffect
-from reconciler.nodehealth.fleet.effects import PolicyChange, effect_on_health, effect_on_reports, unknown_effect
-from reconciler.nodehealth.fleet.evidence import as_of_age
-from reconciler.nodehealth.fleet.replay import catalogue_rules
-from reconciler.nodehealth.fleet.state import FleetNode
-from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
-from reconciler.nodehealth.published import MalformedReport
-from reconciler.nodehealth.stored import stored_reports
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.health.quarantines import changed_names
-from reconciler.policy.references import evidence_ages
 from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, RuleSetting
-from reconciler.repo.files import report_files
 
 _RULE = "health.replay"
-_UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
-"""The errors of reading a policy that no schema has accepted, such as a rendered file that was edited by hand."""
 
 
 def policy_effects(
@@ -44,15 +30,15 @@ def policy_effects(
     found: dict[str, tuple[Cluster, dict[str, str]]] = {}
     for cluster, name, path in changed_names(index, POLICY, (*changed, *existing)):
         found.setdefault(cluster.name, (cluster, {}))[1][name] = path
-    effects = []
-    for cluster, paths in found.values():
-        change = _change(index, cluster, baseline, paths, existing)
-        try:
-            if change.matters:
-                effects.append(_effect(runtime, index, change, day, most_days))
-        except _UNREADABLE:
-            effects.append(unknown_effect(change, "the effect: a policy of the base cannot be read"))
-    return tuple(effects)
+    if not found:
+        return ()
+    from reconciler.plan.health.effects import effect_of_change  # noqa: PLC0415 - few plans change policies
+
+    effects = (
+        effect_of_change(runtime, index, baseline, cluster, paths, existing=existing, day=day, most_days=most_days)
+        for cluster, paths in found.values()
+    )
+    return tuple(effect for effect in effects if effect is not None)
 
 
 def refused_policies(
@@ -66,67 +52,3 @@ def refused_policies(
             hint = "make the policy milder, start with `mode: shadow`, or add a PolicyException"
             evaluation.report_object(_RULE, one.key, one.place, "; ".join(one.refused), hint=hint)
             yield from evaluation.verdicts
-
-
-def _change(
-    index: CompiledRevision, cluster: Cluster, baseline: Baseline, paths: Mapping[str, str], existing: set[str]
-) -> PolicyChange:
-    defined = index.context.definitions.get((cluster.name, POLICY, ""), {})
-    after = {name: policy_of(one.document) for name, one in defined.items()}
-    before = {name: one for name, one in after.items() if name not in paths}
-    before.update(_existing(baseline, {name: path for name, path in paths.items() if path in existing}))
-    name, path = min(paths.items())
-    rendered = SourceRef(path=f"{index.revision.config.rendered}/{path}")
-    return PolicyChange(
-        cluster=cluster.name,
-        key=ObjectKey(group=POLICY[0], kind=POLICY[1], namespace="", name=name),
-        place=defined[name].document.source if name in defined else rendered,
-        before=PolicyBook(before.values()),
-        after=PolicyBook(after.values()),
-        rules=catalogue_rules(),
-        nodes=_nodes(index, cluster.name),
-    )
-
-
-def _existing(baseline: Baseline, paths: Mapping[str, str]) -> Iterator[tuple[str, PolicyDocument]]:
-    for name, path in paths.items():
-        body = baseline.body(path)
-        if body is not None:
-            yield name, policy_from(name, mapping(body.get("spec")))
-
-
-def _nodes(index: CompiledRevision, cluster: str) -> dict[str, FleetNode]:
-    inventory = index.context.evidence.measured.get(cluster)
-    return {
-        node.name: FleetNode(
-            name=node.name,
-            pool=node.labels.get("gpureconciler.io/pool", node.product),
-            product=node.product,
-            gpus=node.gpus,
-            labels=node.labels,
-        )
-        for node in (inventory.nodes if inventory is not None else ())
-        if node.gpus
-    }
-
-
-def _effect(
-    runtime: Runtime, index: CompiledRevision, change: PolicyChange, day: dt.date | None, most_days: int | None
-) -> PolicyEffect:
-    """Return the effect by the best record that there is."""
-    config, evidence = index.revision.config, index.context.evidence
-    files = report_files(config, index.revision.files.evidence, change.cluster)
-    reports = []
-    for path, raw in read_files(runtime.repository, files, sorted(files)):
-        try:
-            reports += stored_reports(path, raw)
-        except MalformedReport as error:
-            return unknown_effect(change, mask_text(f"the effect: {path}: {error}"))
-    if reports:
-        return effect_on_reports(change, reports)
-    health = evidence.health.get(change.cluster)
-    if health is None:
-        folder = f"{config.evidence}/{change.cluster}"
-        return unknown_effect(change, f"the effect: neither {folder}/reports/ nor {folder}/health.yaml has records")
-    age = evidence_ages({change.cluster: health}, day).get(change.cluster)
-    return effect_on_health(change, as_of_age(health, age, most_days))
