@@ -197,13 +197,23 @@ def plan_tree(
     sides = load_sides(
         runtime, tree, config, base=base, against_head=against_head, clusters=clusters, choices=choices, date=date
     )
+    git = None
+    if sides.live is not None and sides.index.context.approvals:  # they approve what the plan changes in Git
+        of_git = load_sides(runtime, tree, config, base=base, against_head=False, date=date)
+        git = GitChanges.of(_plan_sides(runtime, of_git, date).plan)
+    return _plan_sides(runtime, sides, date, saved=saved, git=git)
+
+
+def _plan_sides(
+    runtime: Runtime, sides: Sides, date: str, *, saved: Plan | None = None, git: GitChanges | None = None
+) -> Planned:
+    """Compare the sides, judge what differs, and make the plan. git: the plan in Git that approvals are about."""
     differences = compare(runtime, sides)
     judgement = judge(runtime, sides.index, sides.base)
     judged = _findings(runtime, sides, differences, judgement, date)
-    reviewed = {} if saved is None else _reviewed(saved, config.rendered)
+    reviewed = {} if saved is None else _reviewed(saved, sides.index.revision.config.rendered)
     inputs = _inputs(runtime, sides, differences, judgement, judged, reviewed)
-    if sides.live is not None and inputs.approvals.approvals:
-        git = GitChanges.of(plan_tree(runtime, tree, config, base=base, date=date).plan)
+    if git is not None:
         inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
     made = make_plan(inputs)
     context = sides.index.context
