@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.controller.fights import RevertedField, fight_message
+from reconciler.controller.contested import RevertedField, fight_message
 from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
@@ -24,7 +24,7 @@ from reconciler.live.opening import apply_runs
 from reconciler.plan import Drift, Operation, Plan, opening
 from reconciler.plan.live.choices import ContestedField
 from reconciler.plan.live.clusters import ClusterFlags, live_choices, open_clusters
-from reconciler.plan.live.settling import CONTESTED, TAKEN
+from reconciler.plan.live.drift import CONTESTED, TAKEN
 from reconciler.repo.config.drift import DriftAction
 
 _MAX_NAMED = 3

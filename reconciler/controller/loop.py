@@ -13,8 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.console.logs import Log
+from reconciler.controller.contested import contested
 from reconciler.controller.exporting import SpanExporter
-from reconciler.controller.fights import contested
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.sources.source import ConfigSource

@@ -6,7 +6,7 @@ from collections import Counter
 
 from msgspec import Struct
 
-from reconciler.controller.fights import RevertedField
+from reconciler.controller.contested import RevertedField
 from reconciler.controller.tracing import TraceSpan
 from reconciler.errors import (
     ConfigError,

@@ -23,8 +23,8 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import Change, Operation, Plan, Revision
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, GitChanges
+from reconciler.plan.attribution import at_their_causes
 from reconciler.plan.baseline import Baseline
-from reconciler.plan.blame import blame
 from reconciler.plan.committed import committed_edits
 from reconciler.plan.edits import MOST_DETAILED
 from reconciler.plan.findings import (
@@ -44,6 +44,7 @@ from reconciler.plan.judging import Judgement, judge, verdicts_of_base
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.make import make_plan
 from reconciler.plan.plan import Behind
+from reconciler.plan.plan_policies import judge_whole
 from reconciler.plan.sides import (
     Differences,
     Sides,
@@ -55,7 +56,6 @@ from reconciler.plan.sides import (
     rendered_tree,
 )
 from reconciler.plan.updates import Update
-from reconciler.plan.whole import judge_whole
 from reconciler.policy.admission import PolicySet, Subject
 from reconciler.policy.changes import stricter_verdicts
 from reconciler.queues.queues import defines_queues, subtract_workloads
@@ -249,7 +249,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
         evidence=digest_files(index.revision.files.evidence),
         policies=index.context.policies.digest,
         unchanged=len(index.desired),
-        verdicts=blame(runtime, index, Renderer(runtime, index), findings.verdicts),
+        verdicts=at_their_causes(runtime, index, Renderer(runtime, index), findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
     )
@@ -323,7 +323,7 @@ def _inputs(  # noqa: PLR0917
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
-        verdicts=blame(runtime, index, sides.renderer, findings.verdicts),
+        verdicts=at_their_causes(runtime, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
         edited=() if sides.is_against_head else _not_foreign(edits.edited, differences.foreign.values()),

@@ -20,12 +20,12 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import read
 from reconciler.plan.baseline import Baseline, RenderedTree
-from reconciler.plan.cause_search import find_causes
 from reconciler.plan.comparison import NO_CAUSES, Causes, Comparison, needs_new_object
 from reconciler.plan.findings import plan_date
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.moves import find_replacements
 from reconciler.plan.replacements import is_kept
+from reconciler.plan.tracing import find_causes
 from reconciler.plan.updates import Update, compare_updates, refused_creations, taken_by_server
 from reconciler.repo.config import Config
 from reconciler.repo.files import below
@@ -295,7 +295,7 @@ def load_sides(
     live = None
     if clusters is not None:
         from reconciler.plan.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
-        from reconciler.plan.live.settling import DriftRules  # noqa: PLC0415 - as above
+        from reconciler.plan.live.drift import DriftRules  # noqa: PLC0415 - as above
 
         day = plan_date(index, judging.tree, date)
         rules = DriftRules(policy=config.drift, choices=choices, day=choices.today or (day.isoformat() if day else ""))

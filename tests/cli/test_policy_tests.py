@@ -9,7 +9,7 @@ import pytest
 from reconciler import resources
 from reconciler.kube.schemas import Catalogue
 from reconciler.plan.codec import from_json
-from reconciler.plan.whole import plan_object
+from reconciler.plan.plan_policies import plan_object
 from reconciler.policy.examples import PLAN_DEFINITION
 from tests.cli.fleet import Fleet, Ran, run_verb
 from tests.cli.test_policies_about_plans import POLICY

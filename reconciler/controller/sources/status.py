@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.controller.fights import FieldReverts, note_reverts
+from reconciler.controller.contested import FieldReverts, note_reverts
 from reconciler.controller.outcome import PassFailure, PassOutcome, PlanSummary
 from reconciler.controller.sources.source import ConfigSource
 

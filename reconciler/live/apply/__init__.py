@@ -18,8 +18,8 @@ from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, Obje
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import enumerated, mapping, text
 from reconciler.live.apply.execution import Executed, execute
-from reconciler.live.apply.newcomers import Newcomers
 from reconciler.live.apply.order import order
+from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.requests import Rules, Target, carry_out
 from reconciler.live.apply.results import Ending, Record, StepResult, count, encode_record, failures
 from reconciler.live.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
@@ -28,11 +28,11 @@ from reconciler.live.apply.waiting import Waiter, settle, wait_ready
 from reconciler.plan import LiveVersion, Plan
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.plan.gate import refuse
+from reconciler.plan.live.drift import TAKEN
 from reconciler.plan.live.inventory import Claims, Place, claimants, read_claims, read_inventories
-from reconciler.plan.live.inventory_form import Member, ObjectInventory, owns
+from reconciler.plan.live.inventory_record import Member, ObjectInventory, owns
 from reconciler.plan.live.proofs import add_proofs, proof
 from reconciler.plan.live.reading import at_once, read_now
-from reconciler.plan.live.settling import TAKEN
 from reconciler.repo.port import Cache
 
 _log = Log(__name__)
@@ -207,7 +207,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         uids=inventory.uids(),
         claims=claims,
         approved=approved,
-        newcomers=Newcomers(run.clock),
+        recent=RecentObjects(run.clock),
         wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)

@@ -16,7 +16,7 @@ from reconciler.live.apply import ApplyRun, emit_event, timestamp, who_am_i
 from reconciler.live.apply.results import Record, Release, encode_record
 from reconciler.live.apply.stored import add_record, change_inventory
 from reconciler.plan.live.inventory import read_inventory
-from reconciler.plan.live.inventory_form import RELEASED, Member, owns
+from reconciler.plan.live.inventory_record import RELEASED, Member, owns
 
 _ATTEMPTS = 5
 _CONFLICT = 409

@@ -13,12 +13,12 @@ from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, Obje
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import KnownSecrets, mask_text, secret_leaves
 from reconciler.kube.values import mapping, plural, sequence, text
-from reconciler.live.apply.newcomers import Newcomers
+from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.results import Ending, StepResult
 from reconciler.live.apply.steps import Step, Verb
 from reconciler.plan.live.annotations import why_not_applied, why_not_deleted
 from reconciler.plan.live.inventory import Claims, InventoryClaim, claimants
-from reconciler.plan.live.inventory_form import owns
+from reconciler.plan.live.inventory_record import owns
 from reconciler.plan.live.managers import last_writer
 
 _ATTEMPTS = 5  # for an object whose status changes while we write it
@@ -47,14 +47,14 @@ class Rules(Struct, frozen=True, kw_only=True, eq=False):
     claims: what the inventories of other config repositories list, read after ours said what the plan creates, so
         that of two that create the same object at the same time at least one sees the other.
     approved: paths of objects that may be deleted although work runs in them, because an approval covers that.
-    newcomers: what the run has created.
+    recent: what the run has created.
     wait_gone: waits until the object of a step is gone; returns why it is not.
     """
 
     kinds: Kinds
     version_of: Callable[[str, Mapping[str, Any]], str]
     uids: Mapping[ObjectKey, AbstractSet[str]]
-    newcomers: Newcomers
+    recent: RecentObjects
     approved: AbstractSet[str] = frozenset()
     claims: Claims = {}
     wait_gone: Callable[[Step], str] = lambda _: ""
@@ -132,10 +132,10 @@ def _apply_new(live: LiveCluster, rules: Rules, target: Target) -> Written:
         try:
             written = live.apply(body, metadata_only=True)
         except ClusterError as error:
-            if error.outcome_unknown or not rules.newcomers.are_missed(error.message):
+            if error.outcome_unknown or not rules.recent.are_missed(error.message):
                 raise
             continue
-        rules.newcomers.add(target.step.key.name)
+        rules.recent.add(target.step.key.name)
         return written
 
 

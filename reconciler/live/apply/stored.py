@@ -10,9 +10,9 @@ from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import NOT_JSON, mapping, text
 from reconciler.live.apply.results import Record, decode_record, encode_record
-from reconciler.plan.live import inventory_form as form
+from reconciler.plan.live import inventory_record as form
 from reconciler.plan.live.inventory import InventoryClaim, Place, read_stored
-from reconciler.plan.live.inventory_form import RELEASED, Member, ObjectInventory
+from reconciler.plan.live.inventory_record import RELEASED, Member, ObjectInventory
 from reconciler.plan.live.reading import at_once
 
 _ATTEMPTS = 5

@@ -27,8 +27,9 @@ from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.live.controlled import ControlledField, as_desired, as_sent, controlled_fields, without_controlled
 from reconciler.plan.live.creations import Places, created_places, still_absent
+from reconciler.plan.live.drift import DriftRules, absences, contested_deletions, settle, taken
 from reconciler.plan.live.inventory import Claims, InventoryClaim, claimants, identity_of, place_of
-from reconciler.plan.live.inventory_form import RELEASED
+from reconciler.plan.live.inventory_record import RELEASED
 from reconciler.plan.live.managers import last_writer, without_given_up
 from reconciler.plan.live.probe import Probe, ServerReply, changes_nothing, probe
 from reconciler.plan.live.projection import content_version, holds, plain, project, without
@@ -45,7 +46,6 @@ from reconciler.plan.live.reading import (
     read_clusters,
     version_of,
 )
-from reconciler.plan.live.settling import DriftRules, absences, contested_deletions, settle, taken
 
 # Whose a live object is: ours, of another config repository, or of nobody that we know.
 

@@ -14,8 +14,8 @@ from reconciler.plan.baseline import Baseline
 from reconciler.plan.inputs import LiveFacts
 from reconciler.plan.live.annotations import why_not_applied, why_not_deleted
 from reconciler.plan.live.baseline import LiveBaseline
+from reconciler.plan.live.drift import changed_by, drift_of
 from reconciler.plan.live.managers import last_writer, managers_of
-from reconciler.plan.live.settling import changed_by, drift_of
 from reconciler.plan.replacements import SERVER_REFUSED, UNKNOWN
 from reconciler.plan.updates import Update
 from reconciler.repo.files import CONFIG_PATH

@@ -11,8 +11,8 @@ from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.client.port import Body, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import annotation, mapping, text
-from reconciler.plan.live import inventory_form as form
-from reconciler.plan.live.inventory_form import ObjectInventory
+from reconciler.plan.live import inventory_record as form
+from reconciler.plan.live.inventory_record import ObjectInventory
 from reconciler.repo.port import Repository
 from reconciler.repo.revision import TreeReference
 

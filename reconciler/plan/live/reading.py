@@ -17,7 +17,7 @@ from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.plan import LiveVersion
 from reconciler.plan.live.inventory import Inventories, Place, read_inventories
-from reconciler.plan.live.inventory_form import RELEASED, ObjectInventory, owns
+from reconciler.plan.live.inventory_record import RELEASED, ObjectInventory, owns
 
 GroupKind = tuple[str, str]
 FEW = 50

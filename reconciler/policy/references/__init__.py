@@ -13,8 +13,8 @@ from reconciler.policy.references.age import evaluate_age, evidence_ages, utc_da
 from reconciler.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.policy.references.counting import check_counted
 from reconciler.policy.references.dispatch import check_dispatch
-from reconciler.policy.references.ends import evaluate_ends
 from reconciler.policy.references.existence import ReferenceTargets, check_existence, check_references
+from reconciler.policy.references.expired import evaluate_ends
 from reconciler.policy.references.identity import check_identity
 from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas

@@ -13,7 +13,7 @@ from reconciler.cli.main import run
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.plan.live.inventory import Place, read_inventory
-from reconciler.plan.live.inventory_form import ObjectInventory
+from reconciler.plan.live.inventory_record import ObjectInventory
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
 from tests.ready import new_cache

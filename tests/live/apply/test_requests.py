@@ -13,7 +13,7 @@ from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import summarize
 from reconciler.kube.client.port import ClusterError, LiveCluster, ObjectText, Written
 from reconciler.kube.objects import ObjectKey
-from reconciler.live.apply.newcomers import Newcomers
+from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.requests import Rules, Target, carry_out, what_runs_in
 from reconciler.live.apply.results import Ending, StepResult
 from reconciler.live.apply.steps import Step, Verb
@@ -30,8 +30,8 @@ def version(_: str, body: Mapping[str, Any]) -> str:
 
 
 def rules(uids: Mapping[ObjectKey, frozenset[str]] | None = None, *, approved: frozenset[str] = frozenset()) -> Rules:
-    newcomers = Newcomers(SystemClock())
-    return Rules(kinds=BUILT_IN, version_of=version, uids=uids or {}, approved=approved, newcomers=newcomers)
+    recent = RecentObjects(SystemClock())
+    return Rules(kinds=BUILT_IN, version_of=version, uids=uids or {}, approved=approved, recent=recent)
 
 
 def target(verb: Verb, body: Mapping[str, Any], planned: str = "") -> Target:

@@ -10,7 +10,7 @@ from reconciler.kube.objects import ObjectKey
 from reconciler.live.apply.results import Record
 from reconciler.live.apply.stored import add_record, change_inventory, read_records
 from reconciler.plan.live.inventory import Place, read_inventory
-from reconciler.plan.live.inventory_form import Member
+from reconciler.plan.live.inventory_record import Member
 
 
 def members(count: int, start: int = 0) -> list[Member]:

@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.client import KubernetesCluster
-from reconciler.plan.live.inventory_form import LABEL
+from reconciler.plan.live.inventory_record import LABEL
 from tests.cli.fleet import Fleet
 from tests.cluster.judges import assert_all_accepted
 from tests.cluster.server import ApiServer, wait_until

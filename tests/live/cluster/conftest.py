@@ -11,7 +11,7 @@ from reconciler.cli.main import run
 from reconciler.kube.client import KubernetesCluster
 from reconciler.live.apply.stored import change_inventory
 from reconciler.plan.live.inventory import place_of
-from reconciler.plan.live.inventory_form import Member
+from reconciler.plan.live.inventory_record import Member
 from tests.cli.fleet import IDENTITY, Fleet, Ran
 from tests.cluster.server import ApiServer
 from tests.live.cluster.fixtures import key_of

@@ -15,7 +15,7 @@ from reconciler.kinds.manifests.ownership import LABEL, OWNER
 from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.kube.client.port import ApiResource, Body, ClusterError
 from reconciler.kube.objects import ObjectKey, split_api_version
-from reconciler.plan.live.inventory_form import LABEL as INVENTORY
+from reconciler.plan.live.inventory_record import LABEL as INVENTORY
 from tests.cluster import server
 from tests.cluster.build import to_stderr
 from tests.cluster.parts import ControlPlane

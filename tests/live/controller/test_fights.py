@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from reconciler.controller.fights import LIMIT, FieldReverts, RevertedField, contested, note_reverts
+from reconciler.controller.contested import LIMIT, FieldReverts, RevertedField, contested, note_reverts
 from reconciler.controller.sources.status import READY, STALLED
 from reconciler.kinds.manifests.ownership import LABEL
 from reconciler.kube.client import KubernetesCluster

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kube.objects import ObjectKey
-from reconciler.plan.live.inventory_form import (
+from reconciler.plan.live.inventory_record import (
     Member,
     ObjectInventory,
     Shard,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.controller.fights import LIMIT
+from reconciler.controller.contested import LIMIT
 from reconciler.controller.sources.status import READY, STALLED
 from reconciler.kube.client import KubernetesCluster, load_access
 from tests.cluster.bed import flux as flux_part

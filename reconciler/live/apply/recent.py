@@ -11,7 +11,7 @@ _PAUSE_SECONDS = 0.2
 _log = Log(__name__)
 
 
-class Newcomers:
+class RecentObjects:
     """Names of objects that a run has created, with the time. Threads may share it."""
 
     def __init__(self, clock: Clock) -> None:

@@ -4,7 +4,7 @@ import datetime as dt
 
 import pytest
 
-from reconciler.live.apply.newcomers import PATIENCE_SECONDS, Newcomers
+from reconciler.live.apply.recent import PATIENCE_SECONDS, RecentObjects
 from reconciler.plan.live.probe import missed_names
 
 KUEUE = (
@@ -55,10 +55,10 @@ def test_other_refusals_miss_nothing(message: str) -> None:
 def test_a_refusal_is_waited_out_for_a_bounded_time() -> None:
     """Only what this run created counts, and all refusals together last no longer than the patience after that."""
     clock = PausedClock()
-    newcomers = Newcomers(clock)
-    assert not newcomers.are_missed(KUEUE)
-    newcomers.add("train-b2c7382c")
-    while newcomers.are_missed(KUEUE):
+    recent = RecentObjects(clock)
+    assert not recent.are_missed(KUEUE)
+    recent.add("train-b2c7382c")
+    while recent.are_missed(KUEUE):
         assert clock.seconds < 2 * PATIENCE_SECONDS
     assert clock.seconds == pytest.approx(PATIENCE_SECONDS, abs=0.3)
-    assert not newcomers.are_missed(KUEUE)
+    assert not recent.are_missed(KUEUE)

@@ -1,4 +1,4 @@
-"""Fights: fields that somebody keeps changing back, and objects that somebody keeps deleting, until we stop writing."""
+"""Contested fields: those that somebody keeps changing back, and objects that are deleted again, until we stop writing."""
 
 import datetime as dt
 from collections.abc import Iterable, Sequence

@@ -25,7 +25,7 @@ _BY_GPUS = frozenset(("quota.capacity", "quota.node-shape", "quota.cordoned", "q
 _BY_PRODUCT = "quota.product"
 
 
-def blame(
+def at_their_causes(
     runtime: Runtime, index: CompiledRevision, renderer: Renderer, verdicts: Iterable[Verdict]
 ) -> tuple[Verdict, ...]:
     """Return the verdicts at the places of their fields, and those with one cause as one. They are sorted."""

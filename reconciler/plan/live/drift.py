@@ -1,4 +1,4 @@
-"""Settling drift: which drifted fields of a live object an apply leaves as they are, by policy or after a fight."""
+"""Accepted drift: the drifted fields of a live object that an apply leaves as they are, by policy or as contested."""
 
 from collections.abc import Mapping
 from typing import Any
