@@ -1,4 +1,4 @@
-"""Contested fields: those that somebody keeps changing back, and objects that are deleted again, until we stop writing."""
+"""Contested fields: those that somebody keeps changing back, and objects that keep being deleted, until we stop."""
 
 import datetime as dt
 from collections.abc import Iterable, Sequence
