@@ -18,20 +18,11 @@ from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.sources.source import ConfigSource
-from reconciler.controller.sources.status import (
-    READY,
-    RECONCILING,
-    STALLED,
-    SourceStatus,
-    finished,
-    is_news,
-    started,
-    timestamp,
-    unix_time,
-)
+from reconciler.controller.sources.status import READY, RECONCILING, STALLED, SourceStatus, finished, is_news, started
 from reconciler.controller.sources.store import SourceStore
 from reconciler.errors import ReconcilerError
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import timestamp, unix_time
 from reconciler.plan.live.choices import ContestedField
 from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.repo.git.remote import remove_mirror

@@ -11,10 +11,11 @@ from reconciler.errors import one_line
 from reconciler.health.fleet_reading import pods_on
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import timestamp
 from reconciler.live.observe.fleet import busy_nodes
 from reconciler.live.observe.placed import controller_of
 from reconciler.nodehealth.inflight.detect import JobProblem, ProblemKind
-from reconciler.nodehealth.nodes import MANAGER, NodeMark, timestamp
+from reconciler.nodehealth.nodes import MANAGER, NodeMark
 
 DEGRADED = "GPUNodeDegraded"
 _LENGTH = 1000

@@ -1,6 +1,5 @@
 """Quarantines as files of the config repository: what the fast lane did, and what the reviewed lane proposes."""
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ from reconciler.health.fast_lane import HealthRules, LaneRound
 from reconciler.index.build import CompiledRevision, Runtime, read_files
 from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.health import POLICY, QUARANTINE
+from reconciler.kube.times import timestamp
 from reconciler.kube.yaml import Document, write
 from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import HealthDecision, HealthProposal
@@ -102,7 +102,7 @@ def mirror_files(sources: HealthSources, done: LaneRound) -> dict[str, bytes | N
         if is_ours and before is None and not is_withdrawn and (path := sources.new_path(node)):
             files[path] = _new_file(sources, node_quarantine(decision, state), origin=FAST_LANE)
         elif is_ours and before is not None and before.is_mirror:
-            files |= _edited(sources, before, {"until": _time(state.until)})
+            files |= _edited(sources, before, {"until": timestamp(state.until) if state.until else ""})
         elif not is_ours and before is not None and before.is_mirror:
             files |= removed_file(sources, before)
     for node in known.keys() - done.evaluation.decisions.keys():
@@ -145,7 +145,7 @@ def node_quarantine(decision: HealthDecision, state: NodeState) -> NodeQuarantin
         evidence=decision.evidence,
         effect=TaintEffect.NO_SCHEDULE,
         action=decision.action,
-        until=_time(state.until),
+        until=timestamp(state.until) if state.until else "",
     )
 
 
@@ -189,10 +189,6 @@ def removed_file(sources: HealthSources, before: QuarantineFile) -> dict[str, by
     path = before.document.source.path
     others = [line for line in sources.content(path).splitlines() if line.startswith(b"---")]
     return {} if before.document.index or len(others) > 1 else {path: None}
-
-
-def _time(seconds: float) -> str:
-    return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else ""
 
 
 # Decisions of people.

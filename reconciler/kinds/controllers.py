@@ -7,6 +7,7 @@ from reconciler.kinds.facts import PodSet
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import reader, with_containers
 from reconciler.kinds.pods import batch_job, bounds, of_spec, replicas, replicated
+from reconciler.kinds.workloads import on_each_node
 from reconciler.kube.values import count, mapping, sequence
 from reconciler.repo.config.pod_paths import PodPath
 
@@ -52,10 +53,6 @@ def _mini_cluster(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     yield PodSet(count(spec.get("size"), 1), body, prefix)
 
 
-def _broadcast_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
-    yield PodSet(0, mapping(spec.get("template")), f"{prefix}template.")
-
-
 def _advanced_cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     template = mapping(spec.get("template"))
     job = mapping(mapping(template.get("jobTemplate")).get("spec"))
@@ -69,8 +66,8 @@ KINDS = (
     Kind(group="argoproj.io", kind="Rollout", pods=_REPLICAS, workloads=replicas),
     Kind(group=_KRUISE, kind="CloneSet", pods=_REPLICAS, workloads=replicas),
     Kind(group=_KRUISE, kind="StatefulSet", pods=_REPLICAS, is_stateful=True),
-    Kind(group=_KRUISE, kind="DaemonSet", pods=of_spec(_broadcast_job), runs_on_each_node=True),
-    Kind(group=_KRUISE, kind="BroadcastJob", pods=of_spec(_broadcast_job), runs_on_each_node=True),
+    Kind(group=_KRUISE, kind="DaemonSet", pods=of_spec(on_each_node), runs_on_each_node=True),
+    Kind(group=_KRUISE, kind="BroadcastJob", pods=of_spec(on_each_node), runs_on_each_node=True),
     Kind(
         group=_KRUISE,
         kind="AdvancedCronJob",

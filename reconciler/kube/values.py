@@ -26,6 +26,11 @@ def sequence(value: Any) -> Sequence[Any]:
     return value if type(value) is list else ()
 
 
+def metadata_text(body: Mapping[str, Any], field: str) -> str:
+    """Return a text of the metadata of an object, else an empty string."""
+    return text(mapping(body.get("metadata")).get(field))
+
+
 def text(value: Any) -> str:
     """Return `value` if it is a string, else an empty string."""
     return value if type(value) is str else ""

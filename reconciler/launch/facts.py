@@ -1,5 +1,7 @@
 """Facts with their places, and diagnostics."""
 
+from functools import cache
+
 from msgspec import Struct
 
 from reconciler.kube.objects import SourceRef
@@ -25,6 +27,12 @@ class Fact(Struct, frozen=True, kw_only=True, gc=False):
     snippet: str
     span: Span | None = None
     origin: str = ""
+
+
+@cache
+def default_fact(value: str, origin: str) -> Fact:
+    """Return the fact of a default value; the same few are shared by all launch lines."""
+    return Fact(value=value, snippet="", origin=origin)
 
 
 class Diagnostic(Struct, frozen=True, kw_only=True):

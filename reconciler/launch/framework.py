@@ -7,14 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from functools import cache
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.launch.container import SourceMap
-from reconciler.launch.facts import Diagnostic, Fact, Span
+from reconciler.launch.facts import Diagnostic, Fact, Span, default_fact
 from reconciler.launch.settings import (
     Arguments,
     FileReader,
@@ -361,7 +360,7 @@ class Extraction:
     def set_default(self, name: str, value: str, origin: str) -> None:
         """Set a default of a fact that nothing has set."""
         if name not in self.facts and name not in self.unresolved and name not in self.defaults:
-            self.defaults[name] = _default(value, origin)
+            self.defaults[name] = default_fact(value, origin)
 
     def set_framework_default(self, name: str, value: str) -> None:
         """Set a default that the framework documents."""
@@ -384,9 +383,3 @@ class Extraction:
         diagnostic = replace(diagnostic, span=path.fact.span)
         self.diagnostics.append(diagnostic)
         return diagnostic
-
-
-@cache
-def _default(value: str, origin: str) -> Fact:
-    """Return a default; the same few are shared by all launch lines."""
-    return Fact(value=value, snippet="", origin=origin)

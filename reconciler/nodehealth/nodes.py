@@ -1,6 +1,5 @@
 """Marks on nodes: their owners, the mark that a decision leads to, and the edits that write it."""
 
-import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.kube.objects import matches_selector
+from reconciler.kube.times import timestamp, unix_time
 from reconciler.kube.values import NOT_JSON
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.fleet.decisions import HealthDecision, ProblemStatus
@@ -350,7 +350,7 @@ def _conditions(
         is_same = all(
             before.get(key) == value for key, value in (("status", status), ("reason", why), ("message", message))
         )
-        is_old = now - _seconds(before.get("lastHeartbeatTime")) >= HEARTBEAT_SECONDS
+        is_old = now - unix_time(before.get("lastHeartbeatTime")) >= HEARTBEAT_SECONDS
         is_due |= not is_same or (mark.is_problem and is_old)
         if before.get("status") != status:
             changes.append(f"{name}={status}")
@@ -372,13 +372,3 @@ def _label(text: str) -> str:
     """Return a text as the value of a label or taint."""
     value = "".join(char if char.isalnum() or char in "-_." else "-" for char in text)[:_LABEL_LENGTH]
     return value.strip("-_.")
-
-
-def timestamp(seconds: float) -> str:
-    """Return a time as the API server writes it."""
-    return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _seconds(text: Any) -> float:
-    """Return a time of the API server in seconds; 0 if there is none."""
-    return dt.datetime.fromisoformat(text).timestamp() if isinstance(text, str) and text else 0.0

@@ -1,4 +1,4 @@
-"""Composition root: picks adapters from the settings, and hands them to use cases."""
+"""Opens config repositories: the repository, the cache and what ships with the package, as the settings say."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping

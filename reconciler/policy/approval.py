@@ -1,7 +1,6 @@
 """The values of `PlanApproval` files: permission for one plan to exceed its budgets until a date."""
 
 from collections.abc import Sequence
-from datetime import date as Date  # noqa: N812 - `date` is the name of a field
 from difflib import get_close_matches
 
 from msgspec import Struct
@@ -9,6 +8,7 @@ from msgspec import Struct
 from reconciler.kube.objects import FieldPath, SourceRef, format_path
 from reconciler.kube.problems import Problem
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import is_date
 from reconciler.kube.yaml import Document
 
 
@@ -74,7 +74,7 @@ def _approval(document: Document) -> Approval:
 def _problems(document: Document) -> list[Problem]:
     problems: list[Problem] = []
     spec = document.data["spec"]
-    if not _is_date(spec["expires"]):
+    if not is_date(spec["expires"]):
         message = f"{spec['expires'][:40]!r} is not a date"
         problems.append(_invalid(document, ("spec", "expires"), message, "write YYYY-MM-DD"))
     for index, name in enumerate(spec.get("budgets", ())):
@@ -89,13 +89,6 @@ def _invalid(
     document: Document, path: FieldPath, message: str, hint: str, *, rule: str = "approval.invalid"
 ) -> Problem:
     return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return Date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def is_budget(name: str) -> bool:

@@ -10,7 +10,7 @@ from reconciler.kube.objects import ObjectKey, SourceRef, split_api_version
 from reconciler.kube.values import mapping
 from reconciler.kube.yaml import Document
 from reconciler.policy.verdict import Result, Verdict
-from reconciler.repo.config import Requester, RuleSetting
+from reconciler.repo.config import Requester, RuleSetting, parse_requester
 
 KIND = "PolicyTest"
 PASS, SKIP = "pass", "skip"
@@ -119,7 +119,7 @@ class TestedExample(Struct, frozen=True, kw_only=True, rename="camel"):
 def read_test(document: Document) -> PolicyTest:
     """Read a document that the schema of its kind has accepted."""
     spec = mapping(document.data.get("spec"))
-    everyone = _requester(spec.get("appliedBy"))
+    everyone = parse_requester(spec.get("appliedBy"))
     return PolicyTest(
         name=document.key.name or document.source.path.rpartition("/")[2],
         document=document,
@@ -142,15 +142,11 @@ def read_test(document: Document) -> PolicyTest:
                 old=one.get("oldObject"),
                 namespace=one.get("namespace"),
                 params=tuple(one.get("params", ())),
-                requester=_requester(one.get("appliedBy")) or everyone,
+                requester=parse_requester(one.get("appliedBy")) or everyone,
             )
             for index, one in enumerate(spec["examples"])
         ),
     )
-
-
-def _requester(entry: Mapping[str, Any] | None) -> Requester | None:
-    return Requester(user=entry["user"], groups=tuple(entry.get("groups", ()))) if entry else None
 
 
 def example_manifest(document: Document) -> Manifest:

@@ -1,4 +1,4 @@
-"""Composition root of external sizing engines: the adapter of each engine."""
+"""Opens external sizing engines, as the configuration of a cluster names them."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence

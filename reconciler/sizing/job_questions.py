@@ -1,12 +1,12 @@
 """Build the questions of a training job from its launch line, its resources and the settings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.launch import Diagnostic, Fact, FileReader, Launch, Span
+from reconciler.launch.facts import default_fact
 from reconciler.sizing.config import SizingSettings
 from reconciler.sizing.gpus import Gpu
 from reconciler.sizing.memory import is_known_optimizer
@@ -119,12 +119,6 @@ _FLAGS = (
     *("rollout_sleeps", "rollout_alone", "rollout_sheds"),
 )
 """Facts whose names are those of the fields of a training."""
-
-
-@cache
-def _default(value: str, origin: str) -> Fact:
-    """Return the fact of a default value. There are few different ones."""
-    return Fact(value=value, snippet="", origin=origin)
 
 
 class JobQuestions(Struct, frozen=True, kw_only=True):
@@ -277,7 +271,7 @@ class _QuestionBuilder:
         stated = self._stated(name)
         if stated or not default:
             return stated
-        self._facts[name] = _default(default, origin)
+        self._facts[name] = default_fact(default, origin)
         return default
 
     def _flag(self, name: str) -> bool:
@@ -447,7 +441,7 @@ class _QuestionBuilder:
         """
         stated = self._launch.facts.get("processes")
         if stated is None and self._requested and (self._starts_processes or not self._launch.fact("processes")):
-            self._facts["processes"] = _default(str(self._requested), "one per requested GPU")
+            self._facts["processes"] = default_fact(str(self._requested), "one per requested GPU")
             return self._requested
         return int(self._value("processes", "1", "neither the line nor the resources set it"))
 

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.controller.sources.source import REQUESTED_AT, ConfigSource, parse_source
-from reconciler.controller.sources.status import SourceStatus, parse_status, timestamp
+from reconciler.controller.sources.status import SourceStatus, parse_status
 from reconciler.controller.sources.store import decode_secret
 from reconciler.errors import ConfigError
 from reconciler.kinds.own import SOURCE
 from reconciler.kube.client.port import ClusterError, EventType, Expired, LiveCluster, Watch
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import timestamp
 
 STATUS_MANAGER = "reconciler-status"
 """The field manager of the status of sources. It never changes."""

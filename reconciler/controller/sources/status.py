@@ -1,6 +1,5 @@
 """`SourceStatus`: what a source's conditions say, as kstatus reads them, and how one pass changes it."""
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -187,13 +186,3 @@ def _history(before: Sequence[HistoryEntry], outcome: PassOutcome, now: str) -> 
         total_reconciliations=same.total_reconciliations + 1 if same else 1,
     )
     return (newest, *(entry for entry in before if entry is not same))[:_HISTORY]
-
-
-def timestamp(seconds: float) -> str:
-    """Return a time of Unix as Kubernetes writes it."""
-    return dt.datetime.fromtimestamp(int(seconds), dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def unix_time(text: str) -> float:
-    """Return the time of Unix of a timestamp; 0 for an empty one."""
-    return dt.datetime.fromisoformat(text).timestamp() if text else 0.0

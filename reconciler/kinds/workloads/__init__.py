@@ -31,7 +31,7 @@ def _pod(body: Body, prefix: str) -> Iterator[PodSet]:
     yield PodSet(1, dict(body), prefix)
 
 
-def _on_each_node(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
+def on_each_node(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     """Yield no pods of a known shape: how many nodes match is not in the object."""
     yield PodSet(0, mapping(spec.get("template")), f"{prefix}template.")
 
@@ -202,7 +202,7 @@ _RUNNING = (
     Kind(
         group="apps",
         kind="DaemonSet",
-        pods=of_spec(_on_each_node),
+        pods=of_spec(on_each_node),
         runs_on_each_node=True,
         unapplied=_on_delete,
         immutable=immutable.selector,

@@ -6,8 +6,6 @@ from reconciler.launch.facts import Diagnostic
 from reconciler.launch.framework import Extraction
 from reconciler.launch.training import read_framework_method
 
-_TRAINER_FLAGS = frozenset({"per_device_train_batch_size", "num_train_epochs", "save_strategy", "lr_scheduler_type"})
-
 _LAUNCHES = re.compile(r".*(?:spawn|launch|runner).*")
 _NAMES_ADAPTERS = re.compile(
     r".*(?:^|[^a-z])(?:q?lora|dora|peft|adapters?|ptuning|[48]bit)(?:[^a-z].*|$)", re.IGNORECASE

@@ -18,7 +18,7 @@ from reconciler.kinds.workloads import NODE, POD
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
-from reconciler.kube.values import MAX_COUNT, mapping, plural, sequence, text
+from reconciler.kube.values import MAX_COUNT, mapping, metadata_text, plural, sequence, text
 from reconciler.live.observe.health import read_health
 from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
 from reconciler.live.observe.runs import observe_runs
@@ -210,14 +210,14 @@ def observe_queues(
 ) -> ActiveQueues:
     """Return the queues of Kueue's workloads that have not finished, and those of pods under KAI."""
     names = {
-        (_metadata(body, "namespace"), _metadata(body, "name")): text(_spec(body).get("clusterQueue"))
+        (metadata_text(body, "namespace"), metadata_text(body, "name")): text(_spec(body).get("clusterQueue"))
         for body in local_queues
     }
     found: set[ObjectKey] = set()
     for body in workloads:
         if holds(body, "Finished") is not None:
             continue
-        local = (_metadata(body, "namespace"), text(_spec(body).get("queueName")))
+        local = (metadata_text(body, "namespace"), text(_spec(body).get("queueName")))
         admission = mapping(mapping(body.get("status")).get("admission"))
         found.add(_key(LOCAL_QUEUE, *local))
         found.add(_key(CLUSTER_QUEUE, "", text(admission.get("clusterQueue")) or names.get(local, "")))
@@ -230,10 +230,6 @@ def observe_queues(
 
 def _key(kind: tuple[str, str], namespace: str, name: str) -> ObjectKey:
     return ObjectKey(group=kind[0], kind=kind[1], namespace=namespace, name=name)
-
-
-def _metadata(body: Body, field: str) -> str:
-    return text(mapping(body.get("metadata")).get(field))
 
 
 def _spec(body: Body) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from reconciler.kinds.summary import ObjectSummary, summarize
 from reconciler.kinds.summary.object_summary import Demand
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
-from reconciler.kube.values import mapping, plural, sequence, text
+from reconciler.kube.values import mapping, metadata_text, plural, sequence, text
 from reconciler.live.observe.runs import key_of
 from reconciler.live.status.live import ClusterObjects
 from reconciler.live.status.pods import (
@@ -75,12 +75,12 @@ def _queue(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
 def _alias(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
     if state.aliases is None or state.queues is None:
         return None
-    same = [body for body in state.aliases if _metadata(body, "name") == row.queue]
-    alias = next((body for body in same if _metadata(body, "namespace") == row.namespace), None)
+    same = [body for body in state.aliases if metadata_text(body, "name") == row.queue]
+    alias = next((body for body in same if metadata_text(body, "namespace") == row.namespace), None)
     if alias is None:
         if not same:
             return Waiting(reason="QueueNotFound", message=f"no LocalQueue {row.queue} in namespace {row.namespace}")
-        where = ", ".join(sorted(_metadata(body, "namespace") for body in same))
+        where = ", ".join(sorted(metadata_text(body, "namespace") for body in same))
         message = f"LocalQueue {row.queue} is in namespace {where}, not in {row.namespace}"
         return Waiting(reason="WrongQueueNamespace", message=message)
     name = text(mapping(alias.get("spec")).get("clusterQueue"))
@@ -93,7 +93,7 @@ def _alias(row: ObjectSummary, state: ClusterObjects) -> Waiting | None:
         if active.get("status") == "False":
             detail = text(active.get("message")) or text(active.get("reason"))
             return Waiting(
-                reason="QueueStopped", message=f"{text(body.get('kind'))} {_metadata(body, 'name')}: {detail}"
+                reason="QueueStopped", message=f"{text(body.get('kind'))} {metadata_text(body, 'name')}: {detail}"
             )
     return None
 
@@ -185,11 +185,7 @@ def has_queue_of_kueue(job: Body) -> bool:
 
 
 def _named(bodies: Sequence[Body], kind: str, name: str) -> Body | None:
-    return next((body for body in bodies if (body.get("kind"), _metadata(body, "name")) == (kind, name)), None)
-
-
-def _metadata(body: Body, field: str) -> str:
-    return text(mapping(body.get("metadata")).get(field))
+    return next((body for body in bodies if (body.get("kind"), metadata_text(body, "name")) == (kind, name)), None)
 
 
 class JobStatus(Struct, frozen=True, kw_only=True):

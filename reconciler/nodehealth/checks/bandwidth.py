@@ -184,7 +184,6 @@ def _peers(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold)
 
 
-_LINK_READINGS = (ReadingId.NVML_PCIE_MAX_GENERATION, ReadingId.NVML_PCIE_GPU_GENERATION, ReadingId.NVML_PCIE_WIDTH)
 CHECKS = (
     HealthCheck(
         id="pcie.h2d",

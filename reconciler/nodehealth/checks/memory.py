@@ -17,7 +17,6 @@ from reconciler.nodehealth.policy import CheckMode, Lane
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
-_ERRORS_DOC = "NVIDIA, A100 GPU Memory Error Management"
 
 
 def _vendor(value: float, citation: str) -> Threshold:

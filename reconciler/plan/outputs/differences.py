@@ -58,10 +58,11 @@ def scalar(value: Any) -> str:
     """Format a value on one line: a string as it is if YAML reads it as the same string, anything else as JSON."""
     if isinstance(value, str) and _is_bare(value):
         return value
-    return _json(value)
+    return compact_json(value)
 
 
-def _json(value: Any) -> str:
+def compact_json(value: Any) -> str:
+    """Return a value as JSON in one line, with sorted keys."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)
 
 
@@ -112,8 +113,8 @@ def diff_lines(field: FieldChange) -> list[DiffLine]:
     before = value_lines(field.before) if field.has_before else []
     after = value_lines(field.after) if field.has_after else []
     if before == after:  # only the type or the last line break differs
-        before = [_json(field.before)] if field.has_before else []
-        after = [_json(field.after)] if field.has_after else []
+        before = [compact_json(field.before)] if field.has_before else []
+        after = [compact_json(field.after)] if field.has_after else []
     if max(len(before), len(after)) > _MAX_LINES:
         return [*_truncated("-", before), *_truncated("+", after)]
     return list(_unified(before, after))
@@ -141,14 +142,6 @@ def _unified(before: Sequence[str], after: Sequence[str]) -> Iterator[DiffLine]:
         end = hunk[-1][2]
     if 0 < end < len(before):
         yield DiffLine(sign="…", text=plural(len(before) - end, "unchanged line"))
-
-
-def format_reason(why: Why, path: str = "") -> str:
-    """Format a reason: `queues/h100.yaml:8:5 spec.nodeResources.gpus: 32 GPUs / 8 per node = 4 nodes [rule]`.
-
-    A source field of the same name as the changed field `path` is not repeated.
-    """
-    return ": ".join(reason_parts(why, path))
 
 
 def reason_parts(why: Why, path: str = "") -> tuple[str, ...]:

@@ -1,6 +1,5 @@
 """Changed objects as groups: equal edits of several objects, and the few fields that summarize a new one."""
 
-import json
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from reconciler.kube.patterns import later
 from reconciler.kube.reasons import Why
 from reconciler.kube.values import plural
 from reconciler.plan import Change, FieldChange, Operation, Plan
-from reconciler.plan.outputs.differences import reason_parts, scalar, short_digests
+from reconciler.plan.outputs.differences import compact_json, reason_parts, scalar, short_digests
 from reconciler.plan.outputs.findings import qualified_name
 
 # The fields that say most about a new object, by the end of their path, the most important first.
@@ -197,8 +196,8 @@ def _group_key(change: Change) -> tuple[object, ...]:
             field.path,
             field.has_before,
             field.has_after,
-            _json(field.before),
-            _json(field.after),
+            compact_json(field.before),
+            compact_json(field.after),
             _reason_key(field.why),
         )
         for field in change.fields
@@ -213,7 +212,3 @@ def _files(why: Why) -> set[str]:
 
 def _reason_key(why: Why | None) -> tuple[str, str]:
     return (why.rule, why.text) if why else ("", "")
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, default=str)

@@ -10,6 +10,7 @@ from reconciler.repo.config.config import (
     RuleSetting,
     Selector,
     parse_config,
+    parse_requester,
 )
 from reconciler.sizing.config import Goal, Labels, SizedJobs, SizingSettings, Unanswered, Write
 from reconciler.sizing.devices import Vendor
@@ -34,4 +35,5 @@ __all__ = [
     "Vendor",
     "Write",
     "parse_config",
+    "parse_requester",
 ]

@@ -182,13 +182,14 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any], prices: Mappin
             labels=tuple(sorted(select.get("labels", {}).items())),
         ),
         external=tuple(entry.get("external", ())),
-        applied_by=_requester(entry.get("appliedBy")),
+        applied_by=parse_requester(entry.get("appliedBy")),
         sizing=replace(sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))), hours=own_prices),
         prices=own_prices,
     )
 
 
-def _requester(entry: Mapping[str, Any] | None) -> Requester | None:
+def parse_requester(entry: Mapping[str, Any] | None) -> Requester | None:
+    """Read `appliedBy`; None without one."""
     return Requester(user=entry["user"], groups=tuple(entry.get("groups", ()))) if entry else None
 
 

@@ -1,7 +1,6 @@
 """`spec.drift`: what happens to fields of live objects that others changed."""
 
 from collections.abc import Iterator, Mapping
-from datetime import date as Date  # noqa: N812 - `date` is the noun
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ from msgspec import Struct
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Violation
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import is_date
 
 if TYPE_CHECKING:
     from reconciler.kube.yaml import Document
@@ -106,7 +106,7 @@ def drift_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     for position, entry in enumerate(spec.get("drift", {}).get("rules", ())):
         path = ("spec", "drift", "rules", position)
         expires = entry.get("expires", "")
-        if expires and not _is_date(expires):
+        if expires and not is_date(expires):
             message = f"{expires[:40]!r} is not a date"
             yield Violation(rule="config.drift", path=(*path, "expires"), message=message, hint="write YYYY-MM-DD")
         missing = [name for name in ("reason", "expires") if not entry.get(name, "").strip()]
@@ -114,10 +114,3 @@ def drift_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
             message = f"a rule that ignores drift needs {' and '.join(missing)}"
             hint = "state why Git is not right here, and until when: expires: YYYY-MM-DD"
             yield Violation(rule="config.drift", path=path, message=message, hint=hint)
-
-
-def _is_date(text: str) -> bool:
-    try:
-        return Date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False

@@ -34,7 +34,6 @@ class Optimizer(Struct, frozen=True, kw_only=True):
 
 
 _ADAM = Optimizer(states=2)
-_BNB = Optimizer(states=2, width=4, temporary=False)
 _BNB_8 = Optimizer(states=2, width=1, temporary=False)
 _PAGED = Optimizer(states=2, width=4, temporary=False, paged=True)
 _PAGED_8 = Optimizer(states=2, width=1, temporary=False, paged=True)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.kinds.torchrun.network.networks import PRESETS
+from reconciler.kinds.torchrun.networks import PRESETS
 from tests.cluster.judges import Judge
 from tests.kinds.torchrun.torchrun_cases import Result, rendered
 

@@ -138,6 +138,8 @@ def test_two_replicas_make_one_commit(server: GitServer, person: Sandbox, run: P
     mine = run()
     # Two commits of the same second are one and the same commit, which may be pushed twice.
     results = [outcome.push_result for outcome in (mine, *other)]
+    failures = [outcome.failure for outcome in (mine, *other)]
+    assert failures == [None, None]
     assert results == ["unchanged", "pushed"] or (results == ["pushed", "pushed"] and mine.pushed == other[0].pushed)
     assert server.git("rev-list", "--count", f"{tip}..main") == "1"
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from reconciler.kube.reasons import Why
 from reconciler.plan import Change, FieldChange
-from reconciler.plan.outputs.differences import diff_lines, format_reason, group_fields, scalar, short_digests
+from reconciler.plan.outputs.differences import diff_lines, group_fields, reason_parts, scalar, short_digests
 from reconciler.plan.outputs.groups import ChangeGroup, group_changes, key_fields
 from tests.plan.outputs import plans
 from tests.plan.outputs.strategies import FIELD
@@ -87,12 +87,16 @@ def test_fields_with_one_reason_are_one_group() -> None:
     assert found[0].why == plans.NODES
 
 
+def _reason(why: Why, path: str = "") -> str:
+    return ": ".join(reason_parts(why, path))
+
+
 def test_reasons() -> None:
-    assert format_reason(plans.QUOTA, "spec.resources.gpu.quota") == "queues/h200.yaml:11:12"
-    assert format_reason(plans.QUOTA) == "queues/h200.yaml:11:12 spec.resources.gpu.quota"
+    assert _reason(plans.QUOTA, "spec.resources.gpu.quota") == "queues/h200.yaml:11:12"
+    assert _reason(plans.QUOTA) == "queues/h200.yaml:11:12 spec.resources.gpu.quota"
     twice = plans.why("r", "a + b", ("f.yaml", 3, 1, "a"), ("f.yaml", 4, 1, "b"), ("g.yaml", 1, 1, ""))
-    assert format_reason(twice) == "f.yaml:3:1 a, :4:1 b and g.yaml: a + b [r]"
-    assert format_reason(Why(rule="source")) == "no reason recorded"
+    assert _reason(twice) == "f.yaml:3:1 a, :4:1 b and g.yaml: a + b [r]"
+    assert _reason(Why(rule="source")) == "no reason recorded"
 
 
 def group(*changes: Change) -> tuple[ChangeGroup, ...]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.kinds.rendered import problem_at
 from reconciler.kinds.torchrun.intent.queue import Share, TorchrunQueue
-from reconciler.kinds.torchrun.network.networks import networks_of
+from reconciler.kinds.torchrun.networks import networks_of
 from reconciler.kinds.torchrun.render.template import PRODUCT_LABELS, Template
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Reason, Traced

@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.kinds.rendered import problem_at
 from reconciler.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.kinds.torchrun.intent.sections import Distributed
-from reconciler.kinds.torchrun.network.networks import Network
+from reconciler.kinds.torchrun.networks import Network
 from reconciler.kinds.torchrun.render.shape import JobShape, WorkloadKind
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity

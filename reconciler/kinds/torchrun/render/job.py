@@ -12,7 +12,7 @@ from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kinds.rendered import Rendered, has_errors, problem_at
 from reconciler.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.kinds.torchrun.intent.sections import Claim, Storage, WorkspaceSource, merge_section, merge_storage
-from reconciler.kinds.torchrun.network.networks import Network, find_network
+from reconciler.kinds.torchrun.networks import Network, find_network
 from reconciler.kinds.torchrun.render.code import DIGEST, Code, forward_environment, resolve_code, sync_container
 from reconciler.kinds.torchrun.render.command import Rendezvous, find_rendezvous, trainer_command
 from reconciler.kinds.torchrun.render.dispatch import check_dispatch

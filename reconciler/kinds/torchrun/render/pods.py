@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.kinds.rendered import place, problem_at
 from reconciler.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.kinds.torchrun.intent.sections import Claim, Distributed, Scheduling
-from reconciler.kinds.torchrun.network.networks import Network, conflicts
+from reconciler.kinds.torchrun.networks import Network, conflicts
 from reconciler.kinds.torchrun.render.amounts import share_of_cpus, share_of_memory
 from reconciler.kinds.torchrun.render.code import DIGEST, Code, forward_environment, sync_container, waiting_container
 from reconciler.kinds.torchrun.render.shape import JobShape, WorkloadKind

@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.kinds.manifests.ownership import KEEP
 from reconciler.kinds.rendered import problem_at
 from reconciler.kinds.torchrun.intent.sections import Claim
-from reconciler.kinds.torchrun.network.networks import Network
+from reconciler.kinds.torchrun.networks import Network
 from reconciler.kinds.torchrun.render.amounts import times
 from reconciler.kinds.torchrun.render.shape import JobShape
 from reconciler.kube.problems import Problem

@@ -9,7 +9,7 @@ from msgspec import Struct
 from reconciler.kinds.rendered import problem_at
 from reconciler.kinds.torchrun.distribution import NodeKind
 from reconciler.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
-from reconciler.kinds.torchrun.network.networks import check_networks
+from reconciler.kinds.torchrun.networks import check_networks
 from reconciler.kinds.torchrun.render.amounts import whole_cpus
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason, Traced, copied
