@@ -8,6 +8,7 @@ import yaml
 
 from tests.cluster.bed.bed import PLAYED, Bed, Body
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
+from tests.cluster.shared import StartError
 
 BODIES: list[Body] = [*yaml.safe_load_all(Path(__file__).with_name("queued.yaml").read_text(encoding="utf-8"))]
 PODS = "test-bed/pods"
@@ -69,5 +70,9 @@ def test_an_object_runs_when_its_queue_lets_it(bed: Bed, pool: str, body: Body) 
     if holds:
         assert not bed.bound(namespace)
         bed.apply(queue)
-    bed.wait(lambda: are_running(bed, namespace, pods), f"{pods} running pods")
+    try:
+        bed.wait(lambda: are_running(bed, namespace, pods), f"{pods} running pods")
+    except StartError as error:
+        seen = [(pod["metadata"]["name"], pod["spec"].get("nodeName"), pod["status"]) for pod in bed.pods(namespace)]
+        pytest.fail(f"{error}; {workloads(bed, namespace)}; {seen}")
     assert all(one["Admitted"] == "True" for one in workloads(bed, namespace))

@@ -6,7 +6,7 @@ is started by the first test that asks for it and ends with the server. Namespac
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import server, shared
-from tests.cluster.client import Result
+from tests.cluster.client import Client, Result
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, free_port, wait_until
 from tests.cluster.store import PartsUnavailableError
@@ -73,17 +73,7 @@ class Bed:
 
     def apply(self, *objects: Mapping[str, Any]) -> None:
         """Apply objects for real; all must be accepted, at the latest when webhooks know those that others name."""
-        deadline = time.monotonic() + _WEBHOOK_SECONDS
-        left = objects
-        while True:
-            results = self.server.client.apply(left)
-            refused = [result for result in results if not result.ok]
-            left = tuple(body for body, result in zip(left, results, strict=True) if not result.ok)
-            if not any("admission webhook" in one.message and "not found" in one.message for one in refused):
-                break
-            if time.monotonic() > deadline:
-                break
-            time.sleep(0.2)
+        refused = applied(self.server.client, objects)
         assert not refused, refused
 
     def judge(self, *objects: Mapping[str, Any]) -> list[Result]:
@@ -270,3 +260,17 @@ def read_objects(path: Path) -> list[Body]:
     """Read the objects that the build of a part kept."""
     bodies: list[Body] = json.loads(path.read_text(encoding="utf-8"))
     return bodies
+
+
+def applied(client: Client, objects: Sequence[Mapping[str, Any]]) -> list[Result]:
+    """Apply objects and return the refusals that last longer than a webhook's cache needs to know what they name."""
+    deadline = time.monotonic() + _WEBHOOK_SECONDS
+    left = objects
+    while True:
+        results = client.apply(left)
+        refused = [result for result in results if not result.ok]
+        left = tuple(body for body, result in zip(left, results, strict=True) if not result.ok)
+        is_late = any("admission webhook" in one.message and "not found" in one.message for one in refused)
+        if not is_late or time.monotonic() > deadline:
+            return refused
+        time.sleep(0.2)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -56,12 +57,17 @@ def scripted(*connections: Sequence[bytes]) -> Iterator[tuple[str, list[bytes]]]
 
 
 def _request(connection: socket.socket) -> bytes:
-    request = b""
-    while b"\r\n\r\n" not in request:
+    """Read a request with its body: a connection that is closed with bytes left to read is reset."""
+    request, length = b"", None
+    while length is None or len(request) < length:
         received = connection.recv(1 << 16)
         if not received:
             raise ConnectionResetError
         request += received
+        head, end, _ = request.partition(b"\r\n\r\n")
+        if end:
+            stated = re.search(rb"\r\ncontent-length: (\d+)", head, re.IGNORECASE)
+            length = len(head + end) + (int(stated[1]) if stated else 0)
     return request
 
 

@@ -88,7 +88,7 @@ def test_a_cluster_that_cannot_be_reached_keeps_its_evidence(
     tip = push(person, job("blue"))
     made = make(server, tmp_path, kubeconfig)
     assert made.failure is not None
-    assert (made.failure.reason, made.failure.stalled) == ("EvidenceNotRead", False)
+    assert (made.failure.reason, made.failure.stalled) == ("EvidenceNotRead", False), (made.failure, server.answers)
     assert "canary" not in str(made)
     assert server.git("log", "--format=%P", "-1", "main") == tip, "what needs no evidence is rendered and pushed"
 
