@@ -1,5 +1,6 @@
 """The one place that prints: nothing reaches standard output or standard error without being cleaned."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
@@ -8,8 +9,6 @@ import click
 from reconciler.errors import ReconcilerError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from reconciler.settings import Settings
 
 _PART = 65_536  # characters
@@ -31,7 +30,7 @@ def emit(text: str, *, form: str = "text", color: bool = False, err: bool = Fals
         click.echo(clean_output(text, form=form, color=color), err=err, nl=nl, color=color or None)
 
 
-def emit_report(report: "str | Iterable[str]", settings: "Settings") -> None:
+def emit_report(report: str | Iterable[str], settings: "Settings") -> None:
     """Print what one of the formats of `display` returned, part by part: cleaning takes many times its length."""
     from reconciler.console.terminal import terminal  # noqa: PLC0415 - as above
 
@@ -40,7 +39,7 @@ def emit_report(report: "str | Iterable[str]", settings: "Settings") -> None:
         emit(lines, form=settings.output, color=has_color, nl=False)
 
 
-def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
+def whole_lines(parts: Iterable[str], size: int = _PART) -> Iterator[str]:
     """Yield text in parts of whole lines and about `size` characters: commands of build servers span no lines."""
     held: list[str] = []
     length = 0

@@ -22,19 +22,19 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import mask_findings
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.policy import PolicyBook
+from reconciler.nodehealth.quarantine import NodeQuarantine
 from reconciler.policy.admission import PolicySet, ServerView, Subject, is_mutation
 from reconciler.policy.approval import Approval, read_approvals
 from reconciler.policy.exceptions import PolicyException
 from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import selects
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
 
 if TYPE_CHECKING:
     from reconciler.kinds.health.jobs import HealthOfJobs
-    from reconciler.nodehealth.quarantine import NodeQuarantine
-    from reconciler.repo.evidence.runs import FinishedRun
 
 
 class Definition:
@@ -94,7 +94,7 @@ class Context(Struct, frozen=True, kw_only=True):
         """The exceptions from rules."""
         return self.rules.exceptions
 
-    def finished(self) -> "dict[str, FinishedRun]":
+    def finished(self) -> dict[str, FinishedRun]:
         """Return the recorded ends of jobs by the path of each job."""
         return {
             self.kinds.manifest_path(cluster, run.key): run
@@ -118,7 +118,7 @@ class Context(Struct, frozen=True, kw_only=True):
         return self.namespaces.get((manifest.cluster, manifest.key.namespace))
 
 
-def quarantines_of(definitions: Definitions, cluster: str) -> "dict[str, NodeQuarantine]":
+def quarantines_of(definitions: Definitions, cluster: str) -> dict[str, NodeQuarantine]:
     """Return the quarantines of a cluster by their names."""
     found = definitions.get((cluster, QUARANTINE, ""))
     return {name: quarantine_of(one.document) for name, one in found.items()} if found else {}

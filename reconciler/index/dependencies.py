@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Struct
 
+from reconciler.index.context import Context
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
+from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.sizing.inventory import Inventory
+from reconciler.sizing.tables import SizingTables
 
 if TYPE_CHECKING:
-    from reconciler.index.context import Context
-    from reconciler.repo.evidence.runs import FinishedRun
     from reconciler.sizing.answers import Answer, Answers
-    from reconciler.sizing.tables import SizingTables
 
 
 class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
@@ -104,7 +104,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[Dependency, ...])
 class RecordingLookup:
     """Answers what rendering and sizing ask for besides the document, and records each question as a dependency."""
 
-    def __init__(self, context: "Context", cluster: Cluster, dependencies: set[Dependency]) -> None:
+    def __init__(self, context: Context, cluster: Cluster, dependencies: set[Dependency]) -> None:
         self._context = context
         self._cluster = cluster
         self._dependencies = dependencies
@@ -120,7 +120,7 @@ class RecordingLookup:
         return self._context.kinds
 
     @property
-    def tables(self) -> "SizingTables":
+    def tables(self) -> SizingTables:
         """The shipped tables of models and GPUs."""
         return self._context.tables
 
@@ -153,7 +153,7 @@ class RecordingLookup:
             self._dependencies.add(GenerationDependency(path))
         return suffix
 
-    def finished(self, key: ObjectKey) -> "FinishedRun | None":
+    def finished(self, key: ObjectKey) -> FinishedRun | None:
         """Return the recorded end of a job; None if it has not ended."""
         runs = self._context.evidence.runs.get(self._cluster.name)
         run = runs.runs.get(key) if runs is not None else None
@@ -161,7 +161,7 @@ class RecordingLookup:
             self._dependencies.add(RunDependency(self._context.kinds.manifest_path(self._cluster.name, key)))
         return run
 
-    def origin(self, run: "FinishedRun") -> Origin | None:
+    def origin(self, run: FinishedRun) -> Origin | None:
         """Return where the evidence records the end of a job."""
         document = self._context.evidence.runs[self._cluster.name].document
         return None if document is None else Origin(document=document, field=run.origin)
@@ -233,7 +233,7 @@ def decode_dependencies(encoded: bytes) -> tuple[Dependency, ...]:
 class DependencyDigests:
     """Digests of what dependencies are worth in one context. Computed once each."""
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._sets: dict[bytes, str] = {}
 
@@ -275,7 +275,7 @@ class DependencyDigests:
         return self._context.generations.get(dependency.path, "")
 
     @cached_property
-    def _runs(self) -> "Mapping[str, FinishedRun]":
+    def _runs(self) -> Mapping[str, FinishedRun]:
         return self._context.finished()
 
     @cached_property

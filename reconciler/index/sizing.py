@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sized.cards import Offered
-from reconciler.index.sized.job import SizingContext, size_job
+from reconciler.index.sized.job import SizedJob, SizingContext, size_job
 from reconciler.kinds.kind import Offer
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.problems import Problem, Severity
@@ -18,14 +18,11 @@ from reconciler.kube.values import mapping, text, value_at
 from reconciler.kube.yaml import Document
 from reconciler.launch import resolve_file
 from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.gpus import Gpu
 from reconciler.sizing.serving import judge_servers
 
-if TYPE_CHECKING:
-    from reconciler.index.sized.job import SizedJob
-    from reconciler.sizing.gpus import Gpu
 
-
-def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
+def size(document: Document, lookup: RecordingLookup) -> SizedJob | None:
     """Size a document for a cluster; None if it is not a known kind of training."""
     return size_job(document, sizing_context(document, lookup))
 
@@ -37,7 +34,7 @@ def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem
         path = resolve_file(written, lookup.paths(), document.source.path)
         return _content(lookup, path) if path else None
 
-    def measured() -> Sequence["Gpu"]:
+    def measured() -> Sequence[Gpu]:
         inventory = lookup.inventory()
         return lookup.tables.gpus.offered(inventory) if inventory is not None else ()
 

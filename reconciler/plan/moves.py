@@ -6,7 +6,7 @@ see one small change instead of two large ones.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +15,9 @@ from msgspec.structs import replace
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.manifests.generations import base_path
 from reconciler.kinds.manifests.ownership import MOVED_FROM
+from reconciler.kinds.summary import ObjectSummary
 from reconciler.plan.changed_paths import ChangedPaths, source_of
 from reconciler.plan.inputs import Inputs
-
-if TYPE_CHECKING:
-    from reconciler.kinds.summary import ObjectSummary
 
 SIMILAR = 0.9
 """Least share of equal fields for two objects of one kind to count as one."""

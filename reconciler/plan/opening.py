@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,8 +19,10 @@ from reconciler.index.build import Runtime
 from reconciler.index.cache import DiskCache, cache_folder
 from reconciler.index.shipped import Shipped
 from reconciler.index.workers import usable_processors
+from reconciler.kinds.kind import Kinds
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.schemas import Catalogue
+from reconciler.plan import Plan
 from reconciler.plan.codec import from_json
 from reconciler.plan.outputs.json_report import stream_json
 from reconciler.plan.versions import versions as all_versions
@@ -29,16 +31,11 @@ from reconciler.policy.plugins import with_installed_families
 from reconciler.repo import checkout_files
 from reconciler.repo.checkout_files import read_file, write_file, write_together
 from reconciler.repo.git import GitConflicts, GitRepository
+from reconciler.repo.port import Cache, Conflicts, Repository
 from reconciler.repo.revision import comparing, read_config, read_defaults, resolve_head
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
 from reconciler.version import engine_version
-
-if TYPE_CHECKING:
-    from reconciler.kinds.kind import Kinds
-    from reconciler.plan import Plan
-    from reconciler.repo.port import Cache, Conflicts, Repository
-
 
 _log = Log(__name__)
 
@@ -70,7 +67,7 @@ def watching(repo: str, environ: Mapping[str, str]) -> AbstractContextManager[Ca
 
 
 def open_repository(
-    repository: "Repository",
+    repository: Repository,
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     *,
@@ -103,9 +100,7 @@ def open_repository(
     return Run(settings=settings, workspace=workspace)
 
 
-def runtime(
-    repository: "Repository", store: "Cache", settings: Settings, schemas: "Catalogue | None" = None
-) -> "Runtime":
+def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "Catalogue | None" = None) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
     policies, registry, schemas = rule_paths(), kinds(), schemas or catalogue()
     digest = engine_digest(registry, policies)
@@ -173,18 +168,18 @@ def _read_bundle(paths: list[str]) -> Iterator[bytes]:
     return map(resources.read, paths)
 
 
-def kinds() -> "Kinds":
+def kinds() -> Kinds:
     """Return the registry of kinds: the built-in families, and those of installed packages."""
     return _kinds_of(tuple(sys.path))
 
 
 @cache
-def _kinds_of(_: tuple[str, ...]) -> "Kinds":
+def _kinds_of(_: tuple[str, ...]) -> Kinds:
     """Return the registry of kinds with the packages that this path finds. They are searched once."""
     return with_installed_families(BUILT_IN)
 
 
-def engine_digest(registry: "Kinds", policies: tuple[str, ...]) -> str:
+def engine_digest(registry: Kinds, policies: tuple[str, ...]) -> str:
     """Return the digest of everything besides our own code that determines a plan: schemas, policies, plugins."""
     return _shipped_digest(repr(registry.versions) if registry.versions else "", policies)
 
@@ -204,12 +199,12 @@ def versions() -> dict[str, str]:
     return all_versions(resources.read("schemas/kubernetes/versions.json"), kinds())
 
 
-def save_plan(plan: "Plan", path: Path) -> None:
+def save_plan(plan: Plan, path: Path) -> None:
     """Write a plan to a file as JSON, completely or not at all. A link stays: the file behind it is written."""
     write_file(path, stream_json(plan), follows_links=True)
 
 
-def load_plan(path: Path) -> "Plan":
+def load_plan(path: Path) -> Plan:
     """Load a plan that `save_plan` wrote; `ConfigError` if the file holds something else."""
     return from_json(read_file(path))
 
@@ -232,7 +227,7 @@ def write_sources(contents: Mapping[Path, bytes], *, overwrite: bool) -> int:
     return len(changed)
 
 
-def conflicts(repo: str, environ: Mapping[str, str]) -> "Conflicts":
+def conflicts(repo: str, environ: Mapping[str, str]) -> Conflicts:
     """Open the checkout around a folder for `resolve`."""
     return GitConflicts.open(Path(repo), environ=environ)
 

@@ -28,13 +28,13 @@ from reconciler.plan.replacements import is_kept
 from reconciler.plan.tracing import find_causes
 from reconciler.plan.updates import Update, compare_updates, refused_creations, taken_by_server
 from reconciler.repo.config import Config
+from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import below
 from reconciler.repo.revision import LoadedRevision, TreeReference, comparing, read_base, read_revision, resolve_base
 
 if TYPE_CHECKING:
     from reconciler.kube.client.port import LiveCluster
     from reconciler.plan.live.baseline import LiveBaseline
-    from reconciler.repo.evidence.runs import FinishedRun
 
     Clusters = Mapping[str, LiveCluster]
 
@@ -165,7 +165,7 @@ def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) ->
 
 
 def _settle(
-    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: "FinishedRun"
+    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: FinishedRun
 ) -> RenderedObject:
     body = own.body(path) or rendered.manifest.body
     document = index.context.evidence.runs[rendered.manifest.cluster].document
@@ -190,7 +190,7 @@ def _is_as_rendered(index: CompiledRevision, path: str) -> bool:
     return blobs[path] == index.settled[path].summary.digest
 
 
-def _unused(key: ObjectKey, one: RenderedObject, run: "FinishedRun", index: CompiledRevision) -> Problem:
+def _unused(key: ObjectKey, one: RenderedObject, run: FinishedRun, index: CompiledRevision) -> Problem:
     document = index.context.evidence.runs[one.manifest.cluster].document
     recorded = f" ({document.at(run.origin)})" if document is not None else ""
     return Problem(

@@ -43,8 +43,6 @@ from reconciler.repo.files import read_paths
 from reconciler.repo.port import Conflicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from reconciler.kube.client.port import LiveCluster
 
 

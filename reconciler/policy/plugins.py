@@ -6,9 +6,9 @@ An entry point names a tuple of `kinds.kind.Kind`, as `KINDS` of a built-in fami
 import re
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING
 
 from reconciler.errors import OutsideError
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
@@ -16,9 +16,6 @@ from reconciler.kinds.mistakes import mistakes
 from reconciler.kube.patterns import later
 from reconciler.packages import GROUP, installed_metadata, registers_kinds
 from reconciler.policy.references.rules import RULES
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 
 def with_installed_families(kinds: Kinds) -> Kinds:
@@ -40,7 +37,7 @@ def with_installed_families(kinds: Kinds) -> Kinds:
     return kinds
 
 
-def _load(entry: "EntryPoint") -> tuple[Kind, ...]:
+def _load(entry: EntryPoint) -> tuple[Kind, ...]:
     family = entry.load()
     if not isinstance(family, tuple) or not all(isinstance(row, Kind) for row in family):
         raise TypeError(f"{entry.value} is not a tuple of Kind")
@@ -83,7 +80,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
 _IN_TEXT = later(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 
 
-def _package(entry: "EntryPoint") -> tuple[str, str]:
+def _package(entry: EntryPoint) -> tuple[str, str]:
     return (entry.dist.name, entry.dist.version) if entry.dist is not None else (entry.name, "unknown")
 
 

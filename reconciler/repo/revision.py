@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
+from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
 from reconciler.repo.config import Config, parse_config
 from reconciler.repo.config.config import CONFIG
@@ -25,9 +25,6 @@ from reconciler.repo.files import (
 )
 from reconciler.repo.port import Cache, Commit, Entry, Repository
 from reconciler.version import __version__
-
-if TYPE_CHECKING:
-    from reconciler.kube.schemas import Catalogue
 
 WORK_TREE = "working tree"
 
@@ -154,7 +151,7 @@ def read_base(
     repository: Repository,
     tree: TreeReference | None,
     head: LoadedRevision,
-    catalogue: Callable[[], "Catalogue"],
+    catalogue: Callable[[], Catalogue],
     cache: Cache,
 ) -> LoadedRevision:
     """List the files of the base by role, under its own configuration; None is an empty tree.
@@ -209,7 +206,7 @@ def _load_listings(cache: Cache, key: str) -> dict[str, TreeFiles]:
 
 
 def read_config(
-    repository: Repository, tree: TreeReference, catalogue: Callable[[], "Catalogue"], cache: Cache
+    repository: Repository, tree: TreeReference, catalogue: Callable[[], Catalogue], cache: Cache
 ) -> Config:
     """Read `reconciler.yaml`. Raises `ConfigError` if it does not exist, `InvalidInput` if it is wrong.
 
@@ -218,7 +215,7 @@ def read_config(
     return _load_config(repository, _config_entry(repository, tree).oid, catalogue, cache)
 
 
-def _load_config(repository: Repository, oid: str, catalogue: Callable[[], "Catalogue"], cache: Cache) -> Config:
+def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catalogue], cache: Cache) -> Config:
     key = f"config:{__version__}:{oid}"
     if (known := cache.get(key)) is not None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
@@ -239,7 +236,7 @@ def read_defaults(
     config: Config,
     *,
     base: str,
-    catalogue: Callable[[], "Catalogue"],
+    catalogue: Callable[[], Catalogue],
     cache: Cache,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the `spec.defaults` in force, and the names of those of the head that are not.
@@ -275,7 +272,7 @@ def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
     return entry
 
 
-def config_of(raw: bytes, catalogue: "Catalogue") -> Config:
+def config_of(raw: bytes, catalogue: Catalogue) -> Config:
     """Return what `reconciler.yaml` says. Raises `InvalidInput`."""
     reading = read(CONFIG_PATH, raw)
     problems: list[Problem] = list(reading.problems)

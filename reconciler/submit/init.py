@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,11 +13,8 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kube.schemas import Catalogue
 from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 from reconciler.repo import checkout, checkout_files
+from reconciler.repo.checkout import InitResult
 from reconciler.version import __version__, engine_version
-
-if TYPE_CHECKING:
-    from reconciler.repo.checkout import InitResult
-
 
 # The requirements file of a config repository: the exact version that its pipelines install, and from where.
 
@@ -86,7 +82,7 @@ def installed_source(record: object) -> str:
 # Files of the user.
 
 
-def init(folder: Path, source: str) -> "InitResult":
+def init(folder: Path, source: str) -> InitResult:
     """Create a config repository in a folder, with its first commit. Its pipelines install this version from `source`.
 
     An empty `source` is where this installation came from, if that is known, else the package index.

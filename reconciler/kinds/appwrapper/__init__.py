@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from reconciler.kinds.appwrapper.progress import app_wrapper_progress
 from reconciler.kinds.facts import Controlled, PodSet
 from reconciler.kinds.immutable import differing, every
 from reconciler.kinds.kind import Body, Kind
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
+from reconciler.kinds.progress import Progress
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.patterns import later
 from reconciler.kube.values import count, mapping, sequence, text, value_at
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _SUSPEND = ("spec", "suspend")
 _USER = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid")
@@ -66,7 +63,7 @@ def _pod_sets(component: Body) -> list[tuple[int, str]]:
     return [(count(one.get("replicas"), 1), text(one.get("path"))) for one in found]
 
 
-def _app_wrapper_progress(body: Body) -> "Progress":
+def _app_wrapper_progress(body: Body) -> Progress:
     return app_wrapper_progress(body)
 
 

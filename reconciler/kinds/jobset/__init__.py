@@ -1,7 +1,7 @@
 """JobSet (`jobset.x-k8s.io`): several replicated Jobs that run together."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import Body, differing, every, omit, same, value_of
@@ -10,10 +10,8 @@ from reconciler.kinds.jobset.training import job_set_training
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels
 from reconciler.kinds.pods import batch_job, of_spec
+from reconciler.kinds.progress import Progress
 from reconciler.kube.values import count, mapping, sequence
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 
 def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
@@ -79,7 +77,7 @@ def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not False or name not in _NOTHING}
 
 
-def _job_set_progress(body: Body) -> "Progress":
+def _job_set_progress(body: Body) -> Progress:
     return job_set_progress(body)
 
 

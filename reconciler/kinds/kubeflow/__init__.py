@@ -1,7 +1,7 @@
 """Kubeflow: the jobs of the training operator (`kubeflow.org`) and TrainJob (`trainer.kubeflow.org`)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.kinds.facts import Controlled, PodProvider, PodSet
 from reconciler.kinds.immutable import Body, Check, every, only, value_of
@@ -15,11 +15,9 @@ from reconciler.kinds.kubeflow.training import (
 )
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.kinds.pods import Reader, bounds, of_spec, replicated
+from reconciler.kinds.progress import Progress
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import count, mapping, sequence, text
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _GROUP = "kubeflow.org"
 TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
@@ -137,11 +135,11 @@ def _overrides(before: Body, after: Body) -> list[str]:
     return [path]
 
 
-def _operator_job_progress(body: Body) -> "Progress":
+def _operator_job_progress(body: Body) -> Progress:
     return operator_job_progress(body)
 
 
-def _train_job_progress(body: Body) -> "Progress":
+def _train_job_progress(body: Body) -> Progress:
     return train_job_progress(body)
 
 

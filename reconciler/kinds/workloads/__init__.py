@@ -1,7 +1,7 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.kinds.facts import Controlled, Deletion, PodSet, Quota, Reference, Relations
 from reconciler.kinds.immutable import only
@@ -9,6 +9,7 @@ from reconciler.kinds.kind import Body, Kind
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.kinds.manifests.ownership import KEEP
 from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
+from reconciler.kinds.progress import Progress
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
@@ -17,9 +18,6 @@ from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -109,7 +107,7 @@ def _job_pods(body: Body, prefix: str) -> Iterator[PodSet]:
         yield pods._replace(spare=max(0, pods.replicas - int(least))) if is_elastic else pods
 
 
-def _job_progress(body: Body) -> "Progress":
+def _job_progress(body: Body) -> Progress:
     return job_progress(body)
 
 

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -11,13 +11,11 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kinds.pods import is_suspended
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.client.port import ClusterError, ClusterUnavailable, LiveCluster
+from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping
 from reconciler.live.apply.readiness import Readiness, State, is_established, readiness
 from reconciler.live.apply.steps import Step, Verb
 from reconciler.plan.live.reading import read_now
-
-if TYPE_CHECKING:
-    from reconciler.kube.objects import ObjectKey
 
 Check = Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
 """Judges an object of a step, or that it is gone."""

@@ -1,8 +1,9 @@
 """`reconciler plan`."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import click
 
@@ -11,19 +12,13 @@ from reconciler.console.printing import emit, emit_report, report_error
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.values import plural
 from reconciler.outputs import output_names
-from reconciler.plan import opening, use_cases
+from reconciler.plan import Plan, opening, use_cases
 from reconciler.plan.gate import refuse
 from reconciler.plan.live.choices import is_pattern
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.page_options import page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import NoReturn
-
-    from reconciler.plan import Plan
-    from reconciler.settings import Settings
+from reconciler.settings import Settings
 
 
 @click.command(
@@ -115,7 +110,7 @@ def command(
 
 def _plan(
     repo: str, flags: dict[str, Any], adopt: tuple[str, ...], *, merge: bool, live: bool, imports: bool = True
-) -> "tuple[Plan, Settings]":
+) -> tuple[Plan, Settings]:
     """Make a plan. imports: modules are still to be imported, which takes the time that git needs to compare files."""
     named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)
     run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports)
@@ -131,7 +126,7 @@ def _plan(
     return planned.plan, settings
 
 
-def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
+def _check_adopted(plan: Plan, adopt: tuple[str, ...]) -> None:
     """Refuse names that adopt nothing: they are misspelled, or the object is ours already. A pattern may match none."""
     known = {str(change.key) for change in plan.changes if change.adopts}
     missing = [name for name in adopt if not is_pattern(name) and name not in known]
@@ -140,7 +135,7 @@ def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
         raise ConfigError(f"--adopt: there is no object {' or '.join(missing)} to adopt", hint=hint)
 
 
-def _show(plan: "Plan", settings: "Settings", **shown: Any) -> None:
+def _show(plan: Plan, settings: Settings, **shown: Any) -> None:
     """Print a plan. Raises what forbids it."""
     emit_report(format_plan(plan, settings, **shown), settings)
     refuse(plan)
@@ -152,9 +147,7 @@ def _check_watched(flags: dict[str, object]) -> None:
             raise click.UsageError(f"{flag} does not apply to --watch")
 
 
-def _watch(
-    repo: str, make: "Callable[..., tuple[Plan, Settings]]", show: "Callable[[Plan, Settings], None]"
-) -> "NoReturn":
+def _watch(repo: str, make: Callable[..., tuple[Plan, Settings]], show: Callable[[Plan, Settings], None]) -> NoReturn:
     """Plan now and after every change. In one process, what is imported and compiled once is not again."""
     shown, changed = "", tuple[str, ...]()
     again = partial(make, imports=False)
@@ -165,10 +158,10 @@ def _watch(
 
 
 def _plan_again(
-    make: "Callable[[], tuple[Plan, Settings]]",
-    show: "Callable[[Plan, Settings], None]",
+    make: Callable[[], tuple[Plan, Settings]],
+    show: Callable[[Plan, Settings], None],
     shown: str,
-    changed: "Sequence[str]",
+    changed: Sequence[str],
 ) -> str:
     """Make a plan, show it or its error unless that was shown last, and return what identifies it."""
     found = ""
@@ -188,7 +181,7 @@ def _plan_again(
     return found
 
 
-def _announce(changed: "Sequence[str]") -> None:
+def _announce(changed: Sequence[str]) -> None:
     if changed:
         others = f" and {plural(len(changed) - 1, 'more file')}" if len(changed) > 1 else ""
         emit(f"\n{changed[0]}{others} changed", err=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -10,14 +10,12 @@ from msgspec.structs import replace
 from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.problems import Problem, Violation
 from reconciler.kube.values import text
+from reconciler.kube.yaml import Document
 from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
 from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.prices import NO_PRICES, Prices, parse_prices
-
-if TYPE_CHECKING:
-    from reconciler.kube.yaml import Document
 
 GROUP = "gpureconciler.io"
 
@@ -134,7 +132,7 @@ class Config(Struct, frozen=True, kw_only=True):
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
-def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ...]]:
+def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]]:
     """Read a document that its JSON Schema has accepted; problems are about what a schema cannot say."""
     spec = document.data["spec"]
     problems = document.problems(_violations(spec))
