@@ -294,7 +294,7 @@ def load_sides(
     renderer = Renderer(runtime, index)
     live = None
     if clusters is not None:
-        from reconciler.plan.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
+        from reconciler.plan.live.comparing import read_live  # noqa: PLC0415 - few plans look at live clusters
         from reconciler.plan.live.drift import DriftRules  # noqa: PLC0415 - as above
 
         day = plan_date(index, judging.tree, date)
@@ -330,8 +330,8 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     )
     replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
     compared = compare_updates(runtime, index, renderer, baseline, replaced, causes=causes)
-    for path in compared.keys() & sides.live.accepted if sides.live is not None else ():
-        compared[path] = taken_by_server(compared[path])
+    if sides.live is not None:
+        compared |= {path: taken_by_server(one) for path, one in compared.items() if sides.live.is_accepted(path)}
     updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(

@@ -63,7 +63,7 @@ def plan_work(
         version_of=live.version_of,
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
-        left=live.omitted.keys(),
+        left=live.left().keys(),
     )
 
 
