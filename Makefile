@@ -65,8 +65,8 @@ features: $(READY) ## print every feature id with the tests that cover it
 	@$(BIN)/python -m tools.features
 
 docs: $(READY) ## generate docs/reference, the rules in policies/, and the definitions in the chart
-	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.rules
+	@$(BIN)/python -m tools.reference
 	@$(BIN)/python -m tools.crds
 
 chart: $(READY) ## generate the files of the Helm chart, and manifests/ from the chart where Helm is built

@@ -9,6 +9,7 @@ from threading import Thread
 
 import pytest
 
+from reconciler.outputs import output_names
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
 
 
@@ -72,7 +73,7 @@ def test_a_saved_plan_is_shown_in_every_format(fleet: Fleet, tmp_path: Path) -> 
     fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     saved = tmp_path / "plan.json"
     direct = {}
-    for form in ("text", "json", "markdown", "sarif", "junit", "github", "name"):
+    for form in output_names("show"):
         direct[form] = fleet.run("plan", "-o", form, "--out", str(saved)).out
     for form, expected in direct.items():
         shown = run_verb(fleet.capture, ["show", str(saved), "-o", form])

@@ -28,10 +28,10 @@ def _passes(given: CheckInput) -> CheckResult:
 
 def test_a_check_cannot_name_a_reading_that_does_not_exist() -> None:
     """The module of its row does not import."""
-    with pytest.raises(ValueError, match="compute_mode"):
-        HealthCheck(id="a", title="b", judge=_passes, reads=("nvml.compute_mode",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="nonsense"):
+        HealthCheck(id="a", title="b", judge=_passes, reads=("nvml.nonsense",))  # type: ignore[arg-type]
     with pytest.raises(AttributeError):
-        ReadingId.NVML_COMPUTE_MODE  # type: ignore[attr-defined]  # noqa: B018
+        ReadingId.NVML_NONSENSE  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(Unmeasured):
         CheckInput(sweep=sound()).value(ReadingId.NVML_XIDS, slot="0000:ff:00.0")
 

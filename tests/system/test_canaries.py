@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.outputs import output_names
 from tests.cli.fleet import Fleet, Ran
 
 # One unique token a hiding place, so that a leak names its source.
@@ -108,7 +109,7 @@ def _clean(ran: Ran) -> Ran:
 
 
 def _everywhere(fleet: Fleet, tmp_path: Path) -> None:
-    for form in ("text", "json", "markdown", "sarif", "junit", "github", "name"):
+    for form in output_names("plan"):
         saved = tmp_path / f"plan-{form}.json"
         _clean(fleet.run("plan", "-o", form, "--out", str(saved)))
         _clean(
@@ -116,7 +117,7 @@ def _everywhere(fleet: Fleet, tmp_path: Path) -> None:
         )
         assert _hits(saved.read_text()) == []
 
-    for form in ("text", "json", "sarif", "junit", "github"):
+    for form in output_names("lint"):
         _clean(fleet.run("lint", "-o", form))
     for cached in (tmp_path / "cache").rglob("*"):
         if cached.is_file():

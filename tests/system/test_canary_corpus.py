@@ -6,11 +6,11 @@ from pathlib import Path
 
 import yaml
 
+from reconciler.outputs import output_names
 from tests import sizes
 from tests.cli.fleet import Fleet, run_verb
 from tests.system.canaries import Corpus, broken, good, places
 
-FORMS = ("text", "markdown", "json", "github", "sarif", "junit", "name")
 LEAST = 250  # planted secrets
 
 
@@ -26,17 +26,17 @@ def _plant(fleet: Fleet, corpus: Corpus) -> None:
 def _doors(fleet: Fleet, tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Yield everything that leaves the process, with the name of its door."""
     saved = tmp_path / "plan.json"
-    for form in FORMS:
+    for form in output_names("plan"):
         ran = fleet.run("plan", "-o", form, "--out", str(saved))
         yield f"plan -o {form}", ran.out + ran.err
     yield "saved plan", saved.read_text()
     for form in ("text", "markdown"):
         ran = fleet.run("plan", "--full", "-o", form, "--log-level", "debug")
         yield f"plan --full -o {form}", ran.out + ran.err
-    for form in ("text", "json", "github", "sarif", "junit"):
+    for form in output_names("lint"):
         ran = fleet.run("lint", "-o", form)
         yield f"lint -o {form}", ran.out + ran.err
-    for form in FORMS:
+    for form in output_names("show"):
         ran = run_verb(fleet.capture, ["show", str(saved), "-o", form])
         yield f"show -o {form}", ran.out + ran.err
     for verb in (

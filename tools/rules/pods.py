@@ -5,7 +5,11 @@ A branch is only evaluated for its own kinds, so that it costs nothing for other
 
 from collections.abc import Sequence
 
+import yaml
+
 from reconciler import resources
+from reconciler.kinds.facts import KindId
+from reconciler.kinds.kind import ANY_KIND, Kinds
 from reconciler.kube.schemas import Catalogue
 
 _WIDTH = 112
@@ -126,6 +130,8 @@ _UNREAD = frozenset({"RAGEngine", "SeldonDeployment", "Workspace"})
 """Their pods cannot be found: two have no pod template in a `spec`, one has lists in lists, which CEL cannot join."""
 _MACHINES = frozenset({"VirtualMachine", "VirtualMachineInstance", "VirtualMachineInstanceReplicaSet"})
 """Devices are all that they have of a pod."""
+_NO_PODS = frozenset({"ResourceClaim", "ResourceClaimTemplate", "RuntimeClass"})
+"""They add devices to the pods of other objects."""
 _TEMPLATES = frozenset(
     {
         "ClusterServingRuntime",
@@ -167,6 +173,16 @@ def resource_rules(without: Sequence[str]) -> str:
     return _resource_rule([group or '""' for group in groups], [one for one in names if one not in left_out]) + (
         _resource_rule([group for group, kinds in judged.items() if kinds], [*plurals])
     )
+
+
+def unjudged(kinds: Kinds) -> list[KindId]:
+    """Return the kinds with pods that no rule finds."""
+    entries = yaml.safe_load(resource_rules(["unread"]))
+    judged = {(group, name) for one in entries for group in one["apiGroups"] for name in one["resources"]}
+    known = Catalogue(resources)
+    with_pods = [row for row in kinds.values() if row.pods or row.components or row.provides]
+    served = {row.id: known.resource(*row.id) for row in with_pods if row.kind not in {ANY_KIND, *_NO_PODS}}
+    return [kind for kind, one in served.items() if one is None or (kind[0], one.plural) not in judged]
 
 
 def _resource_rule(groups: Sequence[str], names: Sequence[str]) -> str:
