@@ -248,7 +248,7 @@ _NO_PODS = {"ResourceClaim", "ResourceClaimTemplate", "RuntimeClass"}  # they ad
 
 def test_every_kind_with_pods_is_judged_or_named() -> None:
     """The rules about pods judge the same kinds, those about jobs all jobs; the README names what none judges."""
-    with_pods = {one for one, row in BUILT_IN.items() if row.pods or row.components or row.provides}
+    with_pods = {one for one, row in BUILT_IN.items() if row.pods.read or row.pods.components or row.pods.provides}
     resources = {(group, kind): (group, _plural(group, kind)) for group, kind in with_pods}
     judged = {rule: {one for one in with_pods if resources[one] in _matched(rule)} for rule in RULES}
     every = judged["no-privileged"]
@@ -258,7 +258,7 @@ def test_every_kind_with_pods_is_judged_or_named() -> None:
     jobs = {one for one in every if one[0] in _JOBS and (one[1].endswith("Job") or one[1] in ("JobSet", "AppWrapper"))}
     assert judged["deadline-or-ttl"] == jobs - {("trainer.kubeflow.org", "TrainJob")}  # it has neither field
     assert judged["max-gpus-per-job"] >= jobs
-    running = {one for one in every if not BUILT_IN[one].provides} | machines
+    running = {one for one in every if not BUILT_IN[one].pods.provides} | machines
     assert judged["gpu-job-in-queue"] == running
     assert judged["ownership-labels"] == running | unread
     text = (POLICIES / "README.md").read_text().partition("No rule finds")[2].partition("apply the rules")[0]
@@ -309,6 +309,6 @@ def test_kinds_with_pods_have_names_in_urls() -> None:
     unnamed = {
         kind
         for (group, kind), row in BUILT_IN.items()
-        if row.pods is not None and kind != ANY_KIND and known.resource(group, kind) is None
+        if row.pods.read is not None and kind != ANY_KIND and known.resource(group, kind) is None
     }
     assert unnamed == {"ElasticJob", "RunaiJob"}
