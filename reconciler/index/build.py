@@ -64,7 +64,7 @@ class Runtime(Struct, frozen=True, kw_only=True):
     cluster: str = ""  # empty: all
     progress: Progress = no_progress
     inventory_namespace: str = "gpu-reconciler"  # on live clusters
-    reads_all: bool = False  # also definitions that no file looks up (`Kind.looked_up`)
+    reads_all: bool = False  # also definitions that no file looks up (`Source.looked_up`)
 
     @property
     def engine(self) -> str:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
+from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
 from reconciler.kinds.kind import Kind, Kinds
@@ -48,9 +49,9 @@ class Definition:
     @cached_property
     def intent(self) -> Any:
         """The parsed document, or the document itself if its kind has no parser. Parsed on the first use."""
-        if self._row is None or self._row.parse is None:
+        if self._row is None or self._row.source.parse is None:
             return self.document
-        intent = self._row.parse(self.document).intent
+        intent = self._row.source.parse(self.document).intent
         if intent is None:
             raise TypeError(f"{self.document.source} is not valid")
         return intent
@@ -161,7 +162,7 @@ def is_launch_configuration(data: Mapping[str, Any]) -> bool:
 def may_define(raw: bytes, kinds: Kinds, *, always: bool = False) -> bool:
     """Return whether a file may hold a definition. False positives are possible, false negatives are not.
 
-    always: one that is needed even where no file looks up a kind of which few do (`Kind.looked_up`).
+    always: one that is needed even where no file looks up a kind of which few do (`Source.looked_up`).
     Compilation refuses definitions whose kind is written with escapes, which this would miss.
     """
     return b"apiVersion" not in raw or any(
@@ -190,7 +191,7 @@ def build_context(
     documents = [document for file in definitions for document in file.documents]
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
-    defining = (one for one in documents if kinds.find(one.group, one.kind).defines_kinds)
+    defining = (one for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS)
     catalogue = catalogue.with_external(_external_definitions(config, kinds)).with_crds(defining)
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
@@ -261,7 +262,7 @@ def _digest(
         digest
         for file in definitions
         for document, digest in zip(file.documents, file.digests, strict=True)
-        if kinds.find(document.group, document.kind).affects_all_files
+        if kinds.find(document.group, document.kind).source.dependents is Dependents.ALL
     )
     return sha256(repr((engine, config, policies.digest, all_depend, health)).encode()).hexdigest()
 
@@ -282,7 +283,7 @@ def _namespaces(
     return {
         (cluster.name, document.key.name): document.data
         for document in documents
-        if kinds.find(document.group, document.kind).is_namespace
+        if kinds.find(document.group, document.kind).holds is Holds.OBJECTS
         for cluster in clusters
         if selects(cluster, document.source.path, document.metadata.get("labels"))
     }
@@ -290,7 +291,7 @@ def _namespaces(
 
 def _external_definitions(config: Config, kinds: Kinds) -> Iterator[str]:
     """Yield the names of the definitions that a cluster has and this repository lacks."""
-    defining = {row.kind for row in kinds.definitions if row.defines_kinds}
+    defining = {row.kind for row in kinds.definitions if row.holds is Holds.KINDS}
     for cluster in config.clusters:
         for entry in cluster.external:
             kind, _, name = entry.rpartition("/")
@@ -306,7 +307,7 @@ def _definitions(
     for file in files:
         for document, is_valid, digest in zip(file.documents, file.is_valid, file.digests, strict=True):
             row = kinds.find(document.group, document.kind)
-            if not row.is_definition or not is_valid:
+            if row.source.dependents is not Dependents.NAMED or not is_valid:
                 continue
             key, definition = document.key, Definition(document, digest, row)
             is_namespaced = catalogue.is_namespaced(key.group, key.kind) is not False

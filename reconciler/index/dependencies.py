@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.index.context import Context
+from reconciler.kinds.aspects import Dependents
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kube.objects import ObjectKey
@@ -131,8 +132,10 @@ class RecordingLookup:
 
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
         """Return the intent of a definition that the cluster selects; None if there is none."""
-        if not self.kinds.find(*kind).is_definition:
-            raise FaultyRowError(f"{kind[1]} ({kind[0]}) is looked up, but its row does not set `is_definition`", kind)
+        if self.kinds.find(*kind).source.dependents is not Dependents.NAMED:
+            raise FaultyRowError(
+                f"{kind[1]} ({kind[0]}) is looked up, but its row has no `dependents=Dependents.NAMED`", kind
+            )
         self._dependencies.add(DefinitionDependency(*kind, self._cluster.name, namespace, name))
         definition = self._context.definitions.get((self._cluster.name, kind, namespace), {}).get(name)
         return definition.intent if definition is not None else None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sized.cards import Offered
 from reconciler.index.sized.job import SizedJob, SizingContext, size_job
-from reconciler.kinds.kind import Offer
+from reconciler.kinds.aspects import Offer
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
@@ -111,8 +111,8 @@ def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offer
 def _offers(lookup: RecordingLookup, namespace: str, name: str) -> tuple[Offer, ...]:
     """Return the products of the first queue of this name that offers any."""
     for row in lookup.kinds.offering if name else ():
-        queue = lookup.defined(row.id, namespace, name)
-        if row.offers is not None and queue is not None and (offers := tuple(row.offers(queue, lookup))):
+        queue, read = lookup.defined(row.id, namespace, name), row.queueing.offers
+        if read is not None and queue is not None and (offers := tuple(read(queue, lookup))):
             return offers
     return ()
 
@@ -125,15 +125,15 @@ def _queue_name(document: Document, lookup: RecordingLookup) -> str:
         return labels.done_value
     own = mapping(document.metadata.get("labels"))
     named = next((text(own.get(label)) for label in queue_labels if text(own.get(label))), "")
-    field = lookup.kinds.find(document.group, document.kind).queue_field
-    return named or (text(value_at(document.data, field)) if field else "")
+    queue = lookup.kinds.find(document.group, document.kind).queueing.queue
+    return named or (text(value_at(document.data, queue.field)) if queue is not None else "")
 
 
 def _settings(lookup: RecordingLookup, document: Document, namespace: str, name: str) -> SizingSettings:
     """Use the GPUs per node of the queue for a job whose GPUs its queue spreads over nodes."""
-    settings, kinds = lookup.cluster.sizing, lookup.kinds
-    kind = kinds.find(document.group, document.kind).queue_kind
-    row = kinds.find(*kind)
-    queue = lookup.defined(kind, namespace, name) if row.node_gpus is not None and name else None
-    gpus = row.node_gpus(queue) if row.node_gpus is not None and queue is not None else None
+    settings, queue = lookup.cluster.sizing, lookup.kinds.find(document.group, document.kind).queueing.queue
+    if queue is None or not name:
+        return settings
+    definition = lookup.defined(queue.kind, namespace, name)
+    gpus = None if definition is None else queue.node_gpus(definition)
     return settings if gpus is None else replace(settings, gpus_per_worker=gpus)

@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from reconciler.kinds.aspects import EvidenceReader, EvidenceUse, Source
 from reconciler.kinds.facts import Refusal
-from reconciler.kinds.kind import ANY_KIND, EvidenceReader, EvidenceUse, Kind, Role
+from reconciler.kinds.kind import ANY_KIND, Kind
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
 from reconciler.repo.config.config import GROUP
@@ -45,17 +46,17 @@ def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem
 
 
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
-    return Kind(group=GROUP, kind=kind, role=Role.EVIDENCE, refusal=_REFUSAL, evidence=reader)
+    return Kind(group=GROUP, kind=kind, source=Source(refusal=_REFUSAL, evidence=reader))
 
 
 KINDS = (
-    Kind(group=GROUP, kind="ReconcilerConfig", role=Role.CONFIGURATION, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="ReconcilerConfig", source=Source(refusal=_REFUSAL)),
     _evidence("NodeInventory", EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY)),
     _evidence("SizingAnswers", EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS)),
     _evidence("FinishedRuns", EvidenceReader(parse=_runs, use=EvidenceUse.RUNS)),
     _evidence("ActiveQueues", EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES)),
     _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
-    Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
-    Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),
-    Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
+    Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),
+    Kind(group=GROUP, kind=ANY_KIND, source=Source(refusal=_REFUSAL)),
 )

@@ -93,7 +93,7 @@ def _declared(inputs: Inputs, paths: ChangedPaths) -> list[Move]:
     gone: dict[tuple[KindId, str], list[ObjectSummary]] = {}
     for path in paths.deleted:
         row = paths.before.get(path)
-        if row is not None and not inputs.kinds.find(row.group, row.kind).never_moves:
+        if row is not None and not inputs.kinds.find(row.group, row.kind).life.never_moves:
             gone.setdefault(((row.group, row.kind), row.namespace), []).append(row)
     kinds = {kind for kind, _ in gone}
     moves: list[Move] = []
@@ -126,7 +126,7 @@ def _is_renamed(old: str, declared: str, new: str) -> bool:
 def _deleted(inputs: Inputs, paths: ChangedPaths, paired: set[str]) -> Iterator[tuple[KindId, _MoveCandidate]]:
     for path in paths.deleted:
         row = paths.before.get(path)
-        if row is None or path in paired or inputs.kinds.find(row.group, row.kind).never_moves:
+        if row is None or path in paired or inputs.kinds.find(row.group, row.kind).life.never_moves:
             continue
         body = inputs.body(path)
         if body:

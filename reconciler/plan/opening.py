@@ -143,7 +143,7 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 
 def catalogue() -> "Catalogue":
     """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
-    definitions = [kind.crd for kind in kinds().values() if kind.crd is not None]
+    definitions = [kind.source.crd for kind in kinds().values() if kind.source.crd is not None]
     return _shipped_kinds().with_definitions(definitions) if definitions else _shipped_kinds()
 
 

@@ -13,6 +13,7 @@ from reconciler.console.logs import Log
 from reconciler.errors import ConfigError, InvalidInput, StalePlan, UnsafePlan, printable
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
+from reconciler.kinds.aspects import Holds
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import SECRET_VALUES, masked_secret
@@ -136,7 +137,7 @@ def render_masked(workspace: Workspace) -> tuple[dict[str, bytes], int]:
     contents, renderer, index = _render(workspace)
     masked = {}
     for path, summary in index.summaries(sorted(index.desired)).items():
-        if workspace.runtime.kinds.find(summary.group, summary.kind).is_secret:
+        if workspace.runtime.kinds.find(summary.group, summary.kind).holds is Holds.SECRETS:
             body = renderer.object(path).manifest.body
             if any(body.get(field) for field in SECRET_VALUES):
                 masked[f"{workspace.config.rendered}/{path}"] = write(masked_secret(body))

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.kind import Kind, Lookup
+from reconciler.kinds.aspects import Dependents, Life, Lookup, Source
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.manifests.plain import render_plain
 from reconciler.kinds.rendered import Rendered
 from reconciler.kube.objects import FieldPath, format_path
@@ -164,18 +165,14 @@ KINDS = (
     Kind(
         group=GROUP,
         kind=POLICY[1],
-        parse=parse_policy,
-        render=_render,
-        is_definition=True,
         is_cluster_scoped=True,
+        source=Source(parse=parse_policy, render=_render, dependents=Dependents.NAMED),
     ),
     Kind(
         group=GROUP,
         kind=QUARANTINE[1],
-        parse=parse_quarantine,
-        render=_render,
-        is_definition=True,
         is_cluster_scoped=True,
-        never_moves=True,
+        source=Source(parse=parse_quarantine, render=_render, dependents=Dependents.NAMED),
+        life=Life(never_moves=True),
     ),
 )

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import PodSet
-from reconciler.kinds.immutable import Body, differing, every, omit, same, value_of
+from reconciler.kinds.aspects import Life, Pods, Source
+from reconciler.kinds.facts import Body, PodSet
+from reconciler.kinds.immutable import differing, every, omit, same, value_of
 from reconciler.kinds.jobset.progress import job_set_progress
 from reconciler.kinds.jobset.training import job_set_training
 from reconciler.kinds.kind import Kind
@@ -85,12 +86,13 @@ KINDS = (
     Kind(
         group="jobset.x-k8s.io",
         kind="JobSet",
-        pods=of_spec(_pods),
-        immutable=every(_immutable, frozen_labels),
-        admitted=_admitted,
-        suspend=("spec", "suspend"),
-        has_generations=True,
-        training=job_set_training,
-        progress=_job_set_progress,
+        source=Source(training=job_set_training),
+        pods=Pods(of_spec(_pods), suspend=("spec", "suspend")),
+        life=Life(
+            immutable=every(_immutable, frozen_labels),
+            has_generations=True,
+            admitted=_admitted,
+            progress=_job_set_progress,
+        ),
     ),
 )

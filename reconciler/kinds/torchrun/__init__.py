@@ -1,6 +1,7 @@
 """The `torchrun.ai` family: queues and distributed jobs."""
 
-from reconciler.kinds.kind import Kind, Lookup
+from reconciler.kinds.aspects import Dependents, Lookup, NamedQueue, Queueing, Source
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.kinds.torchrun.training import node_gpus, offered_products, torchrun_training
@@ -36,19 +37,13 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="TorchrunQueue",
-        parse=queue_intent,
-        render=_queue,
-        is_definition=True,
-        offers=offered_products,
-        node_gpus=node_gpus,
+        source=Source(parse=queue_intent, render=_queue, dependents=Dependents.NAMED),
+        queueing=Queueing(offers=offered_products),
     ),
     Kind(
         group=GROUP,
         kind="TorchrunJob",
-        parse=job_intent,
-        render=_job,
-        training=torchrun_training,
-        queue_kind=QUEUE,
-        queue_field=("spec", "jobQueue"),
+        source=Source(parse=job_intent, render=_job, training=torchrun_training),
+        queueing=Queueing(queue=NamedQueue(kind=QUEUE, field=("spec", "jobQueue"), node_gpus=node_gpus)),
     ),
 )
