@@ -11,6 +11,7 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.config.builds import ROOT
 from reconciler.repo.port import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
@@ -102,6 +103,8 @@ def count_below(files: BlobIds, folder: str) -> int:
 
 def _range(paths: list[str], folder: str) -> tuple[int, int]:
     """Return where the paths below a folder begin and end in sorted paths."""
+    if folder == ROOT:
+        return 0, len(paths)
     return bisect_left(paths, _prefix(folder)), bisect_left(paths, f"{folder}0")  # "0" follows "/"
 
 
@@ -116,7 +119,13 @@ def report_files(config: Config, evidence: BlobIds, cluster: str = "") -> BlobId
 
 
 def read_paths(config: Config) -> tuple[str, ...]:
-    """Return every path that a plan reads."""
+    """Return every path that a plan reads; none means all: a build may read any file."""
+    if config.builds or ROOT in config.sources:
+        return ()
+    return _named_paths(config)
+
+
+def _named_paths(config: Config) -> tuple[str, ...]:
     return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.approvals, config.rendered)
 
 
@@ -125,6 +134,9 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     written = files.written
     folders = (config.sources, config.policies, (config.evidence,), (config.approvals,))
     roles = [below(written, *roots) for roots in folders]
+    if ROOT in config.sources:
+        others = {CONFIG_PATH}.union(*roles[1:])
+        roles[0] = {path: oid for path, oid in written.items() if path not in others}
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
     sources, policies, evidence, approvals = (
         {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
@@ -146,7 +158,8 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
 
 def selects(cluster: Cluster, path: str, labels: object) -> bool:
     """Return whether `cluster` selects a source document, by its folder and its labels."""
-    if cluster.select.folders and not any(path.startswith(f"{folder}/") for folder in cluster.select.folders):
+    folders = cluster.select.folders
+    if folders and ROOT not in folders and not any(path.startswith(f"{folder}/") for folder in folders):
         return False
     if not cluster.select.labels:
         return True
@@ -179,7 +192,7 @@ _IRREGULAR = {
 
 
 def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
-    roots = tuple(f"{root}/" for root in read_paths(config)[1:])
+    roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[1:])
     for path, entry in irregular.items():
         is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
         if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
