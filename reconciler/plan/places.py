@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.patterns import later
-from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.values import mapping, sequence, text, value_at
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.builds import Built
 from reconciler.repo.builds.build import CHANGED, ORIGIN
@@ -83,7 +83,7 @@ class _Field(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def value(self) -> Any:
-        return _value(self.document.data, self.field)
+        return value_at(self.document.data, self.field)
 
     def counterpart(self, other: Document) -> FieldPath:
         """Return the same field of another version of the object."""
@@ -92,7 +92,7 @@ class _Field(Struct, frozen=True, kw_only=True, eq=False):
     def is_set_by(self, patch: Document, *, by_target: bool) -> bool:
         """Return whether a patch of the object sets the value itself, not only something in it."""
         is_same = by_target or (patch.kind == self.document.kind and patch.key.name in self.document.key.name)
-        value = _value(patch.data, self.counterpart(patch)) if is_same and self.field else None
+        value = value_at(patch.data, self.counterpart(patch)) if is_same and self.field else None
         return value is not None and not isinstance(value, Mapping)
 
 
@@ -162,7 +162,7 @@ class _Places:
     def _in_kustomization(self, asked: "_Field", name: str) -> Iterator[SourceRef]:
         """Yield the places in a kustomization, and in the patches that it names, that set a field."""
         for overlay, prefix in self._kustomizations(asked.built, name):
-            data = mapping(_value(overlay.data, prefix))
+            data = mapping(value_at(overlay.data, prefix))
             folder = "" if prefix else name.rpartition("/")[0]
             for kind in ("patches", "patchesStrategicMerge", "patchesJson6902"):
                 for at, entry in _entries(data, kind):
@@ -224,12 +224,12 @@ class _Places:
     def _in_values(self, built: Built, name: FieldPath) -> SourceRef | None:
         """Return where a value is set last: in the entry, in its files, in the chart's own `values.yaml`."""
         build = built.build
-        if _value(build.inline_values, name) is not None:
+        if value_at(build.inline_values, name) is not None:
             return next((one.at((*build.field, "inlineValues", *name)) for one in self._settings), None)
         own = f"{build.path}/values.yaml" if build.path != "." else "values.yaml"
         for path in (*reversed(build.values), own):
             for document in self._file(built, path):
-                if _value(document.data, name) is not None:
+                if value_at(document.data, name) is not None:
                     return document.at(name)
         return None
 
@@ -261,29 +261,18 @@ def _paths(node: Any, at: FieldPath = ()) -> Iterator[FieldPath]:
         yield from _paths(item, (*at, key))
 
 
-def _value(data: Any, field: FieldPath) -> Any:
-    for part in field:
-        if isinstance(data, Mapping):
-            data = data.get(part)
-        elif isinstance(data, list) and isinstance(part, int) and part < len(data):
-            data = data[part]
-        else:
-            return None
-    return data
-
-
 def _counterpart(result: Any, other: Any, field: FieldPath) -> FieldPath:
     """Return the field of another version of an object; elements of lists are the same by name, else by position."""
     found: list[str | int] = []
     for part in field:
         if isinstance(part, int) and isinstance(other, list):
-            name = mapping(_value(result, (part,))).get("name")
+            name = mapping(value_at(result, (part,))).get("name")
             position = next((at for at, item in enumerate(other) if name and mapping(item).get("name") == name), part)
             found.append(position)
-            result, other = _value(result, (part,)), _value(other, (position,))
+            result, other = value_at(result, (part,)), value_at(other, (position,))
         else:
             found.append(part)
-            result, other = _value(result, (part,)), _value(other, (part,))
+            result, other = value_at(result, (part,)), value_at(other, (part,))
     return tuple(found)
 
 

@@ -17,7 +17,7 @@ from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem
 from reconciler.kube.values import mapping, sequence
 from reconciler.kube.yaml import Document, read
-from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.config.builds import ROOT, Build, Tool
 from reconciler.repo.files import BlobIds, below
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -70,6 +70,10 @@ class _Overlay:
     def inputs(self) -> Inputs:
         components = (_join(".", str(name)) for name in sequence(self._build.overrides.get("components")))
         folders = [self._build.path, *components]
+        if not self._kustomizations(self._build.path):
+            resources = generated_resources(self._build.path, self._files)
+            self._found.update({path: self._files[path] for path in resources if path in self._files})
+            folders += [path for path in resources if path not in self._files]
         seen = {*folders}
         while folders:
             paths = [path for folder in folders for path in self._kustomizations(folder)]
@@ -80,8 +84,6 @@ class _Overlay:
                     found += self._follow(posixpath.dirname(path), document)
             folders = [folder for folder in dict.fromkeys(found) if folder not in seen]
             seen.update(folders)
-        if not self._kustomizations(self._build.path):
-            self._found.update(below(self._files, self._build.path))  # Flux makes a kustomization of the whole folder
         return Inputs(files=self._found, remote=tuple(self._remote), problems=tuple(self._problems))
 
     def _kustomizations(self, folder: str) -> list[str]:
@@ -120,6 +122,28 @@ def references(data: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
                     yield (name, index, field), str(file).rpartition("=")[2]
     if isinstance(path := mapping(data.get("openapi")).get("path"), str):
         yield ("openapi", "path"), path
+
+
+def generated_resources(folder: str, files: Iterable[str]) -> list[str]:
+    """Return the resources of a folder without a kustomization: its manifests at any depth, and overlays in it.
+
+    Flux makes one in this way: github.com/fluxcd/pkg/kustomize (`kustomize_generator.go`).
+    """
+    inside = [
+        path for path in files if path.endswith((".yaml", ".yml")) and (folder == ROOT or path.startswith(f"{folder}/"))
+    ]
+    overlays = {posixpath.dirname(path) for path in files if posixpath.basename(path) in KUSTOMIZATIONS}
+    overlays = {path for path in overlays if folder == ROOT or path.startswith(f"{folder}/")}
+    resources: dict[str, None] = {}
+    for path in inside:
+        above = [parent for parent in _parents(path) if parent in overlays]
+        resources[min(above, key=len) if above else path] = None
+    return list(resources)
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 
 
 class _Chart:

@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from reconciler.errors import ConfigError, OutsideError
 from reconciler.processes import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
-from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources
+from reconciler.repo.config.builds import ROOT, Build, Tool
 
 SECONDS = 120.0
 """Time for one build. Large overlays (1,000 objects) take under 10 s."""
@@ -85,16 +86,18 @@ def run_build(program: Program, build: Build, contents: Mapping[str, bytes]) -> 
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
         root.mkdir(exist_ok=True)
+        prefix = "" if build.path == ROOT else f"{build.path}/"
         if build.tool is Tool.KUSTOMIZE:
             # A kustomization around the overlay adds what the delivery adds, and has each object say where it is from.
+            has_own = any(f"{prefix}{name}" in contents for name in KUSTOMIZATIONS)
             wrapper = {
-                "resources": [build.path],
+                "resources": [build.path] if has_own else generated_resources(build.path, contents),
                 **build.overrides,
                 "buildMetadata": ["originAnnotations", "transformerAnnotations"],
             }
-            folder = root if build.path != "." else Path(scratch)
-            if build.path == ".":
-                wrapper["resources"] = ["repository"]
+            folder = root
+            if has_own and build.path == ROOT:  # its kustomization stands where the one around it would
+                folder, wrapper["resources"] = Path(scratch), ["repository"]
             (folder / "kustomization.yaml").write_text(json.dumps(wrapper))
             argv = (*program.argv, "--load-restrictor", "LoadRestrictionsNone", str(folder))
             return _run(argv, root, Path(scratch), network=build.network)
