@@ -39,14 +39,14 @@ def lead_back(value: _T, repository: Repository, head: LoadedRevision, base: Loa
     builds = {one.build.source: one for one in (*base.builds, *head.builds)}
     if not builds:
         return value
-    result: _T = _Leading(builds, (_Places(repository, head), _Places(repository, base))).walk(value)
+    result: _T = _Leading(builds, (_Origins(repository, head), _Origins(repository, base))).walk(value)
     return result
 
 
 class _Leading:
     """Replaces the places in a tree of structs."""
 
-    def __init__(self, builds: Mapping[str, Built], sides: tuple["_Places", ...]) -> None:
+    def __init__(self, builds: Mapping[str, Built], sides: tuple["_Origins", ...]) -> None:
         self._builds = builds
         self._sides = sides
         sources = "|".join(map(re.escape, sorted(builds, reverse=True)))
@@ -96,7 +96,7 @@ class _Field(Struct, frozen=True, kw_only=True, eq=False):
         return value is not None and not isinstance(value, Mapping)
 
 
-class _Places:
+class _Origins:
     """The places behind the builds of one revision."""
 
     def __init__(self, repository: Repository, revision: LoadedRevision) -> None:

@@ -15,6 +15,8 @@ from reconciler.repo.config.builds import ROOT
 from reconciler.repo.port import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
+IGNORE_FILE = ".sourceignore"
+"""The file of Flux with patterns of files that it does not read."""
 SUFFIXES = (".yaml", ".yml", ".json")
 
 BlobIds = Mapping[str, str]
@@ -126,7 +128,15 @@ def read_paths(config: Config) -> tuple[str, ...]:
 
 
 def _named_paths(config: Config) -> tuple[str, ...]:
-    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.approvals, config.rendered)
+    return (
+        CONFIG_PATH,
+        IGNORE_FILE,
+        *config.sources,
+        *config.policies,
+        config.evidence,
+        config.approvals,
+        config.rendered,
+    )
 
 
 def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
@@ -154,6 +164,25 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
             *(_upper_case_suffix(path) for path in unread if path.lower().endswith(SUFFIXES)),
         ),
     )
+
+
+def excluded(config: Config, sources: Iterable[str], ignored: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the source files that are not read: `spec.exclude`, and the patterns of `.sourceignore` files by path.
+
+    Both have the form of a .gitignore; those of a file are relative to its folder, and a deeper one decides.
+    """
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - takes longer than the rest, and few repositories need it
+
+    names = list(sources)
+    found = set(GitIgnoreSpec.from_lines(config.exclude).match_files(names)) if config.exclude else set()
+    for path, raw in sorted(ignored.items()):
+        folder = path.removesuffix(IGNORE_FILE)
+        spec = GitIgnoreSpec.from_lines(raw.decode("utf-8", "replace").splitlines())
+        for name in names:
+            if name.startswith(folder):
+                is_ignored = spec.check_file(name[len(folder) :]).include
+                found = found | {name} if is_ignored else found - {name} if is_ignored is False else found
+    return frozenset(found)
 
 
 def selects(cluster: Cluster, path: str, labels: object) -> bool:
@@ -192,7 +221,7 @@ _IRREGULAR = {
 
 
 def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
-    roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[1:])
+    roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[2:])
     for path, entry in irregular.items():
         is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
         if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):

@@ -17,10 +17,12 @@ from reconciler.repo.config import Config, parse_config
 from reconciler.repo.config.config import CONFIG
 from reconciler.repo.files import (
     CONFIG_PATH,
+    IGNORE_FILE,
     RevisionFiles,
     TreeFiles,
     apply_changes,
     assign_roles,
+    excluded,
     read_paths,
     split_tree,
 )
@@ -162,7 +164,7 @@ def _roles(
     repository: Repository, config: Config, files: TreeFiles, catalogue: "Catalogue", cache: Cache
 ) -> tuple[RevisionFiles, tuple[Built, ...]]:
     """Return the files by role, with the results of builds among the sources, and the builds."""
-    roles = assign_roles(config, files)
+    roles = _without_excluded(repository, config, files, assign_roles(config, files))
     if not config.builds:
         return roles, ()
     builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
@@ -171,6 +173,15 @@ def _roles(
         sources=sources_with(builds, roles.sources),
         problems=(*roles.problems, *(problem for built in builds for problem in built.problems)),
     ), builds
+
+
+def _without_excluded(repository: Repository, config: Config, files: TreeFiles, roles: RevisionFiles) -> RevisionFiles:
+    paths = [path for path in files.written if path.endswith(IGNORE_FILE)]
+    if not (paths or config.exclude):
+        return roles
+    contents = repository.read([files.written[path] for path in paths])
+    left_out = excluded(config, roles.sources, dict(zip(paths, contents, strict=True)))
+    return replace(roles, sources={path: oid for path, oid in roles.sources.items() if path not in left_out})
 
 
 def read_base(

@@ -19,7 +19,7 @@ from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document, read
 from reconciler.kube.yaml.parser import split
 from reconciler.kube.yaml.writer import write
-from reconciler.repo.builds.inputs import Inputs, inputs_of, missing_problem
+from reconciler.repo.builds.inputs import BuildInputs, inputs_of, missing_problem
 from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
 from reconciler.repo.builds.variables import SWITCH, Substitution
 from reconciler.repo.config.builds import Build, Tool
@@ -69,7 +69,9 @@ def build_all(
         yield Built(build=build, oid=oid, inputs=inputs.files, problems=saved.problems)
 
 
-def _saved(build: Build, inputs: Inputs, repository: Repository, cache: Cache, is_namespaced: IsNamespaced) -> _Saved:
+def _saved(
+    build: Build, inputs: BuildInputs, repository: Repository, cache: Cache, is_namespaced: IsNamespaced
+) -> _Saved:
     program = find_program(build.tool, build.version)
     identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
     key = f"build:{sha256(identity).hexdigest()}"

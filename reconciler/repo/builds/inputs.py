@@ -41,7 +41,7 @@ _REMOTE = later(
 """What kustomize fetches: pkg.go.dev/sigs.k8s.io/kustomize/api/internal/git (repo specs), and URLs of files."""
 
 
-class Inputs(Struct, frozen=True, kw_only=True):
+class BuildInputs(Struct, frozen=True, kw_only=True):
     """The files that a build reads. `remote` are addresses outside the repository that it would fetch."""
 
     files: Mapping[str, str]  # blob ids by path
@@ -49,7 +49,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def inputs_of(build: Build, files: BlobIds, read_files: ReadFiles) -> Inputs:
+def inputs_of(build: Build, files: BlobIds, read_files: ReadFiles) -> BuildInputs:
     """Return what a build reads of the files of a revision."""
     if build.tool is Tool.HELM:
         return _Chart(build, files, read_files).inputs()
@@ -67,7 +67,7 @@ class _Overlay:
         self._remote: list[str] = []
         self._problems: list[Problem] = []
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> BuildInputs:
         components = (_join(".", str(name)) for name in sequence(self._build.overrides.get("components")))
         folders = [self._build.path, *components]
         if not self._kustomizations(self._build.path):
@@ -84,7 +84,7 @@ class _Overlay:
                     found += self._follow(posixpath.dirname(path), document)
             folders = [folder for folder in dict.fromkeys(found) if folder not in seen]
             seen.update(folders)
-        return Inputs(files=self._found, remote=tuple(self._remote), problems=tuple(self._problems))
+        return BuildInputs(files=self._found, remote=tuple(self._remote), problems=tuple(self._problems))
 
     def _kustomizations(self, folder: str) -> list[str]:
         return [path for name in KUSTOMIZATIONS if (path := _join(folder, name)) in self._files]
@@ -129,11 +129,10 @@ def generated_resources(folder: str, files: Iterable[str]) -> list[str]:
 
     Flux makes one in this way: github.com/fluxcd/pkg/kustomize (`kustomize_generator.go`).
     """
-    inside = [
-        path for path in files if path.endswith((".yaml", ".yml")) and (folder == ROOT or path.startswith(f"{folder}/"))
-    ]
-    overlays = {posixpath.dirname(path) for path in files if posixpath.basename(path) in KUSTOMIZATIONS}
-    overlays = {path for path in overlays if folder == ROOT or path.startswith(f"{folder}/")}
+    prefix = "" if folder == ROOT else f"{folder}/"
+    below_it = [path for path in files if path.startswith(prefix)]
+    inside = [path for path in below_it if path.endswith((".yaml", ".yml"))]
+    overlays = {posixpath.dirname(path) for path in below_it if posixpath.basename(path) in KUSTOMIZATIONS}
     resources: dict[str, None] = {}
     for path in inside:
         above = [parent for parent in _parents(path) if parent in overlays]
@@ -154,7 +153,7 @@ class _Chart:
         self._files = files
         self._read = read_files
 
-    def inputs(self) -> Inputs:
+    def inputs(self) -> BuildInputs:
         found: dict[str, str] = {}
         remote: list[str] = []
         problems: list[Problem] = []
@@ -180,7 +179,7 @@ class _Chart:
                     elif address:
                         remote.append(f"{mapping(entry).get('name')} {mapping(entry).get('version')} of {address}")
         found.update({path: self._files[path] for path in self._build.values if path in self._files})
-        return Inputs(files=found, remote=tuple(remote), problems=tuple(problems))
+        return BuildInputs(files=found, remote=tuple(remote), problems=tuple(problems))
 
 
 def _join(folder: str, name: str) -> str:

@@ -36,14 +36,14 @@ class BuildFailed(OutsideError):
         self.lines = lines
 
 
-class Program(Struct, frozen=True, kw_only=True):
+class BuildProgram(Struct, frozen=True, kw_only=True):
     """An installed program: how it is called, and its version as it says it (`v5.8.1`)."""
 
     argv: tuple[str, ...]
     version: str
 
 
-def find_program(tool: Tool, wanted: str = "") -> Program:
+def find_program(tool: Tool, wanted: str = "") -> BuildProgram:
     """Return the program that builds. Raises `OutsideError` without one, `ConfigError` with another version."""
     program = _found(tool, os.environ.get("PATH", ""))
     if wanted and program.version.lstrip("v") != wanted.lstrip("v"):
@@ -55,16 +55,16 @@ def find_program(tool: Tool, wanted: str = "") -> Program:
 
 
 @lru_cache
-def _found(tool: Tool, path: str) -> Program:
+def _found(tool: Tool, path: str) -> BuildProgram:
     if tool is Tool.HELM:
         if helm := shutil.which("helm", path=path):
-            return Program(argv=(helm,), version=_output((helm, "version", "--template", "{{.Version}}")).strip())
+            return BuildProgram(argv=(helm,), version=_output((helm, "version", "--template", "{{.Version}}")).strip())
     elif kustomize := shutil.which("kustomize", path=path):
-        return Program(argv=(kustomize, "build"), version=_output((kustomize, "version")).strip())
+        return BuildProgram(argv=(kustomize, "build"), version=_output((kustomize, "version")).strip())
     elif kubectl := shutil.which("kubectl", path=path):
         said = _output((kubectl, "version", "--client", "--output", "json"))
         version = json.loads(said or "{}").get("kustomizeVersion", "")
-        return Program(argv=(kubectl, "kustomize"), version=str(version))
+        return BuildProgram(argv=(kubectl, "kustomize"), version=str(version))
     raise OutsideError(f"{tool} is not installed, and spec.sources wants a build by it", hint=_HINTS[tool])
 
 
@@ -74,7 +74,7 @@ def _output(argv: tuple[str, ...]) -> str:
         return _run(argv, Path(scratch), Path(scratch), network=False).decode("utf-8", "replace")
 
 
-def run_build(program: Program, build: Build, contents: Mapping[str, bytes]) -> bytes:
+def run_build(program: BuildProgram, build: Build, contents: Mapping[str, bytes]) -> bytes:
     """Build in a folder with these files, and return the documents. Raises `BuildFailed`, or `OutsideError`.
 
     The program finds no plugins, no configuration of the user and, unless the entry allows it, no network.
