@@ -186,7 +186,13 @@ def excluded(config: Config, sources: Iterable[str], ignored: Mapping[str, bytes
 
 
 def selects(cluster: Cluster, path: str, labels: object) -> bool:
-    """Return whether `cluster` selects a source document, by its folder and its labels."""
+    """Return whether `cluster` selects a source document, by its folder and its labels.
+
+    The entry of a build may name its clusters, which its path says after `@` (`Build.source`).
+    """
+    named = path.partition("#")[2].partition("@")[2]
+    if named and cluster.name not in named.split(","):
+        return False
     folders = cluster.select.folders
     if folders and ROOT not in folders and not any(path.startswith(f"{folder}/") for folder in folders):
         return False

@@ -32,6 +32,7 @@ class Build(Struct, frozen=True, kw_only=True):
     field: FieldPath = ()  # the place of the entry in `reconciler.yaml`
     version: str = ""  # the pinned version of the program; empty: any
     network: bool = False
+    clusters: tuple[str, ...] = ()  # empty: those that select the folder
     overrides: Mapping[str, Any] = {}
     variables: Mapping[str, str] | None = None
     release: str = ""
@@ -44,10 +45,11 @@ class Build(Struct, frozen=True, kw_only=True):
     def source(self) -> str:
         """The path that stands for the result among the source files: the file that one opens first."""
         folder = "" if self.path == ROOT else f"{self.path}/"
+        of_clusters = f"@{','.join(self.clusters)}" if self.clusters else ""
         if self.tool is Tool.KUSTOMIZE:
-            return f"{folder}kustomization.yaml#build"
+            return f"{folder}kustomization.yaml#build{of_clusters}"
         release = f"{self.namespace}.{self.release}" if self.namespace else self.release
-        return f"{folder}Chart.yaml#{release}"
+        return f"{folder}Chart.yaml#{release}{of_clusters}"
 
 
 def source_folders(entries: Sequence[Any]) -> list[str]:
@@ -65,6 +67,7 @@ def parse_builds(spec: Mapping[str, Any], normalize: Callable[[str], str]) -> tu
             field=("spec", "sources", index),
             version=versions.get(entry["build"], ""),
             network=entry.get("network", False),
+            clusters=tuple(entry.get("clusters", ())),
             overrides=entry.get("overrides", {}),
             variables=entry.get("substitute"),
             release=entry.get("release", ""),
