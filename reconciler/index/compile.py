@@ -36,6 +36,7 @@ from reconciler.policy.admission import written_problems
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, OnImmutableChange
 from reconciler.repo.files import selects
+from reconciler.repo.others import not_a_manifest
 
 if TYPE_CHECKING:
     from reconciler.kinds.health.jobs import HealthOfJobs
@@ -130,6 +131,10 @@ class _CompileUnit(Struct, kw_only=True):
 
 def _parse(_: Context, unit: _CompileUnit) -> None:
     reading = read_written(unit.path, unit.raw)
+    note = not_a_manifest(unit.path, unit.raw, reading)
+    if note is not None and not any(is_launch_configuration(document.data) for document in reading.documents):
+        unit.problems.append(note)
+        return
     unit.documents = reading.documents
     unit.problems += reading.problems
 

@@ -28,6 +28,8 @@ def committed_edits(
 ) -> CommittedEdits:
     """Compare the head's own `rendered/` with its sources and the base."""
     head, folder = index.revision, base.config.rendered
+    if not (head.config.is_rendered and base.config.is_rendered):
+        return CommittedEdits()
     commit = head.tree.commit
     if folder != head.config.rendered:
         repository = runtime.repository

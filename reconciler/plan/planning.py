@@ -43,6 +43,7 @@ from reconciler.plan.inputs import Common, Inputs, LiveFacts
 from reconciler.plan.judging import Judgement, judge, verdicts_of_base
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.make import make_plan
+from reconciler.plan.places import lead_back
 from reconciler.plan.plan import Behind
 from reconciler.plan.plan_policies import judge_whole
 from reconciler.plan.sides import (
@@ -222,7 +223,7 @@ def _plan_sides(
         made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
     save_tools(runtime, sides.index)
     return Planned(
-        plan=made,
+        plan=lead_back(made, runtime.repository, sides.index.revision, sides.base),
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
@@ -242,7 +243,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
     findings = fold_consequences(runtime, index, collect_findings(index, evaluation, foreign.values(), day))
     save_tools(runtime, index)
     head = _describe(tree, *index.revision.files.written)
-    return Plan(
+    made = Plan(
         engine=runtime.engine,
         base=head,
         head=head,
@@ -253,6 +254,7 @@ def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: st
         problems=findings.problems,
         exceptions=findings.exceptions,
     )
+    return lead_back(made, runtime.repository, index.revision, index.revision)
 
 
 # The steps of a plan.
@@ -442,7 +444,9 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
     if commit is None or all(below(files.sources, folder) for folder in config.sources):
         return files
     last = runtime.repository.last_change(commit.oid, config.rendered)
-    return files if last is None else read_past_files(runtime.repository, last, config)
+    if last is None:
+        return files
+    return read_past_files(runtime.repository, last, config, runtime.catalogue, runtime.cache)
 
 
 def _judged_by(index: CompiledRevision) -> str:

@@ -1,6 +1,6 @@
 """The sides of a plan: the head, the base that judges it, what exists, and where they differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -209,7 +209,7 @@ def compile_tree(
     key = store_key(runtime)
     with comparing(runtime.repository, tree, config):
         store = load_store(runtime.cache, key)
-    revision = read_revision(runtime.repository, tree, config, runtime.cache)
+    revision = read_revision(runtime.repository, tree, config, runtime.catalogue, runtime.cache)
     index = build_index(runtime, revision, store, keep=revision.files.rendered if keep_contents else None)
     save_store(runtime.cache, key, store, index.store)
     return index
@@ -281,7 +281,7 @@ def load_sides(
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
-    of_head = rendered_tree(runtime, index.revision)
+    of_head = _existing_tree(runtime, index.revision, index)
     totals = evaluate_tree(runtime, index)
     renamed, refusals = assign_generations(runtime, index, of_head)
     if renamed is not index:
@@ -289,8 +289,8 @@ def load_sides(
     index = settle_finished(runtime, renamed, of_head)
     judging = _resolve_base(runtime, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
-    baseline = of_head if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
-    of_base = baseline if before is judging else rendered_tree(runtime, judging)
+    baseline = of_head if _have_equal_objects(before, index.revision) else _existing_tree(runtime, before, index)
+    of_base = baseline if before is judging else _existing_tree(runtime, judging, index)
     renderer = Renderer(runtime, index)
     live = None
     if clusters is not None:
@@ -356,7 +356,34 @@ def rendered_tree(runtime: Runtime, revision: LoadedRevision) -> Baseline:
     """Return the `rendered/` tree of a revision, of the chosen cluster only if there is one."""
     rendered = revision.files.rendered
     blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
-    return RenderedTree(runtime.repository, runtime.kinds, revision.config.rendered, blobs, processes=runtime.processes)
+
+    def contents(paths: list[str]) -> Iterable[bytes]:
+        return runtime.repository.read([blobs[path] for path in paths])
+
+    return RenderedTree(runtime.kinds, revision.config.rendered, blobs, contents, processes=runtime.processes)
+
+
+def _existing_tree(runtime: Runtime, revision: LoadedRevision, index: CompiledRevision) -> Baseline:
+    """Return the objects of a revision: those in `rendered/`, or those that its sources render to where none is kept.
+
+    index: that of the head, from whose records those of other revisions are taken where their files are equal.
+    """
+    if revision.config.is_rendered:
+        return rendered_tree(runtime, revision)
+    built = index if revision is index.revision else build_index(runtime, revision, index.store)
+    renderer = Renderer(runtime, built)
+
+    def contents(paths: list[str]) -> Iterable[bytes]:
+        return renderer.contents(paths).values()
+
+    return RenderedTree(runtime.kinds, revision.config.rendered, built.desired, contents)
+
+
+def _have_equal_objects(one: LoadedRevision, other: LoadedRevision) -> bool:
+    """Return whether the objects of two revisions are known to be equal."""
+    if one is other or not (one.config.is_rendered and other.config.is_rendered):
+        return one is other
+    return one.files.rendered == other.files.rendered
 
 
 def _foreign(

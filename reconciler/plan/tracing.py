@@ -183,7 +183,11 @@ def find_causes(runtime: Runtime, index: CompiledRevision, renderer: Renderer, b
     changed = _changed(past, index.revision.files)
     if not changed and before.tree.tip is not None:
         last = runtime.repository.last_change(before.tree.tip.oid, index.revision.config.rendered)
-        past = past if last is None else read_past_files(runtime.repository, last, index.revision.config)
+        past = (
+            past
+            if last is None
+            else read_past_files(runtime.repository, last, index.revision.config, runtime.catalogue, runtime.cache)
+        )
         changed = _changed(past, index.revision.files)
     if not changed:
         return NO_CAUSES

@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
 def is_source(config: Config, path: str) -> bool:
     """Return whether a plan reads a file as input: sources, policies, evidence and settings, without `rendered/`."""
-    roots = (root for root in read_paths(config) if root != config.rendered)
+    roots = [root for root in read_paths(config) if root != config.rendered]
+    if not roots:
+        return not path.startswith(f"{config.rendered}/")
     return any(path == root or path.startswith(f"{root}/") for root in roots)
 
 

@@ -12,14 +12,17 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
+from reconciler.repo.builds import Built, build_all, sources_with
 from reconciler.repo.config import Config, parse_config
 from reconciler.repo.config.config import CONFIG
 from reconciler.repo.files import (
     CONFIG_PATH,
+    IGNORE_FILE,
     RevisionFiles,
     TreeFiles,
     apply_changes,
     assign_roles,
+    excluded,
     read_paths,
     split_tree,
 )
@@ -50,12 +53,16 @@ class TreeReference(Struct, frozen=True, kw_only=True):
 
 
 class LoadedRevision(Struct, frozen=True, kw_only=True):
-    """A tree, the configuration in force, the files by role, and the listing of the commit that it is or stands on."""
+    """A tree, the configuration in force, the files by role, and the listing of the commit that it is or stands on.
+
+    `builds` are the results among the sources that a program made.
+    """
 
     tree: TreeReference
     config: Config
     files: RevisionFiles
     listing: TreeFiles
+    builds: tuple[Built, ...] = ()
 
 
 def resolve_head(repository: Repository, revision: str, *, merge_into: str | None = None) -> TreeReference:
@@ -135,8 +142,10 @@ def comparing(repository: Repository, tree: TreeReference, config: Config) -> Ab
     return repository.comparing(tree.checked_out.oid, read_paths(config))
 
 
-def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:
-    """List the files of the head by role."""
+def read_revision(
+    repository: Repository, tree: TreeReference, config: Config, catalogue: "Catalogue", cache: Cache
+) -> LoadedRevision:
+    """List the files of the head by role, with its builds."""
     paths = read_paths(config)
     if tree.tip is None:
         files = listing = split_tree(repository.work_tree(paths), config.rendered)
@@ -144,7 +153,32 @@ def read_revision(repository: Repository, tree: TreeReference, config: Config, c
         files = listing = _list_commit(repository, tree.tip, config, cache)
         if tree.commit is None:
             files = apply_changes(listing, repository.changed_since(tree.tip.oid, paths), config.rendered)
-    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, files), listing=listing)
+    roles, builds = _roles(repository, config, files, catalogue, cache)
+    return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
+
+
+def _roles(
+    repository: Repository, config: Config, files: TreeFiles, catalogue: "Catalogue", cache: Cache
+) -> tuple[RevisionFiles, tuple[Built, ...]]:
+    """Return the files by role, with the results of builds among the sources, and the builds."""
+    roles = _without_excluded(repository, config, files, assign_roles(config, files))
+    if not config.builds:
+        return roles, ()
+    builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
+    return replace(
+        roles,
+        sources=sources_with(builds, roles.sources),
+        problems=(*roles.problems, *(problem for built in builds for problem in built.problems)),
+    ), builds
+
+
+def _without_excluded(repository: Repository, config: Config, files: TreeFiles, roles: RevisionFiles) -> RevisionFiles:
+    paths = [path for path in files.written if path.endswith(IGNORE_FILE)]
+    if not (paths or config.exclude):
+        return roles
+    contents = repository.read([files.written[path] for path in paths])
+    left_out = excluded(config, roles.sources, dict(zip(paths, contents, strict=True)))
+    return replace(roles, sources={path: oid for path, oid in roles.sources.items() if path not in left_out})
 
 
 def read_base(
@@ -170,13 +204,17 @@ def read_base(
             config = _load_config(repository, oid, catalogue, cache)
         if read_paths(config) != read_paths(head.config):
             listing = _list_commit(repository, tree.tip, config, cache)
-    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, listing), listing=listing)
+    roles, builds = _roles(repository, config, listing, catalogue(), cache)
+    return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
 
 
-def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
+def read_past_files(
+    repository: Repository, commit: str, config: Config, catalogue: "Catalogue", cache: Cache
+) -> RevisionFiles:
     """List the files of an older commit by role, without `rendered/`."""
     paths = [path for path in read_paths(config) if path != config.rendered]
-    return assign_roles(config, split_tree(repository.tree(commit, paths), config.rendered))
+    files = split_tree(repository.tree(commit, paths), config.rendered)
+    return _roles(repository, config, files, catalogue, cache)[0]
 
 
 def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:

@@ -14,6 +14,8 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 from reconciler.repo import checkout, checkout_files
 from reconciler.repo.checkout import InitResult
+from reconciler.repo.git import GitRepository
+from reconciler.submit.existing import Survey, write_configuration
 from reconciler.version import __version__, engine_version
 
 # The requirements file of a config repository: the exact version that its pipelines install, and from where.
@@ -97,6 +99,18 @@ def init(folder: Path, source: str) -> InitResult:
     engine = engine_version(engine_digest(registry, rule_paths()))
     made = checkout.commit_new_folder(folder, files=len(contents), engine=engine)
     return replace(made, unpublished=f"{PACKAGE}=={__version__}") if origin and not source else made
+
+
+def init_existing(folder: str, environ: Mapping[str, str]) -> tuple[Survey, Path, bool]:
+    """Write `reconciler.yaml` for the repository around a folder.
+
+    Returns what was found, the root, and whether the file is new.
+    """
+    if not Path(folder).is_dir():
+        raise ConfigError(f"{folder} is not a folder", hint="name a folder of a Git repository")
+    repository = GitRepository.open(Path(folder), environ=environ)
+    found, is_new = write_configuration(repository, kinds(), repository.root)
+    return found, repository.root, is_new
 
 
 def repository_files(
