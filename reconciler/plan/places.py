@@ -74,7 +74,7 @@ class _Leading:
         return str(self._place(SourceRef(path=match[1], line=int(match[2] or 0), column=int(match[3] or 0))))
 
 
-class _Field(Struct, frozen=True, kw_only=True, eq=False):
+class _BuiltField(Struct, frozen=True, kw_only=True, eq=False):
     """A field of a document of a build."""
 
     built: Built
@@ -116,7 +116,7 @@ class _Origins:
         if field is None:
             return None
         origin, changes = _comments(document)
-        asked = _Field(built=built, document=document, field=field)
+        asked = _BuiltField(built=built, document=document, field=field)
         return (
             self._in_chart(asked, origin) if built.build.tool is Tool.HELM else self._in_overlay(asked, origin, changes)
         )
@@ -145,7 +145,7 @@ class _Origins:
 
     # Kustomize.
 
-    def _in_overlay(self, asked: "_Field", origin: str, changes: Sequence[str]) -> SourceRef | None:
+    def _in_overlay(self, asked: "_BuiltField", origin: str, changes: Sequence[str]) -> SourceRef | None:
         """Return the patch or transformer that set a field last, else the line of the base."""
         for name in reversed(changes):
             place = next(self._in_kustomization(asked, name), None)
@@ -159,7 +159,7 @@ class _Origins:
             return self._in_generator(candidates[0], asked.document)
         return SourceRef(path=origin) if origin in asked.built.inputs else None
 
-    def _in_kustomization(self, asked: "_Field", name: str) -> Iterator[SourceRef]:
+    def _in_kustomization(self, asked: "_BuiltField", name: str) -> Iterator[SourceRef]:
         """Yield the places in a kustomization, and in the patches that it names, that set a field."""
         for overlay, prefix in self._kustomizations(asked.built, name):
             data = mapping(value_at(overlay.data, prefix))
@@ -180,7 +180,7 @@ class _Origins:
             for document in self._settings:
                 yield document, (*built.build.field, "overrides")
 
-    def _in_file(self, asked: "_Field", folder: str, entry: Mapping[str, Any]) -> Iterator[SourceRef]:
+    def _in_file(self, asked: "_BuiltField", folder: str, entry: Mapping[str, Any]) -> Iterator[SourceRef]:
         path = posixpath.normpath(posixpath.join(folder, text(entry.get("path"))))
         for one in self._file(asked.built, path):
             if asked.is_set_by(one, by_target="target" in entry):
@@ -201,7 +201,7 @@ class _Origins:
 
     # Helm.
 
-    def _in_chart(self, asked: "_Field", origin: str) -> SourceRef | None:
+    def _in_chart(self, asked: "_BuiltField", origin: str) -> SourceRef | None:
         """Return the value that a template's line uses for a field, else that line, else the template."""
         built, field = asked.built, asked.field
         oid = built.inputs.get(origin)
@@ -298,7 +298,7 @@ def _matches(expression: str, name: str) -> bool:
         return True
 
 
-def _transformer(data: Mapping[str, Any], asked: _Field) -> Iterator[FieldPath]:
+def _transformer(data: Mapping[str, Any], asked: _BuiltField) -> Iterator[FieldPath]:
     """Yield the fields of a kustomization whose transformer sets a field of an object."""
     name, field, value = asked.document.key.name, asked.field, asked.value
     if field[-1:] == ("image",) and isinstance(value, str):
@@ -327,7 +327,7 @@ def _added(data: Mapping[str, Any], key: str, value: Any) -> Iterator[FieldPath]
             yield (*at, "pairs", key)
 
 
-def _in_place(asked: _Field, overlay: Document, at: FieldPath, entry: Mapping[str, Any]) -> Iterator[SourceRef]:
+def _in_place(asked: _BuiltField, overlay: Document, at: FieldPath, entry: Mapping[str, Any]) -> Iterator[SourceRef]:
     """Yield the lines of a patch that is written in a kustomization."""
     written = text(entry.get("patch"))
     first = overlay.at(at).line if written else 0  # the line of the `|`: the patch begins below it

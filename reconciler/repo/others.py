@@ -6,6 +6,7 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.yaml import Reading
+from reconciler.kube.yaml.reader import CONFLICT
 
 _TYPED = later(rb"(?:^|\n|[{,])[ \t]*-?[ \t]*[\"']?(?:apiVersion|kind|metadata|spec)[\"']?[ \t]*:")
 """A key that a manifest has: with one of them a file is meant to be a manifest, however wrong it is."""
@@ -31,7 +32,7 @@ def not_a_manifest(path: str, raw: bytes, reading: Reading) -> Problem | None:
     """Return the note about a file that is no manifest; None for a manifest, or a file that is meant to be one."""
     name = posixpath.basename(path)
     is_empty = not reading.documents and not reading.problems
-    if is_empty or any(problem.rule in _UNREAD for problem in reading.problems):
+    if is_empty or CONFLICT.search(raw) or any(problem.rule in _UNREAD for problem in reading.problems):
         return None
     what, hint = _NAMES.get(name) or next((text for sign, text in _SIGNS if sign.search(raw)), ""), _HINT
     if _TEMPLATE_ACTION in raw and not reading.documents and "/templates/" in f"/{path}":

@@ -6,7 +6,6 @@ overlays and charts that nothing delivers, and folders of manifests. No file bes
 
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
@@ -17,7 +16,6 @@ from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
-from reconciler.repo import checkout_files
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
 from reconciler.repo.config import Backend
 from reconciler.repo.config.builds import ROOT, Build, Tool
@@ -29,7 +27,7 @@ _RESERVED = ("policies", "evidence", "approvals", "rendered")
 _MAX_BYTES = 4 << 20  # of one file that is looked at
 
 
-class Entry(Struct, frozen=True, kw_only=True):
+class FoundSource(Struct, frozen=True, kw_only=True):
     """A source that was found: the folder, how it is built, and why it is one."""
 
     path: str
@@ -43,7 +41,7 @@ class Entry(Struct, frozen=True, kw_only=True):
 class Survey(Struct, frozen=True, kw_only=True):
     """What a repository holds: the sources, the clusters with their backends, and what was left out, with reasons."""
 
-    entries: tuple[Entry, ...]
+    entries: tuple[FoundSource, ...]
     clusters: Mapping[str, str]  # backends by name
     left_out: tuple[tuple[str, str], ...]
     excluded: tuple[str, ...] = ()
@@ -71,7 +69,7 @@ class _Surveyor:
     def survey(self) -> Survey:
         folders = sorted({parent for path in self._blobs for parent in _parents(path)})
         documents = [one for reading in self._readings.values() for one in reading.documents]
-        found: list[Entry] = []
+        found: list[FoundSource] = []
         for delivery in deliveries(documents, folders):
             entry = self._delivered(delivery, documents)
             if entry is not None and not any(_is_same(entry, other) for other in found):
@@ -96,7 +94,7 @@ class _Surveyor:
 
     # What controllers deliver.
 
-    def _delivered(self, delivery: Delivery, documents: Sequence[Document]) -> Entry | None:
+    def _delivered(self, delivery: Delivery, documents: Sequence[Document]) -> FoundSource | None:
         named = f"{delivery.kind} {delivery.name} ({delivery.place.path})"
         if delivery.left_out:
             self._left_out.append((named, delivery.left_out))
@@ -111,7 +109,7 @@ class _Surveyor:
             variables = {**self._variables(delivery, documents), **(variables or {})}
         if tool is None and (variables is not None or delivery.overrides or delivery.cluster):
             tool = Tool.KUSTOMIZE  # which takes a folder of manifests too, as Flux does
-        return Entry(
+        return FoundSource(
             path=delivery.path,
             reason=f"{delivery.kind} {delivery.name} in {delivery.place}",
             tool=tool,
@@ -139,30 +137,30 @@ class _Surveyor:
 
     # What nothing delivers.
 
-    def _undelivered(self, used: set[str]) -> Iterator[Entry]:
+    def _undelivered(self, used: set[str]) -> Iterator[FoundSource]:
         """Yield overlays that no other one uses, and charts, besides those that are delivered."""
         overlays = [path for path in self._blobs if posixpath.basename(path) in KUSTOMIZATIONS and path not in used]
         of_others: set[str] = set()
         for path in overlays:
             folder = posixpath.dirname(path) or ROOT
-            read_too = self._read_by(Entry(path=folder, reason="", tool=Tool.KUSTOMIZE))
+            read_too = self._read_by(FoundSource(path=folder, reason="", tool=Tool.KUSTOMIZE))
             of_others |= {other for other in read_too if other != path}
         for path in overlays:
             is_component = any(one.kind == "Component" for one in read(path, self._content(path)).documents)
             if path not in of_others and not is_component:
                 folder = posixpath.dirname(path) or ROOT
-                yield Entry(path=folder, reason="an overlay that no other one uses", tool=Tool.KUSTOMIZE)
+                yield FoundSource(path=folder, reason="an overlay that no other one uses", tool=Tool.KUSTOMIZE)
         charts = [posixpath.dirname(path) or ROOT for path in self._blobs if posixpath.basename(path) == "Chart.yaml"]
         for folder in charts:
             is_part = any(_join(other, "charts") in _parents(f"{folder}/x") for other in charts)
             if _join(folder, "Chart.yaml") not in used and not is_part:
-                yield Entry(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
+                yield FoundSource(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
 
     def _content(self, path: str) -> bytes:
         (raw,) = self._read([path])
         return raw
 
-    def _read_by(self, entry: Entry) -> set[str]:
+    def _read_by(self, entry: FoundSource) -> set[str]:
         """Return the files that a source reads."""
         if entry.tool is None:
             return {path for path in generated_resources(entry.path, self._paths) if path in self._blobs}
@@ -174,7 +172,7 @@ class _Surveyor:
     def _read(self, paths: list[str]) -> Iterable[bytes]:
         return self._repository.read([self._blobs[path] for path in paths])
 
-    def _plain(self, used: set[str]) -> tuple[list[Entry], list[str]]:
+    def _plain(self, used: set[str]) -> tuple[list[FoundSource], list[str]]:
         """Return the folders whose manifests nothing builds, and the files in them that are none."""
         manifests, others = set[str](), set[str]()
         for path in self._paths:
@@ -198,9 +196,9 @@ class _Surveyor:
             if note is not None:
                 reason = note.message.removeprefix("is ").removesuffix(", and is not read")
                 self._left_out.append((path, reason))
-        return [Entry(path=folder, reason="manifests that nothing builds") for folder in folders], inside
+        return [FoundSource(path=folder, reason="manifests that nothing builds") for folder in folders], inside
 
-    def _clusters(self, entries: Iterable[Entry], documents: Sequence[Document]) -> dict[str, str]:
+    def _clusters(self, entries: Iterable[FoundSource], documents: Sequence[Document]) -> dict[str, str]:
         """Return the clusters with their backends: that of the queues which the repository has."""
         names = sorted({name for entry in entries for name in entry.clusters}) or ["main"]
         rows = [self._kinds.find(one.group, one.kind) for one in documents]
@@ -209,7 +207,7 @@ class _Surveyor:
         return dict.fromkeys(names, str(backend))
 
 
-def _is_same(one: Entry, other: Entry) -> bool:
+def _is_same(one: FoundSource, other: FoundSource) -> bool:
     is_alike = (one.path, one.clusters, one.tool) == (other.path, other.clusters, other.tool)
     return is_alike and _extras(one) == _extras(other)
 
@@ -226,7 +224,7 @@ def _join(folder: str, name: str) -> str:
 # The file.
 
 
-def _extras(entry: Entry) -> dict[str, Any]:
+def _extras(entry: FoundSource) -> dict[str, Any]:
     """Return what an entry of `spec.sources` says besides the folder and the program."""
     delivery = entry.delivery
     if delivery is None:
@@ -258,7 +256,7 @@ def configuration(found: Survey, name: str) -> bytes:
     return "\n".join((*lines, "")).encode()
 
 
-def _written(entry: Entry, *, is_many: bool) -> list[str]:
+def _written(entry: FoundSource, *, is_many: bool) -> list[str]:
     """Return the lines of an entry of `spec.sources`, the folder first."""
     path = write({"path": entry.path}).decode().rstrip()
     if entry.tool is None:
@@ -272,21 +270,3 @@ def _clusters_comment(found: Survey) -> str:
     if [*found.clusters] == ["main"]:
         return "No file names a cluster: one is assumed."
     return "From the folders clusters/<name>/ and the destinations of Applications."
-
-
-def write_configuration(repository: Repository, kinds: Kinds, root: Path) -> tuple[Survey, bool]:
-    """Write `reconciler.yaml` for a repository as it is. Returns what was found, and whether the file is new.
-
-    Raises `ConfigError` if the file exists with another content: it is never overwritten.
-    """
-    found = survey(repository, kinds)
-    content, target = configuration(found, root.name.lower()), root / CONFIG_PATH
-    if target.exists():
-        if target.read_bytes() == content:
-            return found, False
-        raise ConfigError(
-            f"{CONFIG_PATH} exists, and differs from what would be written",
-            hint="edit it, or remove it to write it again",
-        )
-    checkout_files.write_new(root, CONFIG_PATH, content)
-    return found, True

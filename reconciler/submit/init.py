@@ -14,8 +14,9 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 from reconciler.repo import checkout, checkout_files
 from reconciler.repo.checkout import InitResult
+from reconciler.repo.files import CONFIG_PATH
 from reconciler.repo.git import GitRepository
-from reconciler.submit.existing import Survey, write_configuration
+from reconciler.submit.existing import Survey, configuration, survey
 from reconciler.version import __version__, engine_version
 
 # The requirements file of a config repository: the exact version that its pipelines install, and from where.
@@ -109,8 +110,18 @@ def init_existing(folder: str, environ: Mapping[str, str]) -> tuple[Survey, Path
     if not Path(folder).is_dir():
         raise ConfigError(f"{folder} is not a folder", hint="name a folder of a Git repository")
     repository = GitRepository.open(Path(folder), environ=environ)
-    found, is_new = write_configuration(repository, kinds(), repository.root)
-    return found, repository.root, is_new
+    root = repository.root
+    found, target = survey(repository, kinds()), root / CONFIG_PATH
+    content = configuration(found, root.name.lower())
+    if not target.exists():
+        checkout_files.write_new(root, CONFIG_PATH, content)
+        return found, root, True
+    if checkout_files.read_file(target) != content:
+        raise ConfigError(
+            f"{CONFIG_PATH} exists, and differs from what would be written",
+            hint="edit it, or remove it to write it again",
+        )
+    return found, root, False
 
 
 def repository_files(
