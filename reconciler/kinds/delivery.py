@@ -62,6 +62,11 @@ def deliveries(documents: Iterable[Document], folders: Iterable[str]) -> Iterato
             yield from reader(document, known)
 
 
+def is_delivery(document: Document) -> bool:
+    """Return whether a document is about delivery, and not about what runs in a cluster."""
+    return document.group in _GROUPS or (document.group, document.kind) in _READERS
+
+
 def _flux_kustomization(document: Document, _: Sequence[str]) -> Iterator[Delivery]:
     spec = mapping(document.data.get("spec"))
     source, build = mapping(spec.get("sourceRef")), mapping(spec.get("postBuild"))
@@ -259,3 +264,4 @@ _READERS: Mapping[tuple[str, str], Callable[[Document, Sequence[str]], Iterator[
     ("argoproj.io", "Application"): _argo_application,
     ("argoproj.io", "ApplicationSet"): _argo_set,
 }
+_GROUPS = frozenset({"kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"})

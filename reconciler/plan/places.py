@@ -21,13 +21,14 @@ from reconciler.kube.yaml import Document, read
 from reconciler.repo.builds import Built
 from reconciler.repo.builds.build import CHANGED, ORIGIN
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS
-from reconciler.repo.config.builds import Tool
+from reconciler.repo.config.builds import ROOT, Tool
 from reconciler.repo.files import CONFIG_PATH
 from reconciler.repo.port import Repository
 from reconciler.repo.revision import LoadedRevision
 
 _T = TypeVar("_T")
 _VALUES = later(r"\.Values\.([A-Za-z0-9_.-]+)")
+_SUBCHART = later(r"(?<=/)charts/([^/]+)/")
 _MAX_DOCUMENTS = 256  # parsed results and files that are remembered
 
 
@@ -204,6 +205,7 @@ class _Origins:
     def _in_chart(self, asked: "_BuiltField", origin: str) -> SourceRef | None:
         """Return the value that a template's line uses for a field, else that line, else the template."""
         built, field = asked.built, asked.field
+        charts = tuple(_SUBCHART.findall(origin.removeprefix(built.build.path)))
         oid = built.inputs.get(origin)
         if oid is None:
             return None
@@ -214,23 +216,30 @@ class _Origins:
         of_key = [number for number, line in enumerate(lines, 1) if has_key.match(line)]
         for number in of_key:
             for used in _VALUES.findall(lines[number - 1]):
-                place = self._in_values(built, tuple(used.rstrip(".").split(".")))
+                place = self._in_values(built, tuple(used.rstrip(".").split(".")), charts)
                 if place is not None:
                     return place
         if len(of_key) == 1:
             return SourceRef(path=origin, line=of_key[0], column=1)
         return SourceRef(path=origin)
 
-    def _in_values(self, built: Built, name: FieldPath) -> SourceRef | None:
-        """Return where a value is set last: in the entry, in its files, in the chart's own `values.yaml`."""
-        build = built.build
-        if value_at(build.inline_values, name) is not None:
-            return next((one.at((*build.field, "inlineValues", *name)) for one in self._settings), None)
-        own = f"{build.path}/values.yaml" if build.path != "." else "values.yaml"
-        for path in (*reversed(build.values), own):
+    def _in_values(self, built: Built, name: FieldPath, charts: FieldPath) -> SourceRef | None:
+        """Return where a value is set last: in the entry, in its files, in the `values.yaml` of a chart.
+
+        charts: the names of the charts in the chart down to the one with the template, whose values are below them.
+        """
+        build, folder = built.build, "" if built.build.path == ROOT else f"{built.build.path}/"
+        whole = (*charts, *name)
+        if value_at(build.inline_values, whole) is not None:
+            return next((one.at((*build.field, "inlineValues", *whole)) for one in self._settings), None)
+        files = [(path, whole) for path in reversed(build.values)]
+        for depth in range(len(charts) + 1):
+            inner = "".join(f"charts/{chart}/" for chart in charts[:depth])
+            files.append((f"{folder}{inner}values.yaml", (*charts[depth:], *name)))
+        for path, field in files:
             for document in self._file(built, path):
-                if value_at(document.data, name) is not None:
-                    return document.at(name)
+                if value_at(document.data, field) is not None:
+                    return document.at(field)
         return None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.errors import ConfigError
-from reconciler.kinds.delivery import Delivery, deliveries
+from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.yaml import Document, Reading, read
@@ -180,7 +180,9 @@ class _Surveyor:
                 continue
             reading = self._readings[path]
             has_type = any(one.api_version and one.kind for one in reading.documents)
-            if not_a_manifest(path, self._raw[path], reading) is None and (has_type or reading.problems):
+            if has_type and all(is_delivery(one) for one in reading.documents):
+                self._left_out.append((path, "it says what is delivered, which the sources follow; it is no source"))
+            elif not_a_manifest(path, self._raw[path], reading) is None and (has_type or reading.problems):
                 manifests.add(path)
             elif reading.documents or reading.problems:
                 others.add(path)

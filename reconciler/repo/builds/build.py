@@ -113,8 +113,7 @@ def normalize(build: Build, printed: bytes, is_namespaced: IsNamespaced) -> _Sav
         comments = origins.get(document.index, "")
         if build.tool is Tool.KUSTOMIZE:
             body, comments = _without_origin(body, _prefix(build))
-        if build.namespace and is_namespaced(*_group_kind(document)) and not document.metadata.get("namespace"):
-            body = {**body, "metadata": {**document.metadata, "namespace": build.namespace}}
+        body = _placed(body, build.namespace, namespaced=is_namespaced(*_group_kind(document)))
         content = write(body)
         if substitution is not None and not _keeps_variables(document):
             content = substitution.apply(content.decode()).encode()
@@ -168,6 +167,19 @@ def _helm_origins(build: Build, printed: bytes) -> dict[int, str]:
             inside = source[1].decode("utf-8", "replace").partition("/")[2]
             found[chunk.index] = f"{ORIGIN}{folder}{inside}\n"
     return found
+
+
+def _placed(body: Mapping[str, Any], namespace: str, *, namespaced: bool | None) -> Mapping[str, Any]:
+    """Return an object in the namespace of its delivery if it has none, and in none if its kind is cluster-scoped.
+
+    Kustomize does not know which kinds of operators are cluster-scoped, and adds a namespace that servers ignore.
+    """
+    metadata = mapping(body.get("metadata"))
+    if namespaced and namespace and not metadata.get("namespace"):
+        return {**body, "metadata": {**metadata, "namespace": namespace}}
+    if namespaced is False and "namespace" in metadata:
+        return {**body, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    return body
 
 
 def _keeps_variables(document: Document) -> bool:
