@@ -15,10 +15,10 @@ from reconciler import resources
 from reconciler.console.logs import Log, set_up
 from reconciler.console.progress import progress
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.index.build import Runtime
 from reconciler.index.cache import DiskCache, cache_folder
+from reconciler.index.runtime import PlanEngine, RunOptions, Runtime
 from reconciler.index.shipped import Shipped
-from reconciler.index.workers import usable_processors
+from reconciler.index.workers import WorkerPool, usable_processors
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.schemas import Catalogue
@@ -92,38 +92,42 @@ def open_repository(
     _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")
     shared = runtime(repository, store, settings, schemas)
     if config.pod_paths:
-        problems = [*shared.kinds.undeclarable(config.pod_paths)]
+        registry = shared.engine.kinds
+        problems = [*registry.undeclarable(config.pod_paths)]
         if problems:
             raise InvalidInput(problems)
-        shared = replace(shared, kinds=shared.kinds.with_pods(config.pod_paths))
+        shared = replace(shared, engine=replace(shared.engine, kinds=registry.with_pods(config.pod_paths)))
     workspace = Workspace(runtime=shared, tree=tree, config=config)
     return Run(settings=settings, workspace=workspace)
 
 
 def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "Catalogue | None" = None) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
-    policies, registry, schemas = rule_paths(), kinds(), schemas or catalogue()
-    digest = engine_digest(registry, policies)
     return Runtime(
         repository=repository,
         cache=store,
+        engine=plan_engine(store, schemas or catalogue()),
+        workers=WorkerPool(
+            processes=settings.processes or usable_processors(),
+            progress=lambda title, total: progress(title, total=total),
+        ),
+        options=RunOptions(cluster=settings.cluster, inventory_namespace=settings.inventory_namespace),
+    )
+
+
+def plan_engine(store: "Cache", schemas: "Catalogue") -> "PlanEngine":
+    """Return what ships with the package, and installed kind families."""
+    policies, registry = rule_paths(), kinds()
+    digest = engine_digest(registry, policies)
+    shipped = Shipped(
+        store,
+        engine=engine_version(digest),
+        paths=policies,
+        read=_read_bundle,
         kinds=registry,
         catalogue=schemas,
-        tables=sizing_tables(),
-        shipped=Shipped(
-            store,
-            engine=engine_version(digest),
-            paths=policies,
-            read=_read_bundle,
-            kinds=registry,
-            catalogue=schemas,
-        ),
-        bundle_digest=digest,
-        processes=settings.processes or usable_processors(),
-        cluster=settings.cluster,
-        inventory_namespace=settings.inventory_namespace,
-        progress=lambda title, total: progress(title, total=total),
     )
+    return PlanEngine(kinds=registry, catalogue=schemas, tables=sizing_tables(), shipped=shipped, digest=digest)
 
 
 def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -234,12 +238,12 @@ def conflicts(repo: str, environ: Mapping[str, str]) -> Conflicts:
 
 def write_new(path: str, content: bytes, run: Run) -> None:
     """Write a new file below the root of the repository; `ConfigError` if it exists."""
-    checkout_files.write_new(run.workspace.runtime.repository.root, path, content)
+    checkout_files.write_new(run.workspace.repository.root, path, content)
 
 
 def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
     """Write files in place: paths are below the root of the repository if there is one."""
-    root = run.workspace.runtime.repository.root if run else Path()
+    root = run.workspace.repository.root if run else Path()
     for path, content in contents.items():
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -158,7 +158,7 @@ def read_revision(
 
 
 def _roles(
-    repository: Repository, config: Config, files: TreeFiles, catalogue: "Catalogue", cache: Cache
+    repository: Repository, config: Config, files: TreeFiles, catalogue: "Catalogue", cache: Cache | None
 ) -> tuple[RevisionFiles, tuple[Built, ...]]:
     """Return the files by role, with the results of builds among the sources, and the builds."""
     roles = _without_excluded(repository, config, files, assign_roles(config, files))
@@ -208,13 +208,11 @@ def read_base(
     return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
 
 
-def read_past_files(
-    repository: Repository, commit: str, config: Config, catalogue: "Catalogue", cache: Cache
-) -> RevisionFiles:
-    """List the files of an older commit by role, without `rendered/`."""
+def read_past_files(repository: Repository, commit: str, config: Config, catalogue: "Catalogue") -> RevisionFiles:
+    """List the files of an older commit by role, without `rendered/`. Its builds, which few plans need, are not kept."""
     paths = [path for path in read_paths(config) if path != config.rendered]
     files = split_tree(repository.tree(commit, paths), config.rendered)
-    return _roles(repository, config, files, catalogue, cache)[0]
+    return _roles(repository, config, files, catalogue, None)[0]
 
 
 def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:

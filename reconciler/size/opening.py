@@ -38,7 +38,7 @@ def input_file(path: Path, run: Run | None) -> "InputFile":
     folder = path.absolute().parent
     inside = ""
     if run is not None:
-        root, resolved = run.workspace.runtime.repository.root.resolve(), path.resolve()
+        root, resolved = run.workspace.repository.root.resolve(), path.resolve()
         inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
     siblings = cache(lambda: configurations(folder))
     return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)

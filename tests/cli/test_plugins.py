@@ -71,11 +71,11 @@ def test_versions_of_packages_are_part_of_the_engine(
 ) -> None:
     """A plan names the engine that made it, so that a plan of another set of packages is another plan."""
     environ = {"RECONCILER_CACHE": "off"}
-    before = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    before = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine.version
     folder = tmp_path / "site"
     folder.mkdir()
     install(folder, monkeypatch, FAMILY, name="acme_engine")
-    after = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    after = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine.version
     assert before != after
     assert "acme-engine " in run_verb(fleet.capture, ["version"]).out
     assert fleet.run("plan", "--exit-code").code == 0

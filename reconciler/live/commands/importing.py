@@ -90,7 +90,7 @@ def _inside(run: Run, folder: Path | None) -> str:
     """Return the path of a folder below the root of the repository; empty if it is elsewhere."""
     if folder is None:
         return ""
-    path = os.path.relpath(folder.absolute().resolve(), run.workspace.runtime.repository.root.resolve())
+    path = os.path.relpath(folder.absolute().resolve(), run.workspace.repository.root.resolve())
     return "" if path.startswith("..") else Path(path).as_posix()
 
 

@@ -60,7 +60,7 @@ def command(*, repo: str, allow_shrink: bool, is_stored: bool, reports_dir: str 
         for line in _lines(seen):
             emit(line)
         if is_stored or reports_dir is not None:
-            default = run.workspace.runtime.repository.root / run.workspace.config.evidence / seen.cluster / "reports"
+            default = run.workspace.repository.root / run.workspace.config.evidence / seen.cluster / "reports"
             emit(f"  {_store(seen, default if reports_dir is None else Path(reports_dir, seen.cluster), now, days)}")
         is_refused |= bool(seen.refused)
         is_failed |= bool(seen.kept) and not seen.refused

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import UnsafePlan
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import LABEL, LABEL_PATH, OWNER
@@ -48,7 +48,7 @@ from reconciler.plan.live.reading import (
     read_clusters,
     version_of,
 )
-from reconciler.repo.port import Cache
+from reconciler.repo.port import Cache, Repository
 
 
 class Ownership(Struct, frozen=True, kw_only=True, eq=False):
@@ -162,30 +162,34 @@ class ObjectAnswer(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def read_live(
-    runtime: Runtime,
+    repository: Repository,
+    cache: Cache,
     clusters: Mapping[str, LiveCluster],
     index: CompiledRevision,
     renderer: Renderer,
     *,
+    namespace: str,
     known: set[str],
     existing: Baseline,
     rules: DriftRules,
 ) -> LiveBaseline:
     """Read live clusters, by name, and ask them about every create and update.
 
-    known: paths of rendered files in Git, whose kinds are looked at besides those of the sources.
-    existing: `rendered/` of the base. rules: what decides about drift and adoption.
+    namespace: of the inventories. known: paths of rendered files in Git, whose kinds are looked at besides those of
+    the sources. existing: `rendered/` of the base. rules: what decides about drift and adoption.
     """
-    fields = LiveFields(kinds=runtime.kinds, catalogue=runtime.catalogue)
+    fields = LiveFields(kinds=index.engine.kinds, catalogue=index.engine.catalogue)
     keys = _desired_keys(index, clusters)
-    scopes = _scopes(runtime, index, keys, known)
+    identity = identity_of(repository, index.revision.tree)
+    places = {name: place_of(index.revision.config.name, name, namespace, identity) for name in clusters}
+    scopes = {name: _scope(name, place, keys[name], known) for name, place in places.items()}
     compared: list[ComparedCluster] = []
     for name, reading in read_clusters(clusters, fields.kinds, scopes).items():
         inventories = reading.inventories
         one = DesiredCluster(
             name=name,
             live=clusters[name],
-            place=scopes[name].place,
+            place=places[name],
             index=index,
             renderer=renderer,
             keys=keys[name],
@@ -194,9 +198,14 @@ def read_live(
             rules=rules,
             ownership=Ownership(uids=inventories.own.uids(), claims=inventories.claims, choices=rules.choices),
             existing=existing,
-            cache=runtime.cache,
+            cache=cache,
         )
         compared.append(_compare(one, reading))
+    return _together(fields, rules, compared)
+
+
+def _together(fields: LiveFields, rules: DriftRules, compared: Sequence[ComparedCluster]) -> LiveBaseline:
+    """Return the objects of all clusters as one baseline."""
     objects = {path: found for one in compared for path, found in one.objects.items()}
     return LiveBaseline(
         fields=fields,
@@ -219,19 +228,13 @@ def _desired_keys(index: CompiledRevision, clusters: Collection[str]) -> dict[st
     return keys
 
 
-def _scopes(
-    runtime: Runtime, index: CompiledRevision, keys: Mapping[str, Mapping[str, ObjectKey]], known: Collection[str]
-) -> dict[str, ReadingScope]:
-    """Return what to read of each cluster. keys: desired objects by cluster and path."""
-    identity = identity_of(runtime.repository, index.revision.tree)
-    return {
-        name: ReadingScope(
-            place=place_of(index.revision.config.name, name, runtime.inventory_namespace, identity),
-            kinds=frozenset((key.group, key.kind) for key in desired.values()),
-            tokens=frozenset(kind_token(path) for path in known if path.startswith(f"{name}/")),
-        )
-        for name, desired in keys.items()
-    }
+def _scope(name: str, place: Place, keys: Mapping[str, ObjectKey], known: Collection[str]) -> ReadingScope:
+    """Return what to read of a cluster. keys: desired objects by path."""
+    return ReadingScope(
+        place=place,
+        kinds=frozenset((key.group, key.kind) for key in keys.values()),
+        tokens=frozenset(kind_token(path) for path in known if path.startswith(f"{name}/")),
+    )
 
 
 def _compare(one: DesiredCluster, reading: ClusterReading) -> ComparedCluster:

@@ -54,7 +54,7 @@ class _Saved(Struct, frozen=True, array_like=True):
 
 
 def build_all(
-    builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache, is_namespaced: IsNamespaced
+    builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> Iterator[Built]:
     """Build what differs from the last runs, and yield the results of all entries."""
     for build in builds:
@@ -70,12 +70,12 @@ def build_all(
 
 
 def _saved(
-    build: Build, inputs: BuildInputs, repository: Repository, cache: Cache, is_namespaced: IsNamespaced
+    build: Build, inputs: BuildInputs, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> _Saved:
     program = find_program(build.tool, build.version)
     identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
     key = f"build:{sha256(identity).hexdigest()}"
-    if (known := cache.get(key)) is not None:
+    if cache is not None and (known := cache.get(key)) is not None:
         try:
             return msgspec.msgpack.decode(known, type=_Saved)
         except msgspec.MsgspecError:
@@ -87,7 +87,8 @@ def _saved(
     except BuildFailed as error:
         return _Saved(b"", (_failed(build, error),))
     saved = normalize(build, printed, is_namespaced)
-    cache.put(key, msgspec.msgpack.encode(saved))
+    if cache is not None:
+        cache.put(key, msgspec.msgpack.encode(saved))
     return saved
 
 
