@@ -181,15 +181,15 @@ def read_live(
     fields = LiveFields(kinds=index.engine.kinds, catalogue=index.engine.catalogue)
     keys = _desired_keys(index, clusters)
     identity = identity_of(repository, index.revision.tree)
-    places = {name: place_of(index.revision.config.name, name, namespace, identity) for name in clusters}
-    scopes = {name: _scope(name, place, keys[name], known) for name, place in places.items()}
+    own = {name: place_of(index.revision.config.name, name, namespace, identity) for name in clusters}
+    scopes = {name: _scope(name, place, keys[name], known) for name, place in own.items()}
     compared: list[ComparedCluster] = []
     for name, reading in read_clusters(clusters, fields.kinds, scopes).items():
         inventories = reading.inventories
         one = DesiredCluster(
             name=name,
             live=clusters[name],
-            place=places[name],
+            place=own[name],
             index=index,
             renderer=renderer,
             keys=keys[name],
