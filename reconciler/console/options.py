@@ -88,6 +88,14 @@ base = click.option(
     help="Revision to compare with, at the merge base. [default: the upstream's default branch, else HEAD]",
 )
 
+sources = click.option(
+    "--sources",
+    metavar="DIR",
+    multiple=True,
+    help="Source folder of a repository without reconciler.yaml, by path below its root. Overlays and charts in it are "
+    "built. May be repeated.",
+)
+
 judging_base = click.option(
     "--base",
     metavar="REV",

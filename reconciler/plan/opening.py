@@ -1,7 +1,7 @@
 """Opens config repositories: the repository, the cache and what ships with the package, as the settings say."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from hashlib import sha256
@@ -30,9 +30,17 @@ from reconciler.plan.workspace import Workspace
 from reconciler.policy.plugins import with_installed_families
 from reconciler.repo import checkout_files
 from reconciler.repo.checkout_files import read_file, write_file, write_together
+from reconciler.repo.config import Config
 from reconciler.repo.git import GitConflicts, GitRepository
 from reconciler.repo.port import Cache, Conflicts, Repository
-from reconciler.repo.revision import comparing, read_config, read_defaults, resolve_head
+from reconciler.repo.revision import (
+    TreeReference,
+    assumed_config,
+    comparing,
+    read_config,
+    read_defaults,
+    resolve_head,
+)
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
 from reconciler.version import engine_version
@@ -48,17 +56,24 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def open_run(
-    repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False, compiles: bool = False
+    repo: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    merge: bool = False,
+    compiles: bool = False,
+    sources: Sequence[str] = (),
 ) -> Run:
     """Open the config repository around a folder, and its settings.
 
     merge: the result of merging into the base. compiles: its files will be compiled, so git begins to look for changes.
+    sources: the source folders of a repository without `reconciler.yaml`.
     """
     resolve(flags, environ, {})  # a wrong flag is reported before a wrong folder
     if not Path(repo).is_dir():
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(Path(repo), environ=environ)
-    return open_repository(repository, flags, environ, merge=merge, compiles=compiles)
+    return open_repository(repository, flags, environ, merge=merge, compiles=compiles, sources=sources)
 
 
 def watching(repo: str, environ: Mapping[str, str]) -> AbstractContextManager[Callable[[], tuple[str, ...]]]:
@@ -73,12 +88,13 @@ def open_repository(
     *,
     merge: bool = False,
     compiles: bool = False,
+    sources: Sequence[str] = (),
 ) -> Run:
     """Open a config repository, and its settings."""
     early = resolve(flags, environ, {})
     tree = resolve_head(repository, early.revision, merge_into=early.base if merge else None)
     store = _cache(early, environ)
-    config = read_config(repository, tree, catalogue, store)
+    config = _assumed(repository, tree, sources) if sources else read_config(repository, tree, catalogue, store)
     with comparing(repository, tree, config) if compiles else nullcontext():  # while most modules are imported
         schemas = catalogue()
     defaults, unused = read_defaults(repository, tree, config, base=early.base, catalogue=lambda: schemas, cache=store)
@@ -99,6 +115,20 @@ def open_repository(
         shared = replace(shared, engine=replace(shared.engine, kinds=registry.with_pods(config.pod_paths)))
     workspace = Workspace(runtime=shared, tree=tree, config=config)
     return Run(settings=settings, workspace=workspace)
+
+
+def _assumed(repository: Repository, tree: TreeReference, sources: Sequence[str]) -> Config:
+    """Return the settings for a repository without `reconciler.yaml`, and say them."""
+    config = assumed_config(repository, tree, sources)
+    folders = ", ".join(
+        f"{path} ({built.tool})" if (built := next((one for one in config.builds if one.path == path), None)) else path
+        for path in config.sources
+    )
+    sys.stderr.write(
+        f"note: there is no reconciler.yaml: assumed one cluster `main` without a queue backend, and the sources "
+        f"{folders}; write one with `reconciler init --existing`\n"
+    )
+    return config
 
 
 def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "Catalogue | None" = None) -> "Runtime":

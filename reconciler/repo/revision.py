@@ -1,6 +1,7 @@
 """The compared revisions: the head and the base as tree references, each with its configuration and its files."""
 
-from collections.abc import Callable, Mapping
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 import msgspec
@@ -13,7 +14,9 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
 from reconciler.repo.builds import Built, build_all, sources_with
-from reconciler.repo.config import Config, parse_config
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS
+from reconciler.repo.config import Backend, Cluster, Config, parse_config
+from reconciler.repo.config.builds import Build, Tool
 from reconciler.repo.config.config import CONFIG
 from reconciler.repo.files import (
     CONFIG_PATH,
@@ -209,7 +212,7 @@ def read_base(
 
 
 def read_past_files(repository: Repository, commit: str, config: Config, catalogue: "Catalogue") -> RevisionFiles:
-    """List the files of an older commit by role, without `rendered/`. Its builds, which few plans need, are not kept."""
+    """List the files of an older commit by role, without `rendered/`. Its builds are not kept: few plans need them."""
     paths = [path for path in read_paths(config) if path != config.rendered]
     files = split_tree(repository.tree(commit, paths), config.rendered)
     return _roles(repository, config, files, catalogue, None)[0]
@@ -249,6 +252,39 @@ def read_config(
     The parsed file is cached by blob id, because reading YAML and schemas takes longer than the rest of a small verb.
     """
     return _load_config(repository, _config_entry(repository, tree).oid, catalogue, cache)
+
+
+def assumed_config(repository: Repository, tree: TreeReference, sources: Sequence[str]) -> Config:
+    """Return the settings for a repository without `reconciler.yaml`: one cluster, nothing rendered, these sources.
+
+    A folder with a kustomization or a chart is built. Raises `ConfigError` if there are settings, or no such folder.
+    """
+    commit = None if tree.commit is None else tree.commit.oid
+
+    def has(path: str) -> bool:
+        if commit is None:
+            return repository.work_file(path) is not None
+        return path in repository.tree(commit, (path,))
+
+    if has(CONFIG_PATH):
+        hint = f"change spec.sources of {CONFIG_PATH} instead"
+        raise ConfigError(f"--sources is for a repository without {CONFIG_PATH}", hint=hint)
+    folders, builds = [], []
+    for written in sources:
+        folder = posixpath.normpath(written)
+        if folder.startswith(("/", "..")):
+            raise ConfigError(f"--sources: {written} is not inside the repository", hint="name a path below its root")
+        folders.append(folder)
+        if any(has(posixpath.join(folder, name)) for name in KUSTOMIZATIONS):
+            builds.append(Build(path=folder, tool=Tool.KUSTOMIZE))
+        elif has(posixpath.join(folder, "Chart.yaml")):
+            builds.append(Build(path=folder, tool=Tool.HELM, release=posixpath.basename(folder)))
+    return Config(
+        clusters=(Cluster(name="main", backend=Backend.NONE),),
+        sources=tuple(folders),
+        builds=tuple(builds),
+        is_rendered=False,
+    )
 
 
 def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catalogue], cache: Cache) -> Config:

@@ -29,6 +29,7 @@ Examples:
   reconciler plan --revision HEAD --base main   a pull request
   reconciler plan -o markdown > comment.md      a comment for a pull request
   reconciler plan --out plan.json --exit-code   save the plan; exit with 1 if there are changes
+  reconciler plan --base main --sources apps/prod   a repository without reconciler.yaml
   reconciler plan --summary                     only GPUs, risks and counts
   reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
@@ -38,6 +39,7 @@ Examples:
 """,
 )
 @options.repo
+@options.sources
 @options.base
 @options.revision
 @options.cluster
@@ -74,6 +76,7 @@ Examples:
 def command(
     *,
     repo: str,
+    sources: tuple[str, ...],
     full: bool,
     summary: bool,
     filters: dict[str, tuple[str, ...]],
@@ -96,7 +99,7 @@ def command(
     With --watch, the plan is printed again whenever a change of a file or branch changes it.
     """
     options.check_access(flags | {"adopt": adopt}, live=live)
-    make = partial(_plan, repo, flags, adopt, merge=merge_result, live=live)
+    make = partial(_plan, repo, flags, adopt, merge=merge_result, live=live, sources=sources)
     show = partial(_show, full=full, summary=summary, filters=filters)
     if watch:
         _check_watched({"--out": out, "--live": live, "--exit-code": exit_code})
@@ -109,11 +112,18 @@ def command(
 
 
 def _plan(
-    repo: str, flags: dict[str, Any], adopt: tuple[str, ...], *, merge: bool, live: bool, imports: bool = True
+    repo: str,
+    flags: dict[str, Any],
+    adopt: tuple[str, ...],
+    *,
+    merge: bool,
+    live: bool,
+    sources: tuple[str, ...] = (),
+    imports: bool = True,
 ) -> tuple[Plan, Settings]:
     """Make a plan. imports: modules are still to be imported, which takes the time that git needs to compare files."""
     named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)
-    run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports)
+    run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports, sources=sources)
     settings = run.settings
     if not live:
         return use_cases.plan(run.workspace, base=settings.base, date=settings.date).plan, settings

@@ -30,6 +30,7 @@ from reconciler.version import __version__
 ORIGIN, CHANGED = "# from: ", "# changed by: "
 """Comments before a document: the file that it is from, and the kustomizations that changed it, in order."""
 
+_NOTHING = b"# no objects\n"  # a file without content would look lost
 _ORIGIN_KEY = "config.kubernetes.io/origin"
 _TRANSFORMATIONS_KEY = "alpha.config.kubernetes.io/transformations"
 _HELM_SOURCE = later(rb"^# Source: (\S+)$", re.MULTILINE)
@@ -62,7 +63,7 @@ def build_all(
         if not inputs.files:
             yield Built(build=build, oid="", inputs={}, problems=(missing_problem(build),))
             continue
-        saved = _Saved(b"", inputs.problems)
+        saved = _Saved(_NOTHING, inputs.problems)
         if not inputs.problems:
             saved = _saved(build, inputs, repository, cache, is_namespaced)
         oid = repository.hold(saved.content)
@@ -85,7 +86,7 @@ def _saved(
     try:
         printed = run_build(program, build, contents)
     except BuildFailed as error:
-        return _Saved(b"", (_failed(build, error),))
+        return _Saved(_NOTHING, (_failed(build, error),))
     saved = normalize(build, printed, is_namespaced)
     if cache is not None:
         cache.put(key, msgspec.msgpack.encode(saved))
@@ -94,6 +95,7 @@ def _saved(
 
 def _failed(build: Build, error: BuildFailed) -> Problem:
     said = " ".join(line.strip() for line in error.lines).removeprefix("Error: ").removeprefix("error: ")
+    said = said.removesuffix(" Use --debug flag to render out invalid YAML")
     folder = "" if build.path == "." else f" {build.path}"
     return Problem(
         rule="build.failed",
@@ -122,7 +124,7 @@ def normalize(build: Build, printed: bytes, is_namespaced: IsNamespaced) -> _Sav
     problems = [*reading.problems]
     if substitution is not None:
         problems += _variable_problems(build, substitution)
-    return _Saved(b"---\n".join(parts), tuple(problems))
+    return _Saved(b"---\n".join(parts) or _NOTHING, tuple(problems))
 
 
 def _prefix(build: Build) -> str:
