@@ -63,12 +63,12 @@ SETUP = {
             "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: vision, namespace: ml}\n"
             "spec: {clusterQueue: vision}\n"
         ),
-        "fleet/teams/vision/train.yaml": (
-            "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: train\n  namespace: ml\n  labels:\n"
-            "    kueue.x-k8s.io/queue-name: vision\n    team: vision\n"
-            "  annotations: {gpureconciler.io/on-immutable-change: replace}\nspec:\n  activeDeadlineSeconds: 86400\n"
-            "  template:\n    spec:\n      restartPolicy: Never\n      containers:\n        - name: main\n"
-            "          image: train:1\n          resources:\n            limits:\n              nvidia.com/gpu: 2\n"
+        "fleet/teams/vision/serve.yaml": (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: serve\n  namespace: ml\n  labels:\n"
+            "    kueue.x-k8s.io/queue-name: vision\n    team: vision\nspec:\n  replicas: 2\n"
+            "  selector: {matchLabels: {app: serve}}\n  template:\n"
+            "    metadata: {labels: {app: serve}}\n    spec:\n      containers:\n        - name: main\n"
+            "          image: serve:1\n          resources:\n            limits:\n              nvidia.com/gpu: 1\n"
         ),
         "fleet/teams/vision/values.yaml": "replicas: 3\n",
     },
