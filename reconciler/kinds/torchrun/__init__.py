@@ -9,15 +9,12 @@ GROUP = "torchrun.ai"
 QUEUE = (GROUP, "TorchrunQueue")
 
 
-def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_queue  # noqa: PLC0415 - many plans compile no such file
+def _render(intent: TorchrunQueue | TorchrunJob, lookup: Lookup) -> Rendered:
+    from reconciler.kinds.torchrun.render import render_job, render_queue  # noqa: PLC0415 - many plans hold neither
 
-    return render_queue(queue, lookup.cluster, lookup.inventory())
-
-
-def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_job  # noqa: PLC0415 - as above
-
+    if isinstance(intent, TorchrunQueue):
+        return render_queue(intent, lookup.cluster, lookup.inventory())
+    job = intent
     namespace = job.namespace or lookup.cluster.namespace
     queue = lookup.defined(QUEUE, namespace, job.queue)
     known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)
@@ -37,7 +34,7 @@ KINDS = (
         group=GROUP,
         kind="TorchrunQueue",
         parse=queue_intent,
-        render=_queue,
+        render=_render,
         is_definition=True,
         offers=offered_products,
         node_gpus=node_gpus,
@@ -46,7 +43,7 @@ KINDS = (
         group=GROUP,
         kind="TorchrunJob",
         parse=job_intent,
-        render=_job,
+        render=_render,
         training=torchrun_training,
         queue_kind=QUEUE,
         queue_field=("spec", "jobQueue"),
