@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.settings import CHOICES
+from reconciler.settings import CHOICES, NAMES
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -163,8 +163,6 @@ def output(formats: Sequence[str], default: str = "text") -> Callable[[Decorated
 
 def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a command that are settings, without those that were not given."""
-    from reconciler.settings import NAMES  # noqa: PLC0415 - imports msgspec, which `--help` does not need
-
     return {name: value for name, value in flags.items() if name in NAMES and value is not None}
 
 

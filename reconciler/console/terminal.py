@@ -1,8 +1,7 @@
 """The width, the color and the character set of standard output."""
 
-# ruff: noqa: PLC0415 - each format is imported only when it is used
-
 import os
+import shutil
 import sys
 from typing import Any
 
@@ -36,6 +35,4 @@ def _width(settings: Settings) -> int:
         return max(settings.width, _MIN_WIDTH)
     if not sys.stdout.isatty():
         return _FILE_WIDTH
-    import shutil  # imports the archive modules
-
     return max(shutil.get_terminal_size().columns, _MIN_WIDTH)

@@ -7,7 +7,7 @@ and evaluate the policies.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha1, sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -17,6 +17,7 @@ from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
 from reconciler.kinds.manifests.generations import rename_problems, renamed
@@ -37,9 +38,6 @@ from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, OnImmutableChange
 from reconciler.repo.files import selects
 from reconciler.repo.others import not_a_manifest
-
-if TYPE_CHECKING:
-    from reconciler.kinds.health.jobs import HealthOfJobs
 
 
 class RenderedObject(Struct, frozen=True, kw_only=True):
@@ -155,15 +153,13 @@ def _render(context: Context, unit: _CompileUnit) -> None:
         source = _SourceDocument(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = RecordingLookup(context, cluster, unit.dependencies)
-            unit.problems += _judged_servers(document, lookup) if has_servers else ()
+            unit.problems += _sizing_problems(context.kinds, document, lookup, has_servers=has_servers)
             manifests = (
                 _render_sized(context.kinds, source, lookup, unit)
                 if is_sized(context.kinds, document, cluster)
                 else None
             )
             if manifests is None:
-                if was_sized(context.kinds, document, cluster):
-                    unit.problems += _outdated(document, lookup)
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
@@ -175,7 +171,7 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
-                manifests = tuple(_with_health(context.kinds, manifest, health) for manifest in manifests)
+                manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
 
 
@@ -188,12 +184,6 @@ def _startable(
         unit.problems += problems
         if made is not None:
             yield made
-
-
-def _with_health(kinds: Kinds, manifest: Manifest, health: "HealthOfJobs") -> Manifest:
-    from reconciler.kinds.health.jobs import with_health  # noqa: PLC0415 - few repositories have policies
-
-    return with_health(kinds, manifest, health)
 
 
 def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:
@@ -341,23 +331,26 @@ class _SourceDocument:
 # Few files hold trainings or servers: the others do not pay for the imports of what sizes them.
 
 
-def _judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
-    from reconciler.index.sizing import judged_servers  # noqa: PLC0415
+def _sizing_problems(
+    kinds: Kinds, document: Document, lookup: RecordingLookup, *, has_servers: bool
+) -> tuple[Problem, ...]:
+    """Return warnings about servers that do not fit their GPUs, and about a job whose numbers are outdated."""
+    has_numbers = was_sized(kinds, document, lookup.cluster)
+    if not has_servers and not has_numbers:
+        return ()
+    from reconciler.index.sizing import judged_servers, outdated  # noqa: PLC0415 - see above
 
-    return judged_servers(document, lookup)
-
-
-def _outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
-    from reconciler.index.sizing import outdated  # noqa: PLC0415
-
-    return outdated(document, lookup)
+    return (
+        *(judged_servers(document, lookup) if has_servers else ()),
+        *(outdated(document, lookup) if has_numbers else ()),
+    )
 
 
 def _render_sized(
     kinds: Kinds, source: _SourceDocument, lookup: RecordingLookup, unit: _CompileUnit
 ) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
-    from reconciler.index import sized, sizing  # noqa: PLC0415
+    from reconciler.index import sized, sizing  # noqa: PLC0415 - see above
 
     document, cluster = source.document, lookup.cluster
     job = None if writes_source(cluster) else sizing.size(document, lookup)
@@ -372,8 +365,10 @@ def _render_sized(
     if source.row.source.render is not None:
         rendered = source.render(lookup, sized.sized_intent(source.row, job.sized))
         unit.problems += rendered.problems
-        return tuple(with_note(kinds, sized.stamp(kinds, manifest, job.sized), job) for manifest in rendered.manifests)
-    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
+        return tuple(
+            with_note(kinds, sized.stamp(kinds, manifest, job.sized), job.summary) for manifest in rendered.manifests
+        )
+    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job.summary),)
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from reconciler.index.parsed import ParsedFile
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
+from reconciler.kinds.health.jobs import HealthOfJobs
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.wrapped import wrapped_manifests
@@ -33,9 +34,6 @@ from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import selects
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
-
-if TYPE_CHECKING:
-    from reconciler.kinds.health.jobs import HealthOfJobs
 
 
 class Definition:
@@ -82,7 +80,7 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
-    health_of_jobs: "Mapping[str, HealthOfJobs]" = {}  # by cluster
+    health_of_jobs: Mapping[str, HealthOfJobs] = {}  # by cluster
     generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
     @property
@@ -125,15 +123,13 @@ def quarantines_of(definitions: Definitions, cluster: str) -> dict[str, NodeQuar
     return {name: quarantine_of(one.document) for name, one in found.items()} if found else {}
 
 
-def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> "dict[str, HealthOfJobs]":
+def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> dict[str, HealthOfJobs]:
     """Return what base policies change in jobs, by cluster; clusters where nothing changes are not in the mapping."""
     rules = {}
     for cluster in clusters:
         found = [one.document for one in definitions.get((cluster.name, POLICY, ""), {}).values()]
         if not found:
             continue
-        from reconciler.kinds.health.jobs import HealthOfJobs  # noqa: PLC0415 - few repositories have policies
-
         book = PolicyBook(map(policy_of, found))
         health = HealthOfJobs(rule=book.base.jobs, document=min(found, key=lambda one: policy_of(one).rank))
         if health.changes:
@@ -248,7 +244,7 @@ def _rules(
 def _digest(
     engine: str,
     config: Config,
-    rules: tuple[PolicySet, "Mapping[str, HealthOfJobs]"],
+    rules: tuple[PolicySet, Mapping[str, HealthOfJobs]],
     definitions: Sequence[ParsedFile],
     kinds: Kinds,
 ) -> str:

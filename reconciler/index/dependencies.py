@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -18,11 +18,9 @@ from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.runs import FinishedRun
+from reconciler.sizing.answers import Answer, Answers
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.tables import SizingTables
-
-if TYPE_CHECKING:
-    from reconciler.sizing.answers import Answer, Answers
 
 
 class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
@@ -174,10 +172,8 @@ class RecordingLookup:
         self._dependencies.add(RunsDependency(self._cluster.name))
         return self._cluster.name in self._context.evidence.runs
 
-    def answers(self) -> "Answers":
+    def answers(self) -> Answers:
         """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
-        from reconciler.sizing.answers import Answers  # noqa: PLC0415 - only files with sized jobs need it
-
         engine = self._cluster.sizing.engine
         known = self._context.evidence.answers.get(self._cluster.name)
         recorded = _RecordedAnswers(self, known.recorded if known is not None else {})
@@ -199,14 +195,14 @@ class RecordingLookup:
         return found.document if found is not None else None
 
 
-class _RecordedAnswers(Mapping[tuple[str, str], "Answer"]):
+class _RecordedAnswers(Mapping[tuple[str, str], Answer]):
     """Answers by engine and question. Every access becomes a dependency."""
 
-    def __init__(self, lookup: RecordingLookup, answers: Mapping[tuple[str, str], "Answer"]) -> None:
+    def __init__(self, lookup: RecordingLookup, answers: Mapping[tuple[str, str], Answer]) -> None:
         self._lookup = lookup
         self._answers = answers
 
-    def __getitem__(self, key: tuple[str, str]) -> "Answer":
+    def __getitem__(self, key: tuple[str, str]) -> Answer:
         """Return one answer."""
         self._lookup.answer(*key)
         return self._answers[key]

@@ -14,11 +14,11 @@ from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.active_queues import ActiveQueues
 from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.sizing.answers import Answers
 from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
-    from reconciler.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
 
@@ -28,7 +28,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     inventories: Mapping[str, Inventory]  # without the nodes that Git keeps out of use
     measured: Mapping[str, Inventory]  # as the files say
-    answers: "Mapping[str, Answers]"
+    answers: Mapping[str, Answers]
     runs: Mapping[str, FinishedRuns]
     queues: Mapping[str, ActiveQueues]
     health: "Mapping[str, FleetHealth]"

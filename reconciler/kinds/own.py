@@ -10,6 +10,7 @@ from reconciler.kube.yaml import Document
 from reconciler.repo.config.config import GROUP
 from reconciler.repo.evidence.active_queues import parse_active_queues
 from reconciler.repo.evidence.runs import parse_runs
+from reconciler.sizing.answers import parse_answers
 from reconciler.sizing.inventory import parse_inventory
 
 EXCEPTION = (GROUP, "PolicyException")
@@ -25,22 +26,8 @@ _REFUSAL = Refusal(
 )
 
 
-def _answers(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.sizing.answers import parse_answers  # noqa: PLC0415 - most plans have no such file
-
-    return parse_answers(document, cluster)
-
-
-def _runs(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    return parse_runs(document, cluster)
-
-
-def _queues(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    return parse_active_queues(document, cluster)
-
-
 def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.nodehealth.fleet.evidence import parse_health  # noqa: PLC0415 - as above
+    from reconciler.nodehealth.fleet.evidence import parse_health  # noqa: PLC0415 - many plans have no such file
 
     return parse_health(document, cluster)
 
@@ -52,9 +39,9 @@ def _evidence(kind: str, reader: EvidenceReader) -> Kind:
 KINDS = (
     Kind(group=GROUP, kind="ReconcilerConfig", source=Source(refusal=_REFUSAL)),
     _evidence("NodeInventory", EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY)),
-    _evidence("SizingAnswers", EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS)),
-    _evidence("FinishedRuns", EvidenceReader(parse=_runs, use=EvidenceUse.RUNS)),
-    _evidence("ActiveQueues", EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES)),
+    _evidence("SizingAnswers", EvidenceReader(parse=parse_answers, use=EvidenceUse.ANSWERS)),
+    _evidence("FinishedRuns", EvidenceReader(parse=parse_runs, use=EvidenceUse.RUNS)),
+    _evidence("ActiveQueues", EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES)),
     _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
     Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),

@@ -90,7 +90,7 @@ def init(folder: Path, source: str) -> InitResult:
 
     An empty `source` is where this installation came from, if that is known, else the package index.
     """
-    origin = None if source else resources.direct_url(PACKAGE)
+    origin = None if source else resources.direct_url()
     pinned = requirements(__version__, source := source or installed_source(origin))
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): resources.read(path) for path in resources.walk(prefix.rstrip("/"))}

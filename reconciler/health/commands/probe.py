@@ -11,6 +11,7 @@ from reconciler.console import options
 from reconciler.console.options import environment
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
+from reconciler.health.jobs.result import tell_agent
 from reconciler.health.node import node_name, node_sources, peak_table, xid_table
 from reconciler.health.pages.probe import EXIT_CODES, render, worst
 from reconciler.health.probe import read_replay, take_sweep, write_replay
@@ -95,9 +96,8 @@ def command(context: click.Context, /, **flags: Any) -> int:
 
 def _told(flags: dict[str, Any], sweep: Sweep, findings: tuple[HealthFinding, ...], code: int) -> int:
     """Tell the agent, wait if the check has failed, and return the exit code: another one if the job is given up."""
-    from reconciler.health.agents import to_agent  # noqa: PLC0415
-    from reconciler.health.jobs.result import tell_agent  # noqa: PLC0415
-    from reconciler.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415
+    from reconciler.health.agents import to_agent  # noqa: PLC0415 - imports urllib3, and few probes tell an agent
+    from reconciler.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415 - imports all kinds
 
     environ = environment()
     result = PreflightResult(

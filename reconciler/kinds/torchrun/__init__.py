@@ -10,15 +10,12 @@ GROUP = "torchrun.ai"
 QUEUE = (GROUP, "TorchrunQueue")
 
 
-def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_queue  # noqa: PLC0415 - many plans compile no such file
+def _render(intent: TorchrunQueue | TorchrunJob, lookup: Lookup) -> Rendered:
+    from reconciler.kinds.torchrun.render import render_job, render_queue  # noqa: PLC0415 - many plans hold neither
 
-    return render_queue(queue, lookup.cluster, lookup.inventory())
-
-
-def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_job  # noqa: PLC0415 - as above
-
+    if isinstance(intent, TorchrunQueue):
+        return render_queue(intent, lookup.cluster, lookup.inventory())
+    job = intent
     namespace = job.namespace or lookup.cluster.namespace
     queue = lookup.defined(QUEUE, namespace, job.queue)
     known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)
@@ -37,13 +34,13 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="TorchrunQueue",
-        source=Source(parse=queue_intent, render=_queue, dependents=Dependents.NAMED),
+        source=Source(parse=queue_intent, render=_render, dependents=Dependents.NAMED),
         queueing=Queueing(offers=offered_products),
     ),
     Kind(
         group=GROUP,
         kind="TorchrunJob",
-        source=Source(parse=job_intent, render=_job, training=torchrun_training),
+        source=Source(parse=job_intent, render=_render, training=torchrun_training),
         queueing=Queueing(queue=NamedQueue(kind=QUEUE, field=("spec", "jobQueue"), node_gpus=node_gpus)),
     ),
 )
