@@ -30,7 +30,8 @@ FOLLOWED = frozenset({*KUSTOMIZATIONS, "Chart.yaml"})
 ReadFiles = Callable[[list[str]], Iterable[bytes]]
 """Returns the contents of files by path, in order."""
 
-_FOLDERS = ("resources", "components", "bases")
+_FOLDERS = frozenset({"resources", "components", "bases", "generators", "transformers", "validators"})
+"""Fields of a kustomization whose entries may be folders with one."""
 _FILES = (
     *("resources", "components", "bases", "crds", "configurations", "generators", "transformers", "validators"),
     "patchesStrategicMerge",
@@ -106,7 +107,7 @@ class _Overlay:
                 self._problems.append(_outside_problem(document, path, name))
             elif target in self._files:
                 self._found[target] = self._files[target]
-            elif path[0] in _FOLDERS or path[0] in ("generators", "transformers", "validators"):
+            elif path[0] in _FOLDERS:
                 yield target
         for index, chart in enumerate(sequence(document.data.get("helmCharts"))):
             self._problems.append(_chart_problem(document, ("helmCharts", index), mapping(chart)))
