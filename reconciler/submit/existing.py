@@ -14,7 +14,7 @@ from reconciler.errors import ConfigError
 from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
-from reconciler.kinds.kueue.labels import QUEUE_LABEL
+from reconciler.kinds.kueue.labels import NAMED_BY_LABELS, QUEUE_LABEL
 from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
@@ -216,7 +216,7 @@ class _Surveyor:
         """Return the kinds of queues that objects name and the repository lacks."""
         has_queues = any(self._kinds.find(one.group, one.kind).naming.rule == _QUEUE_RULE for one in documents)
         is_used = any(QUEUE_LABEL.encode() in raw for raw in self._raw.values())
-        return ("LocalQueue", "WorkloadPriorityClass") if is_used and not has_queues else ()
+        return NAMED_BY_LABELS if is_used and not has_queues else ()
 
 
 def _is_same(one: FoundSource, other: FoundSource) -> bool:

@@ -31,7 +31,7 @@ _OURS = {"app.kubernetes.io/managed-by", "gpureconciler.io/cluster"}
 
 
 def test_what_flux_applies_is_what_we_plan(bed: Bed, git_server: GitServer, adopted: Fleet) -> None:
-    """F-150: each object, each field and each value; the cluster's own names have a prefix that the overlay adds."""
+    """F-151: each object, each field and each value; the cluster's own names have a prefix that the overlay adds."""
     repositories.flux(adopted.root)
     overlay = adopted.root / "apps/alpha/kustomization.yaml"
     overlay.write_text(
