@@ -4,11 +4,10 @@ Exit codes are a contract (docs/reference/exit-codes.md): 0 done, 1 changes pend
 2 bad flag or setting, 3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 70 a bug.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from reconciler.kube.problems import Problem
 
 

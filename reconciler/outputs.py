@@ -1,13 +1,12 @@
 """The registry of outputs: one row per value of `--output`. Importing it imports no output."""
 
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from reconciler.plan import Plan
 
 
@@ -73,7 +72,7 @@ def output_names(verb: str = "") -> tuple[str, ...]:
     return tuple(output.name for output in OUTPUTS if not verb or verb in output.verbs)
 
 
-def render(plan: "Plan", output: str, options: RenderOptions) -> "Iterator[str]":
+def render(plan: "Plan", output: str, options: RenderOptions) -> Iterator[str]:
     """Yield a plan as the output of that name, in parts. Raises KeyError if there is no such output."""
     rendered = {row.name: row for row in OUTPUTS}[output].load()(plan, options)
     return iter([rendered]) if isinstance(rendered, str) else rendered

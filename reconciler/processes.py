@@ -12,8 +12,10 @@ import os
 import resource
 import select
 import selectors
+import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -72,8 +74,6 @@ class ChildCommand(Struct, frozen=True, kw_only=True):
 
 def absolute_program(command: str) -> str:
     """Resolve a program name or relative path against PATH and the current folder. Keeps links: a venv is one."""
-    import shutil  # noqa: PLC0415 - imports the archive modules
-
     return os.path.abspath(command if os.sep in command else shutil.which(command) or command)  # noqa: PTH100 - keeps links
 
 
@@ -371,6 +371,4 @@ def scratch_file() -> IO[bytes]:
     if hasattr(os, "memfd_create"):
         with suppress(OSError):  # a sandbox may forbid it
             return io.BufferedRandom(io.FileIO(os.memfd_create("reconciler"), "r+"))
-    import tempfile  # noqa: PLC0415 - with its own imports it costs as much as two calls of git
-
     return tempfile.TemporaryFile()

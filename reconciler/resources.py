@@ -7,9 +7,9 @@ beside the package.
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from hashlib import sha256
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -81,13 +81,15 @@ def _installed_content(folders: set[str]) -> str:
     return digest.hexdigest() if is_known else ""
 
 
-def direct_url(package: str) -> object:
-    """Return what pip recorded about the source of an installed package (PEP 610); None for one from an index."""
-    try:
-        text = metadata.distribution(package).read_text("direct_url.json")
-        return msgspec.json.decode(text) if text else None
-    except (metadata.PackageNotFoundError, OSError, msgspec.MsgspecError):
-        return None
+def direct_url() -> object:
+    """Return what pip recorded about the source of this installation (PEP 610); None if it is an index, or unknown."""
+    environment = Path(msgspec.__file__).parent.parent
+    found = (Path(path) for folder in (environment, _PACKAGE.parent) for path in installed_metadata(str(folder)))
+    for path in found:
+        if path.name.startswith(_DISTRIBUTION):
+            with suppress(OSError, msgspec.MsgspecError):
+                return msgspec.json.decode((path / "direct_url.json").read_bytes())
+    return None
 
 
 def _change_times(folder: str) -> Iterator[int]:

@@ -5,6 +5,7 @@ Each setting has one name in four spellings: the flag `--cache-dir`, the variabl
 error, so that a misspelled setting is not ignored.
 """
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -143,8 +144,6 @@ def _number(name: str, text: str, where: str) -> int:
 def _date(_: str, text: str, where: str) -> str:
     if not text:
         return text
-    import datetime as dt  # noqa: PLC0415 - few commands name a date
-
     if text == TODAY and not where.startswith(CONFIG_FILE):
         return dt.datetime.now(dt.UTC).date().isoformat()
     try:

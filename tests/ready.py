@@ -11,16 +11,14 @@ from reconciler import resources
 from reconciler.index.cache import DiskCache
 from reconciler.plan import opening
 from reconciler.policy.rule_book import load_rules
-from reconciler.settings import Settings
 from tests.fakes.cache import MemoryCache
-from tests.fakes.repository import MemoryRepository
 
 
 @cache
 def shipped_values() -> Mapping[str, bytes]:
     """Return the values of a cache after a run that parsed and checked all shipped rules."""
     made = MemoryCache()
-    shipped = opening.runtime(MemoryRepository(), made, Settings()).shipped
+    shipped = opening.plan_engine(made, opening.catalogue()).shipped
     policies = load_rules([], {}, shipped=shipped.rules).policies
     shipped.recall(policies)
     for policy, _ in policies.bound:

@@ -4,7 +4,8 @@
 directly or through another fixture, has the marker `cluster`. `make test` runs the others.
 
 A real cluster is at times slower than a test can wait. A failed test of the cluster tier therefore runs once more in the
-same run (pytest-rerunfailures); one that passes then does not fail the run, which ends with a line for it.
+same run (pytest-rerunfailures); one that passes then does not fail the run, which ends with a line for it. The same holds
+for the tests of the controller with a Git server: on a full machine, `git http-backend` has ended without an answer.
 """
 
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ import pytest
 
 CLUSTER = "cluster"
 _NEEDED = {"parts", "package_index"}
+_RERUNS = {*_NEEDED, "git_served"}
+"""Fixtures of tests that run once more when they fail."""
 _RERUN = "rerun"
 """The outcome of a test's first run, as pytest-rerunfailures reports it."""
 
@@ -31,7 +34,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(CLUSTER)
         if "kai" in names:
             item.add_marker("scheduler")
-        if item.get_closest_marker(CLUSTER):
+        if names & _RERUNS:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 

@@ -361,7 +361,7 @@ def _controlled(kinds: Kinds) -> Iterator[tuple[str, ...]]:
     """Yield the rows of the fields that a queue, an autoscaler or an operator writes."""
     yield ("Field", "Kinds", "Written by", "When", "Source")
     yield ("---",) * 5
-    suspended = _grouped(kinds, lambda row: [row.suspend] if row.suspend else [])
+    suspended = _grouped(kinds, lambda row: [row.pods.suspend] if row.pods.suspend else [])
     for path, names in suspended.items():
         yield (_field(path), names, "Kueue", "in a queue", "`pkg/controller/jobframework/reconciler.go`")
     templates = "`nodeSelector`, `tolerations`, `schedulingGates`, labels and annotations of pod templates"
@@ -372,7 +372,7 @@ def _controlled(kinds: Kinds) -> Iterator[tuple[str, ...]]:
         "while it runs in a queue; it adds to what Git has",
         "`pkg/podset/podset.go`",
     )
-    for path, names in _grouped(kinds, lambda row: [row.scale] if row.scale == REPLICAS else []).items():
+    for path, names in _grouped(kinds, lambda row: [row.pods.scale] if row.pods.scale == REPLICAS else []).items():
         yield (
             _field(path),
             f"{names}, and others with the subresource `scale`",
@@ -380,7 +380,7 @@ def _controlled(kinds: Kinds) -> Iterator[tuple[str, ...]]:
             "once they have set it",
             "`managedFields` of the object",
         )
-    for one, names in _grouped(kinds, lambda row: row.controlled).items():
+    for one, names in _grouped(kinds, lambda row: row.life.controlled).items():
         when = f"{one.when or 'always'}{'; it adds to what Git has' if one.adds else ''}"
         yield (
             _field(one.path),
@@ -409,8 +409,9 @@ def _stopping(kinds: Kinds) -> Iterator[tuple[str, ...]]:
     yield ("Kinds", "Without a queue of Kueue", "In a queue of Kueue")
     yield ("---",) * 3
     deleted = "the object is deleted, and created again later"
-    forms = _grouped(kinds, lambda row: [(row.suspend, row.scale)] if row.suspend or row.scale else [])
-    for (suspend, scale), names in forms.items():
+    for (suspend, scale), names in _grouped(kinds, lambda row: [(row.pods.suspend, row.pods.scale)]).items():
+        if not suspend and not scale:
+            continue
         none = f"`{'.'.join(scale)}: 0`" if scale else deleted
         yield (names, f"`{'.'.join(suspend)}: true`" if suspend else none, none)
     yield ("all others with pods", deleted, deleted)

@@ -1,7 +1,5 @@
 """The `reconciler` command: runs a command and turns errors into exit codes. Imports only click."""
 
-import errno
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -9,8 +7,6 @@ from typing import Any
 
 import click
 
-from reconciler.console.printing import emit, masked, report_error
-from reconciler.errors import INTERRUPTED, TERMINATED, OutsideError, ReconcilerError, Terminated, is_lack_of_memory
 from reconciler.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -104,7 +100,7 @@ def reconciler(*, debug: bool) -> None:
     """Manage GPU clusters from Git: queues, jobs and policies as YAML, reviewed as diffs, rendered as manifests."""
 
 
-def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to end
+def run(arguments: Sequence[str]) -> int:
     """Run the command line, print any error, and return the exit code."""
     try:
         result: Any = reconciler.main(args=list(arguments), prog_name="reconciler", standalone_mode=False)
@@ -113,67 +109,8 @@ def run(arguments: Sequence[str]) -> int:  # noqa: PLR0911 - one for each way to
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return 2
-    except click.ClickException as error:
-        return _report_usage(error)
-    except (click.Abort, KeyboardInterrupt):
-        emit("interrupted", err=True)
-        return INTERRUPTED
-    except Terminated:
-        emit("terminated", err=True)
-        return TERMINATED
-    except (BrokenPipeError, SystemExit):
-        # click turns a closed pipe (`| head`) into exit code 1, which would mean that changes are pending
-        _discard_output()
-        return _PIPE_CLOSED
-    except OSError as error:
-        _discard_output()
-        return report_error(
-            OutsideError(str(error), hint="free some disk space" if error.errno == errno.ENOSPC else "")
-        )
-    except Exception as error:  # noqa: BLE001 - a bug must not look like "changes pending"
-        if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
-            _print_traceback()
-        return _report_failure(error)
+    except BaseException as error:  # noqa: BLE001 - a bug must not look like "changes pending"
+        from reconciler.cli.failures import report_failure  # noqa: PLC0415 - only for an error
+
+        return report_failure(error, arguments)
     return result if isinstance(result, int) else 0
-
-
-def _discard_output() -> None:
-    """Send buffered output to the null device: Python would fail again when it closes standard output."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno() if sys.__stdout__ else 1)
-
-
-_PIPE_CLOSED = 128 + 13
-"""Exit code after SIGPIPE: not a success, since the reader may have missed why a plan was refused."""
-
-
-def _report_usage(error: click.ClickException) -> int:
-    """Print an error of the command line in the form of all other errors."""
-    message = error.format_message().rstrip(".")
-    emit(f"error: {masked(message[:1].lower() + message[1:])}", err=True)
-    if isinstance(error, click.UsageError) and error.ctx is not None:
-        emit(f"Run `{error.ctx.command_path} --help` for usage.", err=True)
-    return 2
-
-
-def _report_failure(error: Exception) -> int:
-    """Print an error, or name the package with the bug: the kinds of an installed package may raise anything."""
-    if is_lack_of_memory(error):
-        error = OutsideError("out of memory", hint="allow more")
-    if isinstance(error, ReconcilerError):
-        return report_error(error)
-    from reconciler.policy.plugins import failed_package  # noqa: PLC0415 - only for a bug
-
-    emit(f"bug: {type(error).__name__}: {masked(str(error))}", err=True)
-    place = failed_package(error)
-    emit(
-        f"This is a bug in {f'the package {place}' if place else 'gpu-reconciler'}. Report it with the traceback of"
-        " RECONCILER_DEBUG=1.",
-        err=True,
-    )
-    return ReconcilerError.exit_code
-
-
-def _print_traceback() -> None:
-    import traceback  # noqa: PLC0415 - only for an error
-
-    emit(masked(traceback.format_exc()), err=True, nl=False)

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from reconciler.settings import CHOICES
+from reconciler.settings import CHOICES, NAMES
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -88,6 +88,14 @@ base = click.option(
     help="Revision to compare with, at the merge base. [default: the upstream's default branch, else HEAD]",
 )
 
+sources = click.option(
+    "--sources",
+    metavar="DIR",
+    multiple=True,
+    help="Source folder of a repository without reconciler.yaml, by path below its root. Overlays and charts in it are "
+    "built. May be repeated.",
+)
+
 judging_base = click.option(
     "--base",
     metavar="REV",
@@ -155,8 +163,6 @@ def output(formats: Sequence[str], default: str = "text") -> Callable[[Decorated
 
 def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a command that are settings, without those that were not given."""
-    from reconciler.settings import NAMES  # noqa: PLC0415 - imports msgspec, which `--help` does not need
-
     return {name: value for name, value in flags.items() if name in NAMES and value is not None}
 
 

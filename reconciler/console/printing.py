@@ -1,16 +1,15 @@
 """The one place that prints: nothing reaches standard output or standard error without being cleaned."""
 
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
-from typing import TYPE_CHECKING
 
 import click
 
+from reconciler.console.printable import clean_output
+from reconciler.console.terminal import terminal
 from reconciler.errors import ReconcilerError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from reconciler.settings import Settings
+from reconciler.kube.secrets import mask_findings, mask_text, mask_tokens
+from reconciler.settings import Settings
 
 _PART = 65_536  # characters
 
@@ -21,26 +20,20 @@ def emit(text: str, *, form: str = "text", color: bool = False, err: bool = Fals
     A message that standard error does not take, because its reader has gone or the disk is full, is dropped: the exit
     code stays that of the command.
     """
-    from reconciler.console.printable import clean_output  # noqa: PLC0415 - `--help` prints through click
-
     if err:
-        from reconciler.kube.secrets import mask_tokens  # noqa: PLC0415 - as above
-
         text = mask_tokens(text)
     with suppress(OSError) if err else nullcontext():
         click.echo(clean_output(text, form=form, color=color), err=err, nl=nl, color=color or None)
 
 
-def emit_report(report: "str | Iterable[str]", settings: "Settings") -> None:
+def emit_report(report: str | Iterable[str], settings: Settings) -> None:
     """Print what one of the formats of `display` returned, part by part: cleaning takes many times its length."""
-    from reconciler.console.terminal import terminal  # noqa: PLC0415 - as above
-
     has_color = settings.output == "text" and terminal(settings)["color"]
     for lines in whole_lines([report] if isinstance(report, str) else report):
         emit(lines, form=settings.output, color=has_color, nl=False)
 
 
-def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
+def whole_lines(parts: Iterable[str], size: int = _PART) -> Iterator[str]:
     """Yield text in parts of whole lines and about `size` characters: commands of build servers span no lines."""
     held: list[str] = []
     length = 0
@@ -57,16 +50,7 @@ def whole_lines(parts: "Iterable[str]", size: int = _PART) -> "Iterator[str]":
 
 def report_error(error: ReconcilerError) -> int:
     """Print an error with what it carries, and return its exit code."""
-    from reconciler.kube.secrets import mask_findings  # noqa: PLC0415 - only for an error
-
     for problem in mask_findings(getattr(error, "problems", ())):
         emit(str(problem), err=True)
-    emit(f"error: {masked(str(error))}", err=True)
+    emit(f"error: {mask_text(str(error))}", err=True)
     return error.exit_code
-
-
-def masked(text: str) -> str:
-    """Return a text without known secrets."""
-    from reconciler.kube.secrets import mask_text  # noqa: PLC0415 - only for an error
-
-    return mask_text(text)

@@ -4,10 +4,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+from typing import TextIO
 
 DELAY_SECONDS = 1.0
 """Work that ends sooner shows no bar."""
@@ -28,39 +25,39 @@ class Bar:
         self._title, self._total, self._stream, self._clock = title, total, stream, clock
         self._is_terminal = stream.isatty()
         self._started = clock()
-        self._shown: tuple[Progress, TaskID] | None = None
+        self._show: Advance | None = None  # of the visible bar
+        self._hide: Callable[[], None] = lambda: None
 
     def advance(self, count: int = 1) -> None:
         """Count `count` more units of work as done."""
         self.done += count
         if not self._is_terminal:
             return
-        if self._shown is None and self._clock() - self._started >= DELAY_SECONDS:
-            self._shown = self._start()
-        if self._shown is not None:
-            progress, task = self._shown
-            progress.update(task, completed=self.done)
+        if self._show is None and self._clock() - self._started >= DELAY_SECONDS:
+            self._show = self._start()
+        if self._show is not None:
+            self._show(self.done)
 
     def close(self) -> None:
         """Remove the bar from the terminal."""
-        if self._shown is not None:
-            self._shown[0].stop()
-            self._shown = None
+        self._hide()
 
-    def _start(self) -> "tuple[Progress, TaskID]":
-        from rich.console import Console  # noqa: PLC0415 - only for work that takes long
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    def _start(self) -> Advance:
+        """Show the bar, and return what sets the count of finished work."""
+        from rich import console, progress  # noqa: PLC0415 - only for work that takes long: see above
 
-        console = Console(file=self._stream, force_terminal=True)
         columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeElapsedColumn(),
         )
-        progress = Progress(*columns, console=console, transient=True)
-        progress.start()
-        return progress, progress.add_task(self._title, total=self._total, completed=self.done)
+        terminal = console.Console(file=self._stream, force_terminal=True)
+        bar = progress.Progress(*columns, console=terminal, transient=True)
+        task = bar.add_task(self._title, total=self._total, completed=self.done)
+        bar.start()
+        self._hide = bar.stop
+        return lambda done: bar.update(task, completed=done)
 
 
 @contextmanager

@@ -1,27 +1,24 @@
 """The width, the color and the character set of standard output."""
 
-# ruff: noqa: PLC0415 - each format is imported only when it is used
-
 import os
+import shutil
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from reconciler.settings import Settings
-
+from reconciler.settings import Settings
 
 _MIN_WIDTH = 40
 
 _FILE_WIDTH = 100
 
 
-def terminal(settings: "Settings") -> dict[str, Any]:
+def terminal(settings: Settings) -> dict[str, Any]:
     """Return the width, color and character set of standard output."""
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     return {"width": _width(settings), "color": _has_color(settings), "unicode": encoding in {"utf8", "utf16"}}
 
 
-def _has_color(settings: "Settings") -> bool:
+def _has_color(settings: Settings) -> bool:
     """Return whether to color: the flag first, then NO_COLOR, FORCE_COLOR and CLICOLOR_FORCE, then the terminal."""
     if settings.color != "auto":
         return settings.color == "always"
@@ -33,11 +30,9 @@ def _has_color(settings: "Settings") -> bool:
     return sys.stdout.isatty() and environ.get("CLICOLOR") != "0"
 
 
-def _width(settings: "Settings") -> int:
+def _width(settings: Settings) -> int:
     if settings.width:
         return max(settings.width, _MIN_WIDTH)
     if not sys.stdout.isatty():
         return _FILE_WIDTH
-    import shutil  # imports the archive modules
-
     return max(shutil.get_terminal_size().columns, _MIN_WIDTH)

@@ -31,7 +31,7 @@ def commit_evidence(
         return "", _notes(seen)
     clusters = ", ".join(one.cluster for one in seen if one.files)
     made = commit(
-        run.workspace.runtime.repository,
+        run.workspace.repository,
         files=files,
         message=f"Evidence of {clusters}",
         trailers={SOURCE_COMMIT: head.oid, ENGINE: __version__},

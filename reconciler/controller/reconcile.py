@@ -185,7 +185,7 @@ def _commit(
 
 def _remove_proposal(source: ConfigSource, run: opening.Run, remote: GitRemote, outcome: PassOutcome) -> PassOutcome:
     """Remove the branch of a proposal that is merged, or that nothing is left of. A branch with other commits stays."""
-    tip = finished_proposal(run.workspace.runtime.repository, source.target, outcome.commit)
+    tip = finished_proposal(run.workspace.repository, source.target, outcome.commit)
     if tip is None:
         return outcome
     try:

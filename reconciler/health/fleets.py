@@ -66,12 +66,12 @@ def health_sources(workspace: Workspace) -> list[HealthSources]:
     index = workspace.compile()
     errors = [problem for problem in index.problems() if problem.severity is Severity.ERROR]
     paths = sorted({problem.place.path for problem in errors} & index.revision.files.sources.keys())
-    contents = read_files(workspace.runtime.repository, index.revision.files.sources, paths)
+    contents = read_files(workspace.repository, index.revision.files.sources, paths)
     words = [kind.encode() for _, kind in (POLICY, QUARANTINE)]
     hidden = {path for path, content in contents if any(word in content for word in words)}
     if problems := [problem for problem in errors if problem.place.path in hidden]:
         raise InvalidInput(problems)
-    return [HealthSources(runtime=workspace.runtime, index=index, cluster=one) for one in index.clusters]
+    return [HealthSources(repository=workspace.repository, index=index, cluster=one) for one in index.clusters]
 
 
 def live_fleets(

@@ -3,22 +3,18 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reconciler import resources
-from reconciler.nodehealth.readers.kmsg import KmsgSource
-from reconciler.nodehealth.readers.library import LibrarySource
-from reconciler.nodehealth.readers.system import SystemSource
-
-if TYPE_CHECKING:
-    from reconciler.nodehealth.readers.port import ReadingSource
-    from reconciler.nodehealth.xids import XidTable
 from reconciler.nodehealth.active.links import PingTarget
 from reconciler.nodehealth.readers.diagnostics import DiagnosticsSource
+from reconciler.nodehealth.readers.kmsg import KmsgSource
+from reconciler.nodehealth.readers.library import LibrarySource
 from reconciler.nodehealth.readers.network.ping import PingSource
+from reconciler.nodehealth.readers.port import ReadingSource
 from reconciler.nodehealth.readers.selftest import SelfTestSource
+from reconciler.nodehealth.readers.system import SystemSource
 from reconciler.nodehealth.readers.xids import XidSource
-from reconciler.nodehealth.xids import read_xids
+from reconciler.nodehealth.xids import XidTable, read_xids
 from reconciler.sizing.peaks import PeakTable, read_peaks
 
 
@@ -30,7 +26,7 @@ def node_sources(
     ping: Sequence[str] = (),
     kmsg_path: Path | None = None,
     on_xid: Callable[[], None] | None = None,
-) -> Sequence["ReadingSource"]:
+) -> Sequence[ReadingSource]:
     """Return the sources of a light sweep, with `tests` those of all profiles, and pings to the addresses in `ping`.
 
     kmsg_path: where the kernel's messages are, if not in `root`. on_xid: listen to NVML's events, and call this.
@@ -52,11 +48,11 @@ def node_sources(
     return [*light, own, DiagnosticsSource(environ=environ)]
 
 
-def _events(environ: Mapping[str, str], on_xid: Callable[[], None]) -> "ReadingSource":
+def _events(environ: Mapping[str, str], on_xid: Callable[[], None]) -> ReadingSource:
     return XidSource(environ=environ, wake=on_xid)
 
 
-def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> "ReadingSource":
+def _pings(addresses: Sequence[str], environ: Mapping[str, str]) -> ReadingSource:
     return PingSource([PingTarget(node=address, address=address) for address in addresses], environ=environ)
 
 
@@ -70,6 +66,6 @@ def peak_table() -> "PeakTable":
     return read_peaks(resources.read("data/gpus.json"))
 
 
-def xid_table() -> "XidTable":
+def xid_table() -> XidTable:
     """Return the table of Xids that ships with the package."""
     return read_xids(resources.read("data/xids.json"))

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
 from reconciler.health.fast_lane import HealthRules, LaneRound
-from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.health import POLICY, QUARANTINE
 from reconciler.kube.times import timestamp
@@ -22,6 +22,7 @@ from reconciler.nodehealth.quarantine import NodeQuarantine, Stage, TaintEffect,
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, Committed, commit
 from reconciler.plan.workspace import Workspace
 from reconciler.repo.config import Cluster
+from reconciler.repo.port import Repository
 from reconciler.version import __version__
 
 ORIGIN, FAST_LANE = "gpureconciler.io/origin", "fast-lane"
@@ -49,7 +50,7 @@ class QuarantineFile(Struct, frozen=True, kw_only=True, eq=False):
 class HealthSources(Struct, frozen=True, kw_only=True, eq=False):
     """The policies and quarantines of one cluster in one revision, and the place of new quarantines."""
 
-    runtime: Runtime
+    repository: Repository
     index: CompiledRevision
     cluster: Cluster
 
@@ -82,7 +83,7 @@ class HealthSources(Struct, frozen=True, kw_only=True, eq=False):
     def content(self, path: str) -> bytes:
         """Return a source file; nothing if there is none."""
         files = self.index.revision.files.sources
-        return dict(read_files(self.runtime.repository, files, [path]))[path] if path in files else b""
+        return dict(read_files(self.repository, files, [path]))[path] if path in files else b""
 
     def labels(self) -> dict[str, str]:
         """Return the labels that the cluster selects by."""
@@ -229,7 +230,7 @@ def _commit_decision(
         return None
     what = f"release {node}" if is_released else f"{node} was repaired; validate it"
     return commit(
-        workspace.runtime.repository,
+        workspace.repository,
         files=files,
         message=f"Node health: {what}",
         trailers={SOURCE_COMMIT: head.oid, ENGINE: __version__},

@@ -1,7 +1,6 @@
 """Build the index: from a revision and the store to compiled files. Only files that are stale are compiled."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,58 +22,23 @@ from reconciler.index.records import (
     rendered_paths,
     summarize_file,
 )
-from reconciler.index.shipped import Shipped
+from reconciler.index.runtime import PlanEngine, Runtime
 from reconciler.index.store import ObjectTotals, Store, save_store
-from reconciler.index.workers import in_parallel
-from reconciler.kinds.kind import Kinds
+from reconciler.index.workers import WorkerPool
 from reconciler.kinds.manifests.generations import find_generations
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.problems import Problem
-from reconciler.kube.schemas import Catalogue
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.files import BlobIds, portability_problems, report_files
 from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision
-from reconciler.sizing.tables import SizingTables
-from reconciler.version import engine_version
-
-Advance = Callable[[int], None]
-Progress = Callable[[str, int], AbstractContextManager[Advance]]
-"""Takes a title and a total, and returns what counts the finished work."""
-
-
-@contextmanager
-def no_progress(_: str, __: int) -> Iterator[Advance]:
-    """Show nothing."""
-    yield lambda _: None
-
-
-class Runtime(Struct, frozen=True, kw_only=True):
-    """Everything that a run needs and the repository does not decide."""
-
-    repository: Repository
-    cache: Cache
-    kinds: Kinds
-    catalogue: Catalogue
-    tables: SizingTables
-    shipped: Shipped
-    bundle_digest: str
-    processes: int = 1
-    cluster: str = ""  # empty: all
-    progress: Progress = no_progress
-    inventory_namespace: str = "gpu-reconciler"  # on live clusters
-    reads_all: bool = False  # also definitions that no file looks up (`Kind.looked_up`)
-
-    @property
-    def engine(self) -> str:
-        """The version of everything that decides on output: the package, its data, and installed kind families."""
-        return engine_version(self.bundle_digest)
 
 
 class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     """The index of one revision.
 
+    engine: what compiled it. cluster: the chosen one; empty: all. scope: names what is cached of it.
     rendered: the paths of its objects below the rendered folder.
     contents: bytes of rendered objects that were asked to be kept, by path.
     compiled: the few files that this run compiled, whole: they are asked for again, to be compared.
@@ -83,6 +47,9 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
     """
 
     revision: LoadedRevision
+    engine: PlanEngine
+    cluster: str
+    scope: str
     clusters: tuple[Cluster, ...]
     context: Context
     rendered: RenderedPaths
@@ -162,9 +129,9 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
         return (record for record in self.records.values() if record.encoded_findings)
 
 
-def store_key(runtime: Runtime) -> str:
-    """Return the key of the store: one for each repository, engine and choice of clusters."""
-    return f"index:{runtime.engine}:{runtime.repository.root}:{runtime.cluster}"
+def store_key(scope: str) -> str:
+    """Return the key of the store: one for each engine, repository and choice of clusters."""
+    return f"index:{scope}"
 
 
 def build_index(
@@ -174,30 +141,36 @@ def build_index(
 
     `keep` holds blob ids by rendered path: the bytes of compiled objects that differ from them are kept.
     """
-    clusters, sources, known = _chosen(revision.config, runtime.cluster), revision.files.sources, store.records
+    kinds, options = runtime.engine.kinds, runtime.options
+    clusters, sources, known = _chosen(revision.config, options.cluster), revision.files.sources, store.records
     unknown = [path for path, blob in sources.items() if path not in known or known[path].blob != blob]
     definitions = {path: known[path].is_needed for path in sources.keys() - unknown if known[path].is_definition}
     changed: dict[str, bytes] = {}
     for path, raw in read_files(runtime.repository, sources, unknown):  # while git still unpacks the rest
         changed[path] = raw
-        if may_define(raw, runtime.kinds):
-            definitions[path] = may_define(raw, runtime.kinds, always=True)
-    is_whole = runtime.reads_all or any(map(runtime.kinds.looks_up, store.digests))
+        if may_define(raw, kinds):
+            definitions[path] = may_define(raw, kinds, always=True)
+    is_whole = options.reads_all or any(map(kinds.looks_up, store.digests))
     needed = sorted(path for path, is_needed in definitions.items() if is_whole or is_needed)
-    parser = CachedParser(store.parsed, runtime.kinds, runtime.catalogue)
+    parser = CachedParser(store.parsed, kinds, runtime.engine.catalogue)
     context = _load_context(runtime, revision, clusters, needed, parser, read=changed)
     context = replace(context, generations=find_generations(revision.files.rendered))
     digests = DependencyDigests(context)
     stale_sets = {each for each, digest in store.digests.items() if digests.of(each) != digest}
     stale = [path for path in sources if path in changed or known[path].dependencies in stale_sets]
-    compilation = _compile(runtime, context, revision, stale, changed, definitions=definitions, keep=keep)
+    compilation = _compile(
+        runtime.repository, runtime.workers, context, revision, stale, changed, definitions=definitions, keep=keep
+    )
     records = {path: compilation.records.get(path) or known[path] for path in sources}
     dependencies = digests.of_all(record.dependencies for record in records.values())
     following = Store(records=records, digests=dependencies, parsed={**parser.used}, totals=store.totals)
-    if not is_whole and any(map(runtime.kinds.looks_up, following.digests)):
+    if not is_whole and any(map(kinds.looks_up, following.digests)):
         return replace(build_index(runtime, revision, following, keep=keep), saved=store)
     index = CompiledRevision(
         revision=revision,
+        engine=runtime.engine,
+        cluster=options.cluster,
+        scope=runtime.scope,
         clusters=clusters,
         context=context,
         rendered=rendered_paths(records),
@@ -208,17 +181,21 @@ def build_index(
         store=following,
         parser=parser,
     )
-    return _up_to_date(runtime, index, digests, keep)
+    return _up_to_date(runtime.repository, runtime.workers, index, digests, keep)
 
 
 def _up_to_date(
-    runtime: Runtime, index: CompiledRevision, digests: DependencyDigests, keep: Mapping[str, str] | None
+    repository: Repository,
+    workers: WorkerPool,
+    index: CompiledRevision,
+    digests: DependencyDigests,
+    keep: Mapping[str, str] | None,
 ) -> CompiledRevision:
     """Compile again what was compiled before it had a suffix, or before its job ended."""
     outdated = [path for path in index.context.generations if path in index.desired] + _unmarked(index)
     if not outdated:
         return index
-    index = compile_again(runtime, index, index.context, outdated, keep=keep)
+    index = compile_again(repository, workers, index, index.context, outdated, keep=keep)
     dependencies = digests.of_all(record.dependencies for record in index.records.values())
     return replace(index, store=replace(index.store, records=index.records, digests=dependencies))
 
@@ -232,7 +209,8 @@ def _unmarked(index: CompiledRevision) -> list[str]:
 
 
 def compile_again(
-    runtime: Runtime,
+    repository: Repository,
+    workers: WorkerPool,
     index: CompiledRevision,
     context: Context,
     paths: Iterable[str],
@@ -242,7 +220,7 @@ def compile_again(
     """Return an index in which the source files of rendered paths are compiled in another context."""
     chosen = sorted({index.sources[path] for path in paths})
     definitions = {path: index.records[path].is_needed for path in chosen if index.records[path].is_definition}
-    compilation = _compile(runtime, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
+    compilation = _compile(repository, workers, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
     return replace(
         index,
@@ -276,7 +254,7 @@ def _load_context(
     read: Mapping[str, bytes],
 ) -> Context:
     """Return the context; `read` holds files that have been read already."""
-    repository, files = runtime.repository, revision.files
+    repository, files, engine = runtime.repository, revision.files, runtime.engine
 
     def parse(blobs: BlobIds, paths: Iterable[str]) -> tuple[ParsedFile, ...]:
         def contents(missing: list[str]) -> Iterator[bytes]:
@@ -287,21 +265,21 @@ def _load_context(
 
     context = build_context(
         revision.config,
-        engine=runtime.engine,
+        engine=engine.version,
         object_format=repository.object_format,
-        kinds=runtime.kinds,
-        catalogue=runtime.catalogue,
-        tables=runtime.tables,
-        shipped=runtime.shipped.rules,
+        kinds=engine.kinds,
+        catalogue=engine.catalogue,
+        tables=engine.tables,
+        shipped=engine.shipped.rules,
         policies=parse(files.policies, files.policies),
         evidence=parse(files.evidence, _without_reports(revision)),
         approvals=parse(files.approvals, files.approvals),
         definitions=parse(files.sources, definitions),
         clusters=clusters,
-        checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(runtime))),
+        checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(engine))),
     )
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
-    runtime.shipped.recall(context.policies)
+    engine.shipped.recall(context.policies)
     return context
 
 
@@ -311,25 +289,25 @@ def _without_reports(revision: LoadedRevision) -> list[str]:
     return [path for path in revision.files.evidence if path not in reports]
 
 
-def save_tools(runtime: Runtime, index: CompiledRevision) -> None:
+def save_tools(cache: Cache, index: CompiledRevision) -> None:
     """Save the parsed files, compiled policies and unpacked schemas of this run, at its end: any stage may add one."""
     context, store = index.context, index.store
-    runtime.shipped.save()
-    save_store(runtime.cache, store_key(runtime), store, replace(store, parsed=index.parser.used))
+    index.engine.shipped.save()
+    save_store(cache, store_key(index.scope), store, replace(store, parsed=index.parser.used))
     for key, new in (
         (_programs_key(context), context.policies.programs.made),
-        (_checks_key(runtime), context.checker.made),
+        (_checks_key(index.engine), context.checker.made),
     ):
-        if new and not new.items() <= (known := load_mapping(runtime.cache, key)).items():
-            save_mapping(runtime.cache, key, known, new)
+        if new and not new.items() <= (known := load_mapping(cache, key)).items():
+            save_mapping(cache, key, known, new)
 
 
 def _programs_key(context: Context) -> str:
     return f"programs:{context.policies.digest}"
 
 
-def _checks_key(runtime: Runtime) -> str:
-    return f"checks:{runtime.engine}"
+def _checks_key(engine: PlanEngine) -> str:
+    return f"checks:{engine.version}"
 
 
 class _Compilation(Struct, frozen=True, kw_only=True):
@@ -342,8 +320,9 @@ _FEW = 20
 """So many compiled files are kept whole."""
 
 
-def _compile(
-    runtime: Runtime,
+def _compile(  # noqa: PLR0917
+    repository: Repository,
+    workers: WorkerPool,
     context: Context,
     revision: LoadedRevision,
     paths: list[str],
@@ -354,7 +333,7 @@ def _compile(
 ) -> _Compilation:
     sources, rendered = revision.files.sources, revision.files.rendered
     contents = {**changed}
-    contents.update(read_files(runtime.repository, sources, [path for path in paths if path not in contents]))
+    contents.update(read_files(repository, sources, [path for path in paths if path not in contents]))
     compiled: dict[str, CompiledFile] = {}
     evaluator = PolicyEvaluator(context.policies)
 
@@ -384,9 +363,8 @@ def _compile(
             for path, file in zip(chosen, files, strict=True)
         ]
 
-    with runtime.progress("compiling", len(paths)) as advance:
-        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance, starts_here=True)
-        sent = {path: decode_compiled(raw) for path, raw in zip(paths, results, strict=True)}
+    results = workers.run("compiling", work, len(paths), starts_here=True)
+    sent = {path: decode_compiled(raw) for path, raw in zip(paths, results, strict=True)}
     return _Compilation(
         records={path: one.record for path, one in sent.items()},
         contents={path: content for one in reversed(sent.values()) for path, content in one.contents.items()},

@@ -7,7 +7,7 @@ and evaluate the policies.
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import sha1, sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -15,7 +15,9 @@ from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
+from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
 from reconciler.kinds.manifests.generations import rename_problems, renamed
@@ -35,9 +37,7 @@ from reconciler.policy.admission import written_problems
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, OnImmutableChange
 from reconciler.repo.files import selects
-
-if TYPE_CHECKING:
-    from reconciler.kinds.health.jobs import HealthOfJobs
+from reconciler.repo.others import not_a_manifest
 
 
 class RenderedObject(Struct, frozen=True, kw_only=True):
@@ -129,6 +129,10 @@ class _CompileUnit(Struct, kw_only=True):
 
 def _parse(_: Context, unit: _CompileUnit) -> None:
     reading = read_written(unit.path, unit.raw)
+    note = not_a_manifest(unit.path, unit.raw, reading)
+    if note is not None and not any(is_launch_configuration(document.data) for document in reading.documents):
+        unit.problems.append(note)
+        return
     unit.documents = reading.documents
     unit.problems += reading.problems
 
@@ -146,30 +150,28 @@ def _validate(context: Context, unit: _CompileUnit) -> None:
 def _render(context: Context, unit: _CompileUnit) -> None:
     has_servers = mentions_server(unit.raw)
     for document in unit.valid:
-        source = _Source(context, document)
+        source = _SourceDocument(context, document)
         for cluster in _selecting(context.clusters, document):
             lookup = RecordingLookup(context, cluster, unit.dependencies)
-            unit.problems += _judged_servers(document, lookup) if has_servers else ()
+            unit.problems += _sizing_problems(context.kinds, document, lookup, has_servers=has_servers)
             manifests = (
                 _render_sized(context.kinds, source, lookup, unit)
                 if is_sized(context.kinds, document, cluster)
                 else None
             )
             if manifests is None:
-                if was_sized(context.kinds, document, cluster):
-                    unit.problems += _outdated(document, lookup)
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
-            if source.row.render is None:
+            if source.row.source.render is None:
                 manifests = tuple(_startable(context.kinds, manifests, document, unit))
                 for manifest in manifests:
                     unit.problems += autoscaled_problems(document, manifest.key, source.row, lookup)
-            if source.row.has_generations and source.row.render is None:
+            if source.row.life.has_generations and source.row.source.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
-                manifests = tuple(_with_health(context.kinds, manifest, health) for manifest in manifests)
+                manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
 
 
@@ -182,12 +184,6 @@ def _startable(
         unit.problems += problems
         if made is not None:
             yield made
-
-
-def _with_health(kinds: Kinds, manifest: Manifest, health: "HealthOfJobs") -> Manifest:
-    from reconciler.kinds.health.jobs import with_health  # noqa: PLC0415 - few repositories have policies
-
-    return with_health(kinds, manifest, health)
 
 
 def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:
@@ -210,18 +206,19 @@ def _in_generation(manifest: Manifest, document: Document, lookup: RecordingLook
 def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
     """Validate the objects that are not what the user wrote."""
     for manifest, document in unit.manifests:
-        if context.kinds.find(document.group, document.kind).render is not None or manifest.sizing is not None:
+        if context.kinds.find(document.group, document.kind).source.render is not None or manifest.sizing is not None:
             unit.problems += _body_problems(context, manifest)
 
 
 def _serialize(context: Context, unit: _CompileUnit) -> None:
     for manifest, document in unit.manifests:
         row = context.kinds.find(manifest.key.group, manifest.key.kind)
-        rendered = serialize_object(context, own(manifest, document, is_shared=row.is_shared))
+        rendered = serialize_object(context, own(manifest, document, is_shared=row.queueing.is_shared))
         unit.objects.append(rendered)
-        if row.has_generations and _is_replaceable(context, rendered.manifest):
+        if row.life.has_generations and _is_replaceable(context, rendered.manifest):
             unit.replaceable.append(rendered.summary.path)
-        unit.problems += size_problems(rendered.manifest, rendered.content, data_limit=row.data_limit)
+        has_data = row.holds in (Holds.DATA, Holds.SECRETS)
+        unit.problems += size_problems(rendered.manifest, rendered.content, has_data=has_data)
 
 
 _STAGES = (_parse, _validate, _render, _validate_rendered, _serialize)
@@ -263,8 +260,8 @@ def serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
 
 def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
     row = context.kinds.find(document.group, document.kind)
-    if row.refusal is not None:
-        refusal, kind = row.refusal, document.kind or "a document of this group"
+    if row.source.refusal is not None:
+        refusal, kind = row.source.refusal, document.kind or "a document of this group"
         message = refusal.message.format(kind=kind)
         place = document.source
         return [Problem(rule=refusal.rule, place=place, field="kind", message=message, hint=refusal.hint)]
@@ -272,7 +269,7 @@ def _document_problems(context: Context, document: Document, raw: bytes) -> Sequ
     for path, _ in context.kinds.wrapped(document.data):
         problems += context.catalogue.validate(document, path)
     problems += choice_problems(document)
-    if row.is_definition and document.kind.encode() not in raw:
+    if row.source.dependents is Dependents.NAMED and document.kind.encode() not in raw:
         place = document.at(("kind",))
         message = "the kind is written with escapes, so other files cannot find this definition"
         hint = "write it without escapes"
@@ -295,7 +292,7 @@ def _selecting(clusters: Iterable[Cluster], document: Document) -> Iterator[Clus
     return (cluster for cluster in clusters if selects(cluster, document.source.path, labels))
 
 
-class _Source:
+class _SourceDocument:
     """A source document, its row of the registry, and its intent, which is parsed once for all clusters."""
 
     def __init__(self, context: Context, document: Document) -> None:
@@ -305,9 +302,9 @@ class _Source:
 
     @cached_property
     def _parsed(self) -> Parsed[Any]:
-        if self.row.parse is None:
+        if self.row.source.parse is None:
             return Parsed(intent=self.document)
-        parsed = self.row.parse(self.document)
+        parsed = self.row.source.parse(self.document)
         if parsed.intent is None and not any(problem.severity is Severity.ERROR for problem in parsed.problems):
             message = f"parse of {self.row.kind} ({self.row.group}) returned neither an intent nor an error"
             raise FaultyRowError(message, self.row.id)
@@ -324,33 +321,36 @@ class _Source:
         parsed = parsed or self._parsed
         if parsed.intent is None:
             return Rendered(problems=parsed.problems)
-        if self.row.render is None:
+        if self.row.source.render is None:
             plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced)
             return Rendered(manifests=(plain,), problems=parsed.problems)
-        rendered = self.row.render(parsed.intent, lookup)
+        rendered = self.row.source.render(parsed.intent, lookup)
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
 
 
 # Few files hold trainings or servers: the others do not pay for the imports of what sizes them.
 
 
-def _judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
-    from reconciler.index.sizing import judged_servers  # noqa: PLC0415
+def _sizing_problems(
+    kinds: Kinds, document: Document, lookup: RecordingLookup, *, has_servers: bool
+) -> tuple[Problem, ...]:
+    """Return warnings about servers that do not fit their GPUs, and about a job whose numbers are outdated."""
+    has_numbers = was_sized(kinds, document, lookup.cluster)
+    if not has_servers and not has_numbers:
+        return ()
+    from reconciler.index.sizing import judged_servers, outdated  # noqa: PLC0415 - see above
 
-    return judged_servers(document, lookup)
-
-
-def _outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]:
-    from reconciler.index.sizing import outdated  # noqa: PLC0415
-
-    return outdated(document, lookup)
+    return (
+        *(judged_servers(document, lookup) if has_servers else ()),
+        *(outdated(document, lookup) if has_numbers else ()),
+    )
 
 
 def _render_sized(
-    kinds: Kinds, source: _Source, lookup: RecordingLookup, unit: _CompileUnit
+    kinds: Kinds, source: _SourceDocument, lookup: RecordingLookup, unit: _CompileUnit
 ) -> tuple[Manifest, ...] | None:
     """Render a job with its numbers; None if it is not a known training. A pending job keeps what exists."""
-    from reconciler.index import sized, sizing  # noqa: PLC0415
+    from reconciler.index import sized, sizing  # noqa: PLC0415 - see above
 
     document, cluster = source.document, lookup.cluster
     job = None if writes_source(cluster) else sizing.size(document, lookup)
@@ -362,11 +362,13 @@ def _render_sized(
         unit.problems += rendered.problems
         unit.pending.update(kinds.manifest_path(manifest.cluster, manifest.key) for manifest in rendered.manifests)
         return ()
-    if source.row.render is not None:
+    if source.row.source.render is not None:
         rendered = source.render(lookup, sized.sized_intent(source.row, job.sized))
         unit.problems += rendered.problems
-        return tuple(with_note(kinds, sized.stamp(kinds, manifest, job.sized), job) for manifest in rendered.manifests)
-    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job),)
+        return tuple(
+            with_note(kinds, sized.stamp(kinds, manifest, job.sized), job.summary) for manifest in rendered.manifests
+        )
+    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job.summary),)
 
 
 def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:

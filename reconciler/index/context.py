@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,8 +11,10 @@ from msgspec.structs import replace
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
+from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
+from reconciler.kinds.health.jobs import HealthOfJobs
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.wrapped import wrapped_manifests
@@ -22,19 +24,16 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import mask_findings
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.policy import PolicyBook
+from reconciler.nodehealth.quarantine import NodeQuarantine
 from reconciler.policy.admission import PolicySet, ServerView, Subject, is_mutation
 from reconciler.policy.approval import Approval, read_approvals
 from reconciler.policy.exceptions import PolicyException
 from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import selects
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
-
-if TYPE_CHECKING:
-    from reconciler.kinds.health.jobs import HealthOfJobs
-    from reconciler.nodehealth.quarantine import NodeQuarantine
-    from reconciler.repo.evidence.runs import FinishedRun
 
 
 class Definition:
@@ -48,9 +47,9 @@ class Definition:
     @cached_property
     def intent(self) -> Any:
         """The parsed document, or the document itself if its kind has no parser. Parsed on the first use."""
-        if self._row is None or self._row.parse is None:
+        if self._row is None or self._row.source.parse is None:
             return self.document
-        intent = self._row.parse(self.document).intent
+        intent = self._row.source.parse(self.document).intent
         if intent is None:
             raise TypeError(f"{self.document.source} is not valid")
         return intent
@@ -81,7 +80,7 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
-    health_of_jobs: "Mapping[str, HealthOfJobs]" = {}  # by cluster
+    health_of_jobs: Mapping[str, HealthOfJobs] = {}  # by cluster
     generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
     @property
@@ -94,7 +93,7 @@ class Context(Struct, frozen=True, kw_only=True):
         """The exceptions from rules."""
         return self.rules.exceptions
 
-    def finished(self) -> "dict[str, FinishedRun]":
+    def finished(self) -> dict[str, FinishedRun]:
         """Return the recorded ends of jobs by the path of each job."""
         return {
             self.kinds.manifest_path(cluster, run.key): run
@@ -118,21 +117,19 @@ class Context(Struct, frozen=True, kw_only=True):
         return self.namespaces.get((manifest.cluster, manifest.key.namespace))
 
 
-def quarantines_of(definitions: Definitions, cluster: str) -> "dict[str, NodeQuarantine]":
+def quarantines_of(definitions: Definitions, cluster: str) -> dict[str, NodeQuarantine]:
     """Return the quarantines of a cluster by their names."""
     found = definitions.get((cluster, QUARANTINE, ""))
     return {name: quarantine_of(one.document) for name, one in found.items()} if found else {}
 
 
-def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> "dict[str, HealthOfJobs]":
+def _health_of_jobs(clusters: tuple[Cluster, ...], definitions: Definitions) -> dict[str, HealthOfJobs]:
     """Return what base policies change in jobs, by cluster; clusters where nothing changes are not in the mapping."""
     rules = {}
     for cluster in clusters:
         found = [one.document for one in definitions.get((cluster.name, POLICY, ""), {}).values()]
         if not found:
             continue
-        from reconciler.kinds.health.jobs import HealthOfJobs  # noqa: PLC0415 - few repositories have policies
-
         book = PolicyBook(map(policy_of, found))
         health = HealthOfJobs(rule=book.base.jobs, document=min(found, key=lambda one: policy_of(one).rank))
         if health.changes:
@@ -161,7 +158,7 @@ def is_launch_configuration(data: Mapping[str, Any]) -> bool:
 def may_define(raw: bytes, kinds: Kinds, *, always: bool = False) -> bool:
     """Return whether a file may hold a definition. False positives are possible, false negatives are not.
 
-    always: one that is needed even where no file looks up a kind of which few do (`Kind.looked_up`).
+    always: one that is needed even where no file looks up a kind of which few do (`Source.looked_up`).
     Compilation refuses definitions whose kind is written with escapes, which this would miss.
     """
     return b"apiVersion" not in raw or any(
@@ -190,7 +187,7 @@ def build_context(
     documents = [document for file in definitions for document in file.documents]
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
-    defining = (one for one in documents if kinds.find(one.group, one.kind).defines_kinds)
+    defining = (one for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS)
     catalogue = catalogue.with_external(_external_definitions(config, kinds)).with_crds(defining)
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
@@ -247,7 +244,7 @@ def _rules(
 def _digest(
     engine: str,
     config: Config,
-    rules: tuple[PolicySet, "Mapping[str, HealthOfJobs]"],
+    rules: tuple[PolicySet, Mapping[str, HealthOfJobs]],
     definitions: Sequence[ParsedFile],
     kinds: Kinds,
 ) -> str:
@@ -261,7 +258,7 @@ def _digest(
         digest
         for file in definitions
         for document, digest in zip(file.documents, file.digests, strict=True)
-        if kinds.find(document.group, document.kind).affects_all_files
+        if kinds.find(document.group, document.kind).source.dependents is Dependents.ALL
     )
     return sha256(repr((engine, config, policies.digest, all_depend, health)).encode()).hexdigest()
 
@@ -282,7 +279,7 @@ def _namespaces(
     return {
         (cluster.name, document.key.name): document.data
         for document in documents
-        if kinds.find(document.group, document.kind).is_namespace
+        if kinds.find(document.group, document.kind).holds is Holds.OBJECTS
         for cluster in clusters
         if selects(cluster, document.source.path, document.metadata.get("labels"))
     }
@@ -290,7 +287,7 @@ def _namespaces(
 
 def _external_definitions(config: Config, kinds: Kinds) -> Iterator[str]:
     """Yield the names of the definitions that a cluster has and this repository lacks."""
-    defining = {row.kind for row in kinds.definitions if row.defines_kinds}
+    defining = {row.kind for row in kinds.definitions if row.holds is Holds.KINDS}
     for cluster in config.clusters:
         for entry in cluster.external:
             kind, _, name = entry.rpartition("/")
@@ -306,7 +303,7 @@ def _definitions(
     for file in files:
         for document, is_valid, digest in zip(file.documents, file.is_valid, file.digests, strict=True):
             row = kinds.find(document.group, document.kind)
-            if not row.is_definition or not is_valid:
+            if row.source.dependents is not Dependents.NAMED or not is_valid:
                 continue
             key, definition = document.key, Definition(document, digest, row)
             is_namespaced = catalogue.is_namespaced(key.group, key.kind) is not False

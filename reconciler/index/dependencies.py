@@ -4,24 +4,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from reconciler.index.context import Context
+from reconciler.kinds.aspects import Dependents
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
+from reconciler.repo.evidence.runs import FinishedRun
+from reconciler.sizing.answers import Answer, Answers
 from reconciler.sizing.inventory import Inventory
-
-if TYPE_CHECKING:
-    from reconciler.index.context import Context
-    from reconciler.repo.evidence.runs import FinishedRun
-    from reconciler.sizing.answers import Answer, Answers
-    from reconciler.sizing.tables import SizingTables
+from reconciler.sizing.tables import SizingTables
 
 
 class DefinitionDependency(Struct, frozen=True, array_like=True, tag="definition"):
@@ -104,7 +103,7 @@ _decoder = msgspec.msgpack.Decoder(tuple[Dependency, ...])
 class RecordingLookup:
     """Answers what rendering and sizing ask for besides the document, and records each question as a dependency."""
 
-    def __init__(self, context: "Context", cluster: Cluster, dependencies: set[Dependency]) -> None:
+    def __init__(self, context: Context, cluster: Cluster, dependencies: set[Dependency]) -> None:
         self._context = context
         self._cluster = cluster
         self._dependencies = dependencies
@@ -120,7 +119,7 @@ class RecordingLookup:
         return self._context.kinds
 
     @property
-    def tables(self) -> "SizingTables":
+    def tables(self) -> SizingTables:
         """The shipped tables of models and GPUs."""
         return self._context.tables
 
@@ -131,8 +130,10 @@ class RecordingLookup:
 
     def defined(self, kind: KindId, namespace: str, name: str) -> Any | None:
         """Return the intent of a definition that the cluster selects; None if there is none."""
-        if not self.kinds.find(*kind).is_definition:
-            raise FaultyRowError(f"{kind[1]} ({kind[0]}) is looked up, but its row does not set `is_definition`", kind)
+        if self.kinds.find(*kind).source.dependents is not Dependents.NAMED:
+            raise FaultyRowError(
+                f"{kind[1]} ({kind[0]}) is looked up, but its row has no `dependents=Dependents.NAMED`", kind
+            )
         self._dependencies.add(DefinitionDependency(*kind, self._cluster.name, namespace, name))
         definition = self._context.definitions.get((self._cluster.name, kind, namespace), {}).get(name)
         return definition.intent if definition is not None else None
@@ -153,7 +154,7 @@ class RecordingLookup:
             self._dependencies.add(GenerationDependency(path))
         return suffix
 
-    def finished(self, key: ObjectKey) -> "FinishedRun | None":
+    def finished(self, key: ObjectKey) -> FinishedRun | None:
         """Return the recorded end of a job; None if it has not ended."""
         runs = self._context.evidence.runs.get(self._cluster.name)
         run = runs.runs.get(key) if runs is not None else None
@@ -161,7 +162,7 @@ class RecordingLookup:
             self._dependencies.add(RunDependency(self._context.kinds.manifest_path(self._cluster.name, key)))
         return run
 
-    def origin(self, run: "FinishedRun") -> Origin | None:
+    def origin(self, run: FinishedRun) -> Origin | None:
         """Return where the evidence records the end of a job."""
         document = self._context.evidence.runs[self._cluster.name].document
         return None if document is None else Origin(document=document, field=run.origin)
@@ -171,10 +172,8 @@ class RecordingLookup:
         self._dependencies.add(RunsDependency(self._cluster.name))
         return self._cluster.name in self._context.evidence.runs
 
-    def answers(self) -> "Answers":
+    def answers(self) -> Answers:
         """Return the recorded answers of the cluster's sizing engine; each question asked becomes a dependency."""
-        from reconciler.sizing.answers import Answers  # noqa: PLC0415 - only files with sized jobs need it
-
         engine = self._cluster.sizing.engine
         known = self._context.evidence.answers.get(self._cluster.name)
         recorded = _RecordedAnswers(self, known.recorded if known is not None else {})
@@ -196,14 +195,14 @@ class RecordingLookup:
         return found.document if found is not None else None
 
 
-class _RecordedAnswers(Mapping[tuple[str, str], "Answer"]):
+class _RecordedAnswers(Mapping[tuple[str, str], Answer]):
     """Answers by engine and question. Every access becomes a dependency."""
 
-    def __init__(self, lookup: RecordingLookup, answers: Mapping[tuple[str, str], "Answer"]) -> None:
+    def __init__(self, lookup: RecordingLookup, answers: Mapping[tuple[str, str], Answer]) -> None:
         self._lookup = lookup
         self._answers = answers
 
-    def __getitem__(self, key: tuple[str, str]) -> "Answer":
+    def __getitem__(self, key: tuple[str, str]) -> Answer:
         """Return one answer."""
         self._lookup.answer(*key)
         return self._answers[key]
@@ -233,7 +232,7 @@ def decode_dependencies(encoded: bytes) -> tuple[Dependency, ...]:
 class DependencyDigests:
     """Digests of what dependencies are worth in one context. Computed once each."""
 
-    def __init__(self, context: "Context") -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._sets: dict[bytes, str] = {}
 
@@ -275,7 +274,7 @@ class DependencyDigests:
         return self._context.generations.get(dependency.path, "")
 
     @cached_property
-    def _runs(self) -> "Mapping[str, FinishedRun]":
+    def _runs(self) -> Mapping[str, FinishedRun]:
         return self._context.finished()
 
     @cached_property

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from reconciler.index.parsed import ParsedFile
-from reconciler.kinds.kind import EvidenceUse, Kinds
+from reconciler.kinds.aspects import EvidenceUse
+from reconciler.kinds.kind import Kinds
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.evidence.active_queues import ActiveQueues
+from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.sizing.answers import Answers
 from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
-    from reconciler.repo.evidence.active_queues import ActiveQueues
-    from reconciler.repo.evidence.runs import FinishedRuns
-    from reconciler.sizing.answers import Answers
 
 _Value = TypeVar("_Value")
 
@@ -27,9 +28,9 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     inventories: Mapping[str, Inventory]  # without the nodes that Git keeps out of use
     measured: Mapping[str, Inventory]  # as the files say
-    answers: "Mapping[str, Answers]"
-    runs: "Mapping[str, FinishedRuns]"
-    queues: "Mapping[str, ActiveQueues]"
+    answers: Mapping[str, Answers]
+    runs: Mapping[str, FinishedRuns]
+    queues: Mapping[str, ActiveQueues]
     health: "Mapping[str, FleetHealth]"
     problems: tuple[Problem, ...]
 
@@ -40,7 +41,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
     values: dict[EvidenceUse, dict[str, Any]] = {use: {} for use in EvidenceUse}
     for cluster, document in _by_cluster(config, clusters, files, problems):
         row = kinds.find(document.group, document.kind)
-        if row.evidence is None:
+        if row.source.evidence is None:
             kind = f"{document.kind} ({document.api_version})" if document.kind else "a document without a kind"
             problems.append(
                 Problem(
@@ -52,10 +53,10 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
                 )
             )
             continue
-        value, wrong = row.evidence.parse(document, cluster)
+        value, wrong = row.source.evidence.parse(document, cluster)
         problems += wrong
-        if row.evidence.use:
-            _add(values[row.evidence.use], cluster, value, document, problems)
+        if row.source.evidence.use:
+            _add(values[row.source.evidence.use], cluster, value, document, problems)
     return Evidence(
         inventories=values[EvidenceUse.INVENTORY],
         measured=values[EvidenceUse.INVENTORY],

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
@@ -98,7 +99,7 @@ class CachedParser:
 
     def _has_secrets(self, documents: Iterable[Document]) -> bool:
         return any(
-            self._kinds.find(document.group, document.kind).is_secret or any(secret_leaves(document.data))
+            self._kinds.find(document.group, document.kind).holds is Holds.SECRETS or any(secret_leaves(document.data))
             for document in documents
         )
 
@@ -106,9 +107,9 @@ class CachedParser:
         if any(problem.severity is Severity.ERROR for problem in problems):
             return False
         row = self._kinds.find(document.group, document.kind)
-        if not row.is_definition or row.parse is None:
+        if row.source.dependents is not Dependents.NAMED or row.source.parse is None:
             return True
-        return row.parse(document).intent is not None
+        return row.source.parse(document).intent is not None
 
 
 _decoder = msgspec.msgpack.Decoder(ParsedFile)

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.compile import RenderedObject, compile_files
-from reconciler.index.workers import in_parallel
+from reconciler.index.workers import WorkerPool
 from reconciler.kube.yaml.reader import read
+from reconciler.repo.port import Repository
 
 _MAX_KEPT = 1_000  # source files whose objects `object` keeps
 
@@ -18,8 +19,9 @@ _MAX_KEPT = 1_000  # source files whose objects `object` keeps
 class Renderer:
     """Gives manifests and bytes of rendered paths: compiles their source files again unless this run did so already."""
 
-    def __init__(self, runtime: Runtime, index: CompiledRevision) -> None:
-        self._runtime = runtime
+    def __init__(self, repository: Repository, workers: WorkerPool, index: CompiledRevision) -> None:
+        self._repository = repository
+        self._workers = workers
         self._index = index
         self._raw: dict[str, bytes] = {}
         self._compile_one = lru_cache(_MAX_KEPT)(self._compile_for_cluster)
@@ -30,13 +32,13 @@ class Renderer:
         for path in paths:
             groups.setdefault(self._index.sources[path], []).append(path)
         missing = sorted(groups.keys() - self._raw.keys() - self._index.compiled.keys())
-        self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, missing))
+        self._raw.update(read_files(self._repository, self._index.revision.files.sources, missing))
         return groups
 
     def raw(self, source: str) -> bytes:
         """Return the content of a source file."""
         if source not in self._raw:
-            self._raw.update(read_files(self._runtime.repository, self._index.revision.files.sources, [source]))
+            self._raw.update(read_files(self._repository, self._index.revision.files.sources, [source]))
         return self._raw[source]
 
     def compile(self, sources: list[str], *, cluster: str = "") -> list[dict[str, RenderedObject]]:
@@ -65,12 +67,12 @@ class Renderer:
 
     def contents(self, paths: list[str]) -> dict[str, bytes]:
         """Return the bytes of rendered paths, in order: kept ones, those in `rendered/`, and the rest compiled."""
-        index, repository = self._index, self._runtime.repository
+        index = self._index
         is_plain = not index.rendered.has_duplicates
         contents = {path: index.contents[path] for path in paths if path in index.contents} if is_plain else {}
         rendered = index.revision.files.rendered
         there = [path for path in paths if path not in contents and rendered.get(path) == index.desired[path]]
-        contents.update(read_files(repository, index.desired, there))
+        contents.update(read_files(self._repository, index.desired, there))
         contents.update(self._render([path for path in paths if path not in contents]))
         return {path: contents[path] for path in paths}
 
@@ -91,7 +93,6 @@ class Renderer:
             ]
 
         contents: dict[str, bytes] = {}
-        with self._runtime.progress("rendering", len(sources)) as advance:
-            for raw in in_parallel(work, len(sources), processes=self._runtime.processes, advance=advance):
-                contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
+        for raw in self._workers.run("rendering", work, len(sources)):
+            contents.update(msgspec.msgpack.decode(raw, type=dict[str, bytes]))
         return contents

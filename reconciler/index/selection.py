@@ -1,6 +1,6 @@
 """The selection of documents that are sized. Most files hold none, so that `index.sizing` is imported by few runs."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -11,10 +11,7 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.values import mapping
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster, Write
-
-if TYPE_CHECKING:
-    from reconciler.index.sized.job import SizedJob
-
+from reconciler.sizing.summary import SizingSummary
 
 _SIZING = "gpureconciler.io/sizing"  # the annotation of `index.sized.fields`, which few runs import
 
@@ -58,6 +55,6 @@ def writes_source(cluster: Cluster) -> bool:
     return cluster.sizing.write is Write.SOURCE
 
 
-def with_note(kinds: Kinds, manifest: Manifest, job: "SizedJob") -> Manifest:
+def with_note(kinds: Kinds, manifest: Manifest, summary: Callable[[], SizingSummary] | None) -> Manifest:
     """Attach the sizing note to the object that requests the GPUs, not to the job's volumes."""
-    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=job.summary)
+    return manifest if kinds.pod_sets(manifest.body) is None else replace(manifest, sizing=summary)

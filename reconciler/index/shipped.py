@@ -8,17 +8,14 @@ add something at the same time the later one wins.
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from reconciler.index.parsed import CachedParser, ReadFiles, load_mapping, save_mapping
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document
 from reconciler.policy.admission import PolicySet
+from reconciler.policy.admission.programs import Programs
 from reconciler.repo.port import Cache
-
-if TYPE_CHECKING:
-    from reconciler.policy.admission.programs import Programs
 
 
 class Shipped:

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from reconciler.index.dependencies import RecordingLookup
 from reconciler.index.sized.cards import Offered
-from reconciler.index.sized.job import SizingContext, size_job
-from reconciler.kinds.kind import Offer
+from reconciler.index.sized.job import SizedJob, SizingContext, size_job
+from reconciler.kinds.aspects import Offer
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
@@ -18,14 +18,11 @@ from reconciler.kube.values import mapping, text, value_at
 from reconciler.kube.yaml import Document
 from reconciler.launch import resolve_file
 from reconciler.sizing.config import SizingSettings
+from reconciler.sizing.gpus import Gpu
 from reconciler.sizing.serving import judge_servers
 
-if TYPE_CHECKING:
-    from reconciler.index.sized.job import SizedJob
-    from reconciler.sizing.gpus import Gpu
 
-
-def size(document: Document, lookup: RecordingLookup) -> "SizedJob | None":
+def size(document: Document, lookup: RecordingLookup) -> SizedJob | None:
     """Size a document for a cluster; None if it is not a known kind of training."""
     return size_job(document, sizing_context(document, lookup))
 
@@ -37,7 +34,7 @@ def judged_servers(document: Document, lookup: RecordingLookup) -> tuple[Problem
         path = resolve_file(written, lookup.paths(), document.source.path)
         return _content(lookup, path) if path else None
 
-    def measured() -> Sequence["Gpu"]:
+    def measured() -> Sequence[Gpu]:
         inventory = lookup.inventory()
         return lookup.tables.gpus.offered(inventory) if inventory is not None else ()
 
@@ -114,8 +111,8 @@ def _offered(lookup: RecordingLookup, namespace: str, name: str) -> "tuple[Offer
 def _offers(lookup: RecordingLookup, namespace: str, name: str) -> tuple[Offer, ...]:
     """Return the products of the first queue of this name that offers any."""
     for row in lookup.kinds.offering if name else ():
-        queue = lookup.defined(row.id, namespace, name)
-        if row.offers is not None and queue is not None and (offers := tuple(row.offers(queue, lookup))):
+        queue, read = lookup.defined(row.id, namespace, name), row.queueing.offers
+        if read is not None and queue is not None and (offers := tuple(read(queue, lookup))):
             return offers
     return ()
 
@@ -128,15 +125,15 @@ def _queue_name(document: Document, lookup: RecordingLookup) -> str:
         return labels.done_value
     own = mapping(document.metadata.get("labels"))
     named = next((text(own.get(label)) for label in queue_labels if text(own.get(label))), "")
-    field = lookup.kinds.find(document.group, document.kind).queue_field
-    return named or (text(value_at(document.data, field)) if field else "")
+    queue = lookup.kinds.find(document.group, document.kind).queueing.queue
+    return named or (text(value_at(document.data, queue.field)) if queue is not None else "")
 
 
 def _settings(lookup: RecordingLookup, document: Document, namespace: str, name: str) -> SizingSettings:
     """Use the GPUs per node of the queue for a job whose GPUs its queue spreads over nodes."""
-    settings, kinds = lookup.cluster.sizing, lookup.kinds
-    kind = kinds.find(document.group, document.kind).queue_kind
-    row = kinds.find(*kind)
-    queue = lookup.defined(kind, namespace, name) if row.node_gpus is not None and name else None
-    gpus = row.node_gpus(queue) if row.node_gpus is not None and queue is not None else None
+    settings, queue = lookup.cluster.sizing, lookup.kinds.find(document.group, document.kind).queueing.queue
+    if queue is None or not name:
+        return settings
+    definition = lookup.defined(queue.kind, namespace, name)
+    gpus = None if definition is None else queue.node_gpus(definition)
     return settings if gpus is None else replace(settings, gpus_per_worker=gpus)

@@ -116,7 +116,7 @@ def _changes(kinds: Kinds, old: Mapping[str, FileRecord], new: Mapping[str, File
 
 def _identity(kinds: Kinds, row: ObjectSummary) -> tuple[str | int, ...]:
     """Return what an object is, and its place in the source; of a job without the suffix of its generation."""
-    if kinds.find(row.group, row.kind).has_generations:
+    if kinds.find(row.group, row.kind).life.has_generations:
         row = replace(row, name=base_name(row.name), path=base_path(row.path))
     return identity(row)
 

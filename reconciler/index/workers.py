@@ -4,7 +4,9 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+
+from msgspec import Struct
 
 # Below this a fork costs more than it saves (a worker is up in about 10 ms; a file takes about 0.25 ms).
 _WORTH_FORKING = 400
@@ -12,6 +14,29 @@ _CHUNK = 64
 
 Work = Callable[[range], list[bytes]]
 """Does the work of these positions, a result for each."""
+
+Advance = Callable[[int], None]
+Progress = Callable[[str, int], AbstractContextManager[Advance]]
+"""Takes a title and a total, and returns what counts the finished work."""
+
+
+@contextmanager
+def no_progress(_: str, __: int) -> Iterator[Advance]:
+    """Show nothing."""
+    yield lambda _: None
+
+
+class WorkerPool(Struct, frozen=True, kw_only=True, eq=False):
+    """The number of worker processes, and what shows their progress."""
+
+    processes: int = 1
+    progress: Progress = no_progress
+
+    def run(self, title: str, work: Work, count: int, *, starts_here: bool = False) -> Iterator[bytes]:
+        """Yield the results of `work` in order, as `in_parallel` does, and show under a title how far it is."""
+        with self.progress(title, count) as advance:
+            yield from in_parallel(work, count, processes=self.processes, advance=advance, starts_here=starts_here)
+
 
 _work: Work | None = None
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from reconciler.kinds.facts import KindId
-from reconciler.kinds.kind import Body, Kind, Lookup
+from reconciler.kinds.aspects import Dependents, Life, Lookup, Source
+from reconciler.kinds.facts import Body, KindId
+from reconciler.kinds.kind import Kind
 from reconciler.kube.objects import ObjectKey, format_path, split_api_version
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.values import mapping, pruned, text, value_at
@@ -18,16 +19,16 @@ _DEFAULT_TARGETS: dict[KindId, KindId] = {_HPA: ("", ""), _KEDA: ("apps", "Deplo
 
 def autoscaled_problems(document: Document, key: ObjectKey, row: Kind, lookup: Lookup) -> Iterator[Problem]:
     """Yield a warning if a source says how many pods an object has, and an autoscaler of the repository, too."""
-    if not row.scale or value_at(document.data, row.scale) is None:
+    if not row.pods.scale or value_at(document.data, row.pods.scale) is None:
         return
     for kind in _DEFAULT_TARGETS:
         for name in lookup.defined_names(kind, key.namespace):
             scaler = lookup.defined(kind, key.namespace, name)
             if scaler is not None and _target(kind, scaler.data) == (key.group, key.kind, key.name):
-                field = format_path(row.scale)
+                field = format_path(row.pods.scale)
                 yield Problem(
                     rule="autoscaler.replicas",
-                    place=document.at(row.scale),
+                    place=document.at(row.pods.scale),
                     field=field,
                     message=f"{kind[1]} {name} sets {field} too, so a sync of Flux or Argo CD stops pods that it added",
                     hint=f"remove {field}: docs/live-clusters.md says how to do that while the pods run",
@@ -57,6 +58,11 @@ def _without_default_metrics(body: Body) -> Body:
 
 
 KINDS = (
-    Kind(group=_HPA[0], kind=_HPA[1], is_definition=True, authored=_without_default_metrics),
-    Kind(group=_KEDA[0], kind=_KEDA[1], is_definition=True),
+    Kind(
+        group=_HPA[0],
+        kind=_HPA[1],
+        source=Source(dependents=Dependents.NAMED),
+        life=Life(authored=_without_default_metrics),
+    ),
+    Kind(group=_KEDA[0], kind=_KEDA[1], source=Source(dependents=Dependents.NAMED)),
 )

@@ -3,10 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Life, Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import reader, with_containers
-from reconciler.kinds.pods import batch_job, bounds, of_spec, replicas, replicated
+from reconciler.kinds.pods import batch_job, bounds, of_spec, replicated
 from reconciler.kinds.workloads import on_each_node
 from reconciler.kube.values import count, mapping, sequence
 from reconciler.repo.config.pod_paths import PodPath
@@ -63,21 +64,20 @@ _REPLICAS = of_spec(replicated)
 _ELASTIC_ROLES = PodPath(at="spec.replicaSpecs.*")
 
 KINDS = (
-    Kind(group="argoproj.io", kind="Rollout", pods=_REPLICAS, workloads=replicas),
-    Kind(group=_KRUISE, kind="CloneSet", pods=_REPLICAS, workloads=replicas),
-    Kind(group=_KRUISE, kind="StatefulSet", pods=_REPLICAS, is_stateful=True),
-    Kind(group=_KRUISE, kind="DaemonSet", pods=of_spec(on_each_node), runs_on_each_node=True),
-    Kind(group=_KRUISE, kind="BroadcastJob", pods=of_spec(on_each_node), runs_on_each_node=True),
+    Kind(group="argoproj.io", kind="Rollout", pods=Pods(_REPLICAS, queued_one_by_one=True)),
+    Kind(group=_KRUISE, kind="CloneSet", pods=Pods(_REPLICAS, queued_one_by_one=True)),
+    Kind(group=_KRUISE, kind="StatefulSet", pods=Pods(_REPLICAS), life=Life(is_stateful=True)),
+    Kind(group=_KRUISE, kind="DaemonSet", pods=Pods(of_spec(on_each_node), on_each_node=True)),
+    Kind(group=_KRUISE, kind="BroadcastJob", pods=Pods(of_spec(on_each_node), on_each_node=True)),
     Kind(
         group=_KRUISE,
         kind="AdvancedCronJob",
-        pods=of_spec(_advanced_cron_job),
-        job_metadata=("spec", "template", "jobTemplate", "metadata"),
+        pods=Pods(of_spec(_advanced_cron_job), job_metadata=("spec", "template", "jobTemplate", "metadata")),
     ),
-    Kind(group="serving.knative.dev", kind="Service", pods=of_spec(_knative_service)),
-    Kind(group="slinky.slurm.net", kind="NodeSet", pods=of_spec(_node_set)),
-    Kind(group="machinelearning.seldon.io", kind="SeldonDeployment", pods=of_spec(_seldon)),
-    Kind(group="elastic.iml.github.io", kind="ElasticJob", pods=reader(_ELASTIC_ROLES)),
-    Kind(group="run.ai", kind="RunaiJob", pods=of_spec(batch_job)),
-    Kind(group="flux-framework.org", kind="MiniCluster", pods=of_spec(_mini_cluster)),
+    Kind(group="serving.knative.dev", kind="Service", pods=Pods(of_spec(_knative_service))),
+    Kind(group="slinky.slurm.net", kind="NodeSet", pods=Pods(of_spec(_node_set))),
+    Kind(group="machinelearning.seldon.io", kind="SeldonDeployment", pods=Pods(of_spec(_seldon))),
+    Kind(group="elastic.iml.github.io", kind="ElasticJob", pods=Pods(reader(_ELASTIC_ROLES))),
+    Kind(group="run.ai", kind="RunaiJob", pods=Pods(of_spec(batch_job))),
+    Kind(group="flux-framework.org", kind="MiniCluster", pods=Pods(of_spec(_mini_cluster))),
 )

@@ -6,9 +6,10 @@ Sources: KEP-4381 (structured parameters), KEP-5004 (extended resources of devic
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import PodSet
+from reconciler.kinds.aspects import Life, Pods
+from reconciler.kinds.facts import Body, PodSet
 from reconciler.kinds.immutable import only
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import with_devices
 from reconciler.kube.values import count, mapping, sequence, text
 from reconciler.sizing.devices import resource_of_class
@@ -45,10 +46,12 @@ KINDS = (
     Kind(
         group=_GROUP,
         kind="ResourceSlice",
-        immutable=only("spec.driver", "spec.nodeName", "spec.pool.name"),
         is_cluster_scoped=True,
+        life=Life(immutable=only("spec.driver", "spec.nodeName", "spec.pool.name")),
     ),
-    Kind(group=_GROUP, kind="ResourceClaim", pods=_claim, immutable=only("spec")),
-    Kind(group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], provides=_template, immutable=only("spec")),
+    Kind(group=_GROUP, kind="ResourceClaim", pods=Pods(_claim), life=Life(immutable=only("spec"))),
+    Kind(
+        group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], pods=Pods(provides=_template), life=Life(immutable=only("spec"))
+    ),
     Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),
 )

@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+Body = Mapping[str, Any]
+"""A Kubernetes object as plain data."""
+
 KindId = tuple[str, str]
 """API group and kind, e.g. `("batch", "Job")`; the group of the core API is empty."""
 
@@ -99,11 +102,12 @@ class QueueRole(StrEnum):
 class Relations(Struct, frozen=True, kw_only=True):
     """The grants and references of an object without pods.
 
-    `product` is the GPU product of a flavor's nodes, `labels` are those that Kueue compares with node selectors.
-    `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
-    LimitRange lets containers request by default.
+    `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes,
+    `labels` are those that Kueue compares with node selectors. `priority` is the value of a priority class.
+    `resources` are those that a queue by flavor covers, or that a LimitRange lets containers request by default.
     """
 
+    parent_kind: KindId = NO_KIND
     parent: str = ""
     quotas: tuple[Quota, ...] = ()
     references: tuple[Reference, ...] = ()
@@ -111,24 +115,6 @@ class Relations(Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
     priority: int | None = None
     resources: tuple[str, ...] = ()
-
-
-class Deletion(Struct, frozen=True, kw_only=True):
-    """The risk of deleting an object: rule id, what the object is, what follows, and what to do first."""
-
-    rule: str
-    noun: str
-    effect: str = ""
-    hint: str
-    names_users: bool = False  # the message counts the objects that still refer to it
-
-
-class Loss(Struct, frozen=True, kw_only=True):
-    """Something that a change or deletion of an object takes from its users, and that a revert does not give back."""
-
-    rule: str
-    message: str
-    hint: str
 
 
 class Users(Struct, frozen=True, kw_only=True):
@@ -141,7 +127,30 @@ class Users(Struct, frozen=True, kw_only=True):
     kind: KindId
     namespace: str = ""
     labels: tuple[str, ...] = ("",)
-    runs: Callable[[Mapping[str, Any]], bool]
+    runs: Callable[[Body], bool]
+
+
+class Deletion(Struct, frozen=True, kw_only=True):
+    """The risk of deleting an object: rule id, what the object is, what follows, and what to do first.
+
+    names_users: the message counts the objects that still refer to it.
+    users: how to find the live objects that run in it, and keep it from being deleted.
+    """
+
+    rule: str
+    noun: str
+    effect: str = ""
+    hint: str
+    names_users: bool = False
+    users: Callable[[Body], Users] | None = None
+
+
+class Loss(Struct, frozen=True, kw_only=True):
+    """Something that a change or deletion of an object takes from its users, and that a revert does not give back."""
+
+    rule: str
+    message: str
+    hint: str
 
 
 class Controlled(Struct, frozen=True, kw_only=True):
@@ -157,7 +166,7 @@ class Controlled(Struct, frozen=True, kw_only=True):
     by: str
     source: str
     when: str = ""
-    applies: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    applies: Callable[[Body], bool] = lambda _: True
     adds: bool = False
 
 

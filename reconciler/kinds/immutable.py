@@ -1,9 +1,10 @@
-"""Building blocks of `Kind.immutable`: fields that the API server accepts only on a new object."""
+"""Building blocks of `Life.immutable`: fields that the API server accepts only on a new object."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-Body = Mapping[str, Any]
+from reconciler.kinds.facts import Body
+
 Check = Callable[[Body, Body], Sequence[str]]
 """Returns the paths of the fields that differ and cannot be changed in place, as `spec.selector`."""
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from reconciler.kinds.facts import Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.aspects import Life, Naming, Queueing
+from reconciler.kinds.facts import Body, Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.quantities import MAX_QUOTA
 from reconciler.kube.values import mapping, text
 
@@ -47,6 +48,7 @@ def _queue(body: Body) -> Relations:
     gpu = mapping(mapping(spec.get("resources")).get("gpu"))
     parent = text(spec.get("parentQueue"))
     return Relations(
+        parent_kind=QUEUE,
         parent=parent,
         quotas=(Quota("", _gpus(gpu.get("quota")), _gpus(gpu.get("limit"))),),
         references=(Reference(*QUEUE, "", parent, "spec.parentQueue"),) if parent else (),
@@ -79,29 +81,23 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="Queue",
+        is_cluster_scoped=True,
         relations=_queue,
-        is_stateful=True,
-        has_group_in_path=True,
-        deletion=Deletion(
-            rule="risk.queue-delete",
-            noun="queue",
-            hint="drain it first, or move its workloads to another queue",
-            names_users=True,
+        life=Life(
+            deletion=Deletion(
+                rule="risk.queue-delete",
+                noun="queue",
+                hint="drain it first, or move its workloads to another queue",
+                names_users=True,
+                users=_pods_in,
+            ),
+            is_stateful=True,
         ),
-        users=_pods_in,
-        reference_rule="reference.queue",
-        is_cluster_scoped=True,
-        naming_labels=QUEUE_LABELS,
-        queue_role=QueueRole.TREE,
-        parent_kind=QUEUE,
-        quota_fields=("spec.resources.gpu.quota", "spec.resources.gpu.limit"),
-        follows_kai=True,
+        queueing=Queueing(
+            role=QueueRole.TREE, quota_fields=("spec.resources.gpu.quota", "spec.resources.gpu.limit"), follows_kai=True
+        ),
+        naming=Naming(rule="reference.queue", labels=QUEUE_LABELS, has_group_in_path=True),
     ),
-    Kind(
-        group="kai.scheduler",
-        kind="Topology",
-        has_group_in_path=True,
-        is_cluster_scoped=True,
-    ),
-    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, has_group_in_path=True),
+    Kind(group="kai.scheduler", kind="Topology", is_cluster_scoped=True, naming=Naming(has_group_in_path=True)),
+    Kind(group=GROUP, kind="PodGroup", relations=_pod_group, naming=Naming(has_group_in_path=True)),
 )

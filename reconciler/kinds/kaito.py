@@ -6,8 +6,9 @@ Sources: api/v1beta1/workspace_types.go, pkg/sku/azure_sku_handler.go and pkg/sk
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import PodSet
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.aspects import Pods
+from reconciler.kinds.facts import Body, PodSet
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import with_devices
 from reconciler.kinds.pods import of_spec
 from reconciler.kube.values import count, mapping, text
@@ -80,7 +81,7 @@ def _rag_engine(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="Workspace", pods=_workspace),
-    Kind(group=_GROUP, kind="InferenceSet", pods=of_spec(_inference_set)),
-    Kind(group=_GROUP, kind="RAGEngine", pods=of_spec(_rag_engine)),
+    Kind(group=_GROUP, kind="Workspace", pods=Pods(_workspace)),
+    Kind(group=_GROUP, kind="InferenceSet", pods=Pods(of_spec(_inference_set))),
+    Kind(group=_GROUP, kind="RAGEngine", pods=Pods(of_spec(_rag_engine))),
 )

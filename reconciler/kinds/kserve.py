@@ -7,9 +7,10 @@ pkg/controller/v1alpha1/llmisvc/workload_multi_node.go of KServe 0.16.
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import PodProvider, PodSet
+from reconciler.kinds.aspects import Pods
+from reconciler.kinds.facts import Body, PodProvider, PodSet
 from reconciler.kinds.immutable import value_of
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import with_devices
 from reconciler.kinds.pods import bounds, of_spec
 from reconciler.kube.values import count, mapping, sequence, text
@@ -148,9 +149,9 @@ def _group_size(parallelism: Mapping[str, Any]) -> int:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="InferenceService", pods=of_spec(_inference_service)),
-    Kind(group=_GROUP, kind="LLMInferenceService", pods=of_spec(_llm_service)),
-    Kind(group=_GROUP, kind=SERVING_RUNTIME[1], provides=_runtime),
-    Kind(group=_GROUP, kind=CLUSTER_SERVING_RUNTIME[1], provides=_runtime, is_cluster_scoped=True),
-    Kind(group=_GROUP, kind=CONFIG[1], provides=of_spec(_llm_service)),
+    Kind(group=_GROUP, kind="InferenceService", pods=Pods(of_spec(_inference_service))),
+    Kind(group=_GROUP, kind="LLMInferenceService", pods=Pods(of_spec(_llm_service))),
+    Kind(group=_GROUP, kind=SERVING_RUNTIME[1], pods=Pods(provides=_runtime)),
+    Kind(group=_GROUP, kind=CLUSTER_SERVING_RUNTIME[1], is_cluster_scoped=True, pods=Pods(provides=_runtime)),
+    Kind(group=_GROUP, kind=CONFIG[1], pods=Pods(provides=of_spec(_llm_service))),
 )

@@ -1,5 +1,6 @@
-"""Kustomize (`kustomize.config.k8s.io`): overlays, which are not accepted among the sources."""
+"""Kustomize (`kustomize.config.k8s.io`): overlays, which are built and are not manifests themselves."""
 
+from reconciler.kinds.aspects import Source
 from reconciler.kinds.facts import Refusal
 from reconciler.kinds.kind import ANY_KIND, Kind
 
@@ -7,10 +8,12 @@ KINDS = (
     Kind(
         group="kustomize.config.k8s.io",
         kind=ANY_KIND,
-        refusal=Refusal(
-            rule="layout.kustomize",
-            message="sources are not built with Kustomize",
-            hint="commit the output of `kustomize build`, or keep the overlay outside the source folders",
+        source=Source(
+            refusal=Refusal(
+                rule="layout.kustomize",
+                message="the folder is a Kustomize overlay, but spec.sources reads its files as they are",
+                hint="build it: write {path: FOLDER, build: kustomize} in spec.sources of reconciler.yaml",
+            )
         ),
     ),
 )

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Life, Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import every, only
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels_of_serving, frozen_pods, frozen_queue
-from reconciler.kinds.pods import REPLICAS, of_spec, replicas
+from reconciler.kinds.pods import REPLICAS, of_spec
 from reconciler.kube.values import count, mapping
 
 
@@ -32,9 +33,7 @@ KINDS = (
     Kind(
         group="leaderworkerset.x-k8s.io",
         kind="LeaderWorkerSet",
-        pods=of_spec(_pods),
-        workloads=replicas,
-        scale=REPLICAS,
-        immutable=_immutable,
+        pods=Pods(of_spec(_pods), queued_one_by_one=True, scale=REPLICAS),
+        life=Life(immutable=_immutable),
     ),
 )

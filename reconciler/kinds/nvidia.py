@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import value_of
 from reconciler.kinds.kind import Kind
@@ -113,10 +114,10 @@ def _clique_set(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_NIM, kind="NIMService", pods=of_spec(_nim_service)),
-    Kind(group=_NIM, kind="NIMPipeline", pods=of_spec(_nim_pipeline)),
-    Kind(group=_DYNAMO, kind="DynamoGraphDeployment", pods=of_spec(_dynamo_graph)),
-    Kind(group=_DYNAMO, kind="DynamoComponentDeployment", pods=of_spec(_dynamo_component)),
-    Kind(group=_GROVE, kind="PodCliqueSet", pods=of_spec(_clique_set)),
-    Kind(group=_GROVE, kind="PodClique", pods=of_spec(_clique)),
+    Kind(group=_NIM, kind="NIMService", pods=Pods(of_spec(_nim_service))),
+    Kind(group=_NIM, kind="NIMPipeline", pods=Pods(of_spec(_nim_pipeline))),
+    Kind(group=_DYNAMO, kind="DynamoGraphDeployment", pods=Pods(of_spec(_dynamo_graph))),
+    Kind(group=_DYNAMO, kind="DynamoComponentDeployment", pods=Pods(of_spec(_dynamo_component))),
+    Kind(group=_GROVE, kind="PodCliqueSet", pods=Pods(of_spec(_clique_set))),
+    Kind(group=_GROVE, kind="PodClique", pods=Pods(of_spec(_clique))),
 )

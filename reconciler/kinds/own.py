@@ -2,13 +2,15 @@
 
 from typing import Any
 
+from reconciler.kinds.aspects import EvidenceReader, EvidenceUse, Source
 from reconciler.kinds.facts import Refusal
-from reconciler.kinds.kind import ANY_KIND, EvidenceReader, EvidenceUse, Kind, Role
+from reconciler.kinds.kind import ANY_KIND, Kind
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
 from reconciler.repo.config.config import GROUP
 from reconciler.repo.evidence.active_queues import parse_active_queues
 from reconciler.repo.evidence.runs import parse_runs
+from reconciler.sizing.answers import parse_answers
 from reconciler.sizing.inventory import parse_inventory
 
 EXCEPTION = (GROUP, "PolicyException")
@@ -24,38 +26,24 @@ _REFUSAL = Refusal(
 )
 
 
-def _answers(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.sizing.answers import parse_answers  # noqa: PLC0415 - most plans have no such file
-
-    return parse_answers(document, cluster)
-
-
-def _runs(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    return parse_runs(document, cluster)
-
-
-def _queues(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    return parse_active_queues(document, cluster)
-
-
 def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.nodehealth.fleet.evidence import parse_health  # noqa: PLC0415 - as above
+    from reconciler.nodehealth.fleet.evidence import parse_health  # noqa: PLC0415 - many plans have no such file
 
     return parse_health(document, cluster)
 
 
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
-    return Kind(group=GROUP, kind=kind, role=Role.EVIDENCE, refusal=_REFUSAL, evidence=reader)
+    return Kind(group=GROUP, kind=kind, source=Source(refusal=_REFUSAL, evidence=reader))
 
 
 KINDS = (
-    Kind(group=GROUP, kind="ReconcilerConfig", role=Role.CONFIGURATION, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="ReconcilerConfig", source=Source(refusal=_REFUSAL)),
     _evidence("NodeInventory", EvidenceReader(parse=parse_inventory, use=EvidenceUse.INVENTORY)),
-    _evidence("SizingAnswers", EvidenceReader(parse=_answers, use=EvidenceUse.ANSWERS)),
-    _evidence("FinishedRuns", EvidenceReader(parse=_runs, use=EvidenceUse.RUNS)),
-    _evidence("ActiveQueues", EvidenceReader(parse=_queues, use=EvidenceUse.QUEUES)),
+    _evidence("SizingAnswers", EvidenceReader(parse=parse_answers, use=EvidenceUse.ANSWERS)),
+    _evidence("FinishedRuns", EvidenceReader(parse=parse_runs, use=EvidenceUse.RUNS)),
+    _evidence("ActiveQueues", EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES)),
     _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
-    Kind(group=GROUP, kind="PolicyException", role=Role.POLICY, refusal=_REFUSAL),
-    Kind(group=GROUP, kind="PlanApproval", role=Role.APPROVAL, refusal=_REFUSAL),
-    Kind(group=GROUP, kind=ANY_KIND, refusal=_REFUSAL),
+    Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
+    Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),
+    Kind(group=GROUP, kind=ANY_KIND, source=Source(refusal=_REFUSAL)),
 )

@@ -13,7 +13,7 @@ _MAX_FOUND = 1000  # of one path; objects with more are mistakes
 
 
 def reader(*paths: PodPath) -> Callable[[Mapping[str, Any], str], Iterable[PodSet]]:
-    """Return a `Kind.pods` that reads these paths."""
+    """Return a `Pods.read` that reads these paths."""
 
     def read(body: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
         for path in paths:

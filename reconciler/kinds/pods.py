@@ -1,4 +1,4 @@
-"""Building blocks of `Kind.pods`: pod templates in the shapes that several kinds share.
+"""Building blocks of `Pods.read`: pod templates in the shapes that several kinds share.
 
 Each API has its own defaults: an absent `replicas` is 1 in `apps/v1` and Kubeflow, 0 in KubeRay.
 """
@@ -15,7 +15,7 @@ Reader = Callable[[Mapping[str, Any], str], Iterator[PodSet]]
 
 
 def of_spec(read: Reader) -> Reader:
-    """Return a `Kind.pods` that reads the object's `spec`."""
+    """Return a `Pods.read` that reads the object's `spec`."""
 
     def read_object(body: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
         return read(mapping(body.get("spec")), f"{prefix}spec.")

@@ -6,9 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.facts import Body
 from reconciler.kube.values import count, mapping, sequence, text
-
-Body = Mapping[str, Any]
 
 
 class Phase(StrEnum):

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import value_of
 from reconciler.kinds.kind import Kind
@@ -76,12 +77,12 @@ def _ray_fleet(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 _LLAMA_STACK = PodPath(at="spec", template="server.containerSpec")
 
 KINDS = (
-    Kind(group="kubeai.org", kind="Model", pods=of_spec(_kubeai_model)),
-    Kind(group="production-stack.vllm.ai", kind="VLLMRuntime", pods=of_spec(_vllm_runtime)),
-    Kind(group=_AIBRIX, kind="StormService", pods=of_spec(_storm_service)),
-    Kind(group=_AIBRIX, kind="RoleSet", pods=of_spec(_roles)),
-    Kind(group=_AIBRIX, kind="RayClusterFleet", pods=of_spec(_ray_fleet)),
-    Kind(group=_AIBRIX, kind="RayClusterReplicaSet", pods=of_spec(_ray_fleet)),
-    Kind(group="workloads.x-k8s.io", kind="RoleBasedGroup", pods=of_spec(_roles)),
-    Kind(group="llamastack.io", kind="LlamaStackDistribution", pods=reader(_LLAMA_STACK)),
+    Kind(group="kubeai.org", kind="Model", pods=Pods(of_spec(_kubeai_model))),
+    Kind(group="production-stack.vllm.ai", kind="VLLMRuntime", pods=Pods(of_spec(_vllm_runtime))),
+    Kind(group=_AIBRIX, kind="StormService", pods=Pods(of_spec(_storm_service))),
+    Kind(group=_AIBRIX, kind="RoleSet", pods=Pods(of_spec(_roles))),
+    Kind(group=_AIBRIX, kind="RayClusterFleet", pods=Pods(of_spec(_ray_fleet))),
+    Kind(group=_AIBRIX, kind="RayClusterReplicaSet", pods=Pods(of_spec(_ray_fleet))),
+    Kind(group="workloads.x-k8s.io", kind="RoleBasedGroup", pods=Pods(of_spec(_roles))),
+    Kind(group="llamastack.io", kind="LlamaStackDistribution", pods=Pods(reader(_LLAMA_STACK))),
 )

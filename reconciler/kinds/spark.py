@@ -6,6 +6,7 @@ Sources: api/v1beta2/sparkapplication_types.go and internal/webhook/sparkpod_def
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import bounds, of_spec
@@ -56,7 +57,7 @@ def _connect(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="SparkApplication", pods=of_spec(_application)),
-    Kind(group=_GROUP, kind="ScheduledSparkApplication", pods=of_spec(_scheduled), job_metadata=("metadata",)),
-    Kind(group=_GROUP, kind="SparkConnect", pods=of_spec(_connect)),
+    Kind(group=_GROUP, kind="SparkApplication", pods=Pods(of_spec(_application))),
+    Kind(group=_GROUP, kind="ScheduledSparkApplication", pods=Pods(of_spec(_scheduled), job_metadata=("metadata",))),
+    Kind(group=_GROUP, kind="SparkConnect", pods=Pods(of_spec(_connect))),
 )

@@ -19,6 +19,7 @@ from reconciler.kube.values import mapping, value_at, with_value, without_value
 from reconciler.kube.yaml import Document
 
 _PLACE: FieldPath = ("metadata", "annotations", SUSPEND)
+_DEADLINE: FieldPath = ("spec", "activeDeadlineSeconds")  # of a Job; it runs also while there are no pods
 
 
 def stopped_or_started(
@@ -31,8 +32,8 @@ def stopped_or_started(
     row = kinds.of(manifest.body)
     if is_stopped(manifest.body):
         return _stopped(kinds, row, manifest, document)
-    if row.suspend and value_at(manifest.body, row.suspend) is not None and kinds.is_queued(manifest.body):
-        return replace(manifest, body=without_value(manifest.body, row.suspend)), ()
+    if row.pods.suspend and value_at(manifest.body, row.pods.suspend) is not None and kinds.is_queued(manifest.body):
+        return replace(manifest, body=without_value(manifest.body, row.pods.suspend)), ()
     return manifest, ()
 
 
@@ -40,15 +41,14 @@ def _stopped(
     kinds: Kinds, row: Kind, manifest: Manifest, document: Document
 ) -> tuple[Manifest | None, tuple[Problem, ...]]:
     body, is_queued = manifest.body, kinds.is_queued(manifest.body)
-    if row.suspend and not is_queued:
-        return _with(manifest, document, row.suspend, value=True, text="the annotation suspends it"), ()
+    if row.pods.suspend and not is_queued:
+        return _with(manifest, document, row.pods.suspend, value=True, text="the annotation suspends it"), ()
     is_elastic = MIN_PARALLELISM in mapping(body["metadata"]["annotations"])
-    if row.scale and not (is_queued and is_elastic):  # Kueue sets the number of pods of an elastic job
-        without = [path for path in (row.suspend if is_queued else (), row.deadline) if path]
-        for path in without:
+    if row.pods.scale and not (is_queued and is_elastic):  # Kueue sets the number of pods of an elastic job
+        for path in (row.pods.suspend, _DEADLINE) if is_queued and row.pods.suspend else (_DEADLINE,):
             body = without_value(body, path)
         reason = "the annotation stops it: without pods it needs no quota, and no queue starts any"
-        return _with(replace(manifest, body=body), document, row.scale, value=0, text=reason), ()
+        return _with(replace(manifest, body=body), document, row.pods.scale, value=0, text=reason), ()
     if kinds.pod_sets(body) is None:
         message, hint = (
             f"a {row.kind or manifest.key.kind} runs no pods, so nothing is stopped",

@@ -18,7 +18,7 @@ def training_job(kinds: Kinds, document: Document, launches: Launches) -> Parsed
     `sizing.worker-differs` or `sizing.shape`.
     """
     reader = JobReader(document, launches)
-    if kinds.of(document.data).components is not None:
+    if kinds.of(document.data).pods.components is not None:
         _enter_wrapper(kinds, reader)
     job = None if reader.problems else _read(kinds, reader)
     return Parsed(intent=None if reader.problems else job, problems=tuple(reader.problems))
@@ -36,7 +36,7 @@ def training_kind_names(kinds: Kinds) -> tuple[str, ...]:
 
 
 def _is_sized(kind: Kind) -> bool:
-    return kind.training is not None or (kind.components is not None and not kind.has_parameters)
+    return kind.source.training is not None or (kind.pods.components is not None and not kind.pods.has_placeholders)
 
 
 def is_selected(
@@ -53,7 +53,7 @@ def is_selected(
 
 
 def _read(kinds: Kinds, reader: JobReader) -> TrainingJob | None:
-    read = kinds.of(reader.mapping()).training
+    read = kinds.of(reader.mapping()).source.training
     if read is None:
         hint = f"kinds that can be sized: {', '.join(training_kind_names(kinds))}"
         message = f"{reader.get('kind')} is not a kind of training job"
@@ -64,9 +64,9 @@ def _read(kinds: Kinds, reader: JobReader) -> TrainingJob | None:
 
 def _enter_wrapper(kinds: Kinds, reader: JobReader) -> None:
     """Move to the only training job of a wrapper; other components (Services, volumes) do not matter."""
-    components = kinds.of(reader.document.data).components
+    components = kinds.of(reader.document.data).pods.components
     wrapped = () if components is None else components(reader.document.data)
-    paths = [path for path, body in wrapped if kinds.of(body).training is not None]
+    paths = [path for path, body in wrapped if kinds.of(body).source.training is not None]
     if len(paths) == 1:
         reader.root = paths[0]
         return

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import PodSet
+from reconciler.kinds.aspects import Pods
+from reconciler.kinds.facts import Body, PodSet
 from reconciler.kinds.immutable import value_of
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import with_containers
 from reconciler.kinds.pods import of_spec
 from reconciler.kube.values import count, mapping, sequence, text
@@ -45,7 +46,7 @@ def _replica_set(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="VirtualMachine", pods=of_spec(_virtual_machine)),
-    Kind(group=_GROUP, kind="VirtualMachineInstance", pods=_instance),
-    Kind(group=_GROUP, kind="VirtualMachineInstanceReplicaSet", pods=of_spec(_replica_set)),
+    Kind(group=_GROUP, kind="VirtualMachine", pods=Pods(of_spec(_virtual_machine))),
+    Kind(group=_GROUP, kind="VirtualMachineInstance", pods=Pods(_instance)),
+    Kind(group=_GROUP, kind="VirtualMachineInstanceReplicaSet", pods=Pods(of_spec(_replica_set))),
 )

@@ -6,14 +6,12 @@ that the line is exact. Places are looked up on demand, because few are needed.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.kube.objects import FieldPath, SourceRef, format_path
-
-if TYPE_CHECKING:
-    from reconciler.kube.yaml import Document
+from reconciler.kube.yaml import Document
 
 Reasons = Mapping[FieldPath, "Reason"]
 
@@ -21,7 +19,7 @@ Reasons = Mapping[FieldPath, "Reason"]
 class Origin(Struct, frozen=True, kw_only=True):
     """A value in a source or evidence document."""
 
-    document: "Document"
+    document: Document
     field: FieldPath = ()
 
 
@@ -60,7 +58,7 @@ class Why(Struct, frozen=True, kw_only=True):
     removed: tuple[SourceRef, ...] = ()
 
 
-def copied(document: "Document", field: FieldPath, value: Any, *, rule: str = "source", text: str = "") -> Traced:
+def copied(document: Document, field: FieldPath, value: Any, *, rule: str = "source", text: str = "") -> Traced:
     """Return `value`, copied unchanged from `field` of `document`."""
     return Traced(value, Reason(rule=rule, text=text, origins=(Origin(document=document, field=field),), copied=True))
 

@@ -18,7 +18,6 @@ from reconciler.kube.values import value_at
 from reconciler.kube.yaml import Document
 from reconciler.live.observe.propose import ProposedEdit
 from reconciler.plan import Drift
-from reconciler.plan.live.baseline import LiveBaseline
 from reconciler.plan.planning import Planned
 from reconciler.repo.config.drift import DriftAction
 from reconciler.repo.port import Repository
@@ -89,7 +88,7 @@ def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPa
 
 
 def _live(planned: Planned, path: str) -> Mapping[str, Any] | None:
-    return planned.baseline.live(path) if isinstance(planned.baseline, LiveBaseline) else None
+    return None if planned.live is None else planned.live.live(path)
 
 
 def _list_keys(planned: Planned, drift: Drift) -> ListKeys:

@@ -9,7 +9,8 @@ from msgspec import Struct
 
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
-from reconciler.kinds.kind import Kind, Kinds, Role
+from reconciler.kinds.aspects import Holds
+from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue import WORKLOAD
 from reconciler.kinds.records import RECORDS
 from reconciler.kube.client.port import ApiResource, Body, ClusterError, LiveCluster
@@ -116,7 +117,7 @@ def _offered(kinds: Kinds, catalogue: Catalogue, live: LiveCluster) -> list[ApiR
         first = found.get((row.group, row.kind))
         if row.verbs >= _VERBS and (first is None or (row.version in known and first.version not in known)):
             found[row.group, row.kind] = row
-    return [row for row in found.values() if kinds.find(row.group, row.kind).role is Role.SOURCE]
+    return [row for row in found.values() if kinds.find(row.group, row.kind).source.refusal is None]
 
 
 def _names(row: ApiResource) -> set[str]:
@@ -135,7 +136,7 @@ def _require_known(wanted: Sequence[str], offered: Iterable[ApiResource]) -> Non
 
 def _require_namespaces(kinds: Kinds, clusters: Iterable[LiveCluster], wanted: Sequence[str]) -> None:
     """Raise `ConfigError` for namespaces that no cluster has. Those that cannot be listed are taken for good."""
-    row = next(row for row in kinds.values() if row.is_namespace)
+    row = next(row for row in kinds.values() if row.holds is Holds.OBJECTS)
     known: dict[str, str] = {}
     for live in clusters if wanted else ():
         try:
@@ -168,9 +169,8 @@ def _chosen(kinds: Kinds, offered: Sequence[ApiResource], scope: ImportScope) ->
 
 
 def _is_implicit(kinds: Kinds, resource: ApiResource) -> bool:
-    row = kinds.find(resource.group, resource.kind)
-    is_refused = row.refusal is not None or resource.group in kinds.own_groups
-    return row.defines_kinds or is_refused or (resource.group, resource.kind) in RECORDS
+    kind = (resource.group, resource.kind)
+    return kinds.find(*kind).holds is Holds.KINDS or resource.group in kinds.own_groups or kind in RECORDS
 
 
 # Objects.
@@ -205,7 +205,7 @@ def _read(
     """Read all objects. Of Secrets only the metadata is read."""
 
     def read(row: ApiResource) -> list[Body] | ClusterError:
-        is_secret = kinds.find(row.group, row.kind).is_secret
+        is_secret = kinds.find(row.group, row.kind).holds is Holds.SECRETS
         try:
             return [
                 body
@@ -243,7 +243,7 @@ def _definitions(
 ) -> list[Body]:
     """Return the definitions of custom kinds on the server: their defaults are exactly those of the objects."""
     groups = {(key.group, key.kind) for key in wanted if key.group}
-    definition: Kind = next(row for row in kinds.values() if row.defines_kinds)
+    definition: Kind = next(row for row in kinds.values() if row.holds is Holds.KINDS)
     names = [f"{row.plural}.{row.group}" for row in resources if (row.group, row.kind) in groups]
 
     def read(name: str) -> Body | None:

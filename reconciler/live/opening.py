@@ -2,40 +2,37 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from reconciler.clock import SystemClock
 from reconciler.errors import ConfigError
+from reconciler.kube.client.port import LiveCluster
 from reconciler.live.apply import ApplyRun
+from reconciler.live.apply.results import StepResult
 from reconciler.plan import decisions
 from reconciler.plan.live import inventory
 from reconciler.plan.live.inventory import Place
+from reconciler.plan.opening import Run
 from reconciler.settings import Settings
 
-if TYPE_CHECKING:
-    from reconciler.kube.client.port import LiveCluster
-    from reconciler.live.apply.results import StepResult
-    from reconciler.plan.opening import Run
 
-
-def places_of(run: "Run", clusters: Iterable[str]) -> dict[str, Place]:
+def places_of(run: Run, clusters: Iterable[str]) -> dict[str, Place]:
     """Return where each cluster keeps the inventory of a config repository."""
     workspace, namespace = run.workspace, run.settings.inventory_namespace
-    identity = inventory.identity_of(workspace.runtime.repository, workspace.tree)
+    identity = inventory.identity_of(workspace.repository, workspace.tree)
     return {name: inventory.place_of(workspace.config.name, name, namespace, identity) for name in clusters}
 
 
 def apply_runs(
-    run: "Run",
-    clusters: "Mapping[str, LiveCluster]",
+    run: Run,
+    clusters: Mapping[str, LiveCluster],
     environ: Mapping[str, str],
     *,
     wait_seconds: float | None = None,
-    advance: "Callable[[StepResult], None]" = lambda _: None,
+    advance: Callable[[StepResult], None] = lambda _: None,
     tell: Callable[[int], None] = lambda _: None,
 ) -> dict[str, ApplyRun]:
     """Return how each cluster of a run is applied to."""
-    if run.workspace.runtime.repository.is_shallow:
+    if run.workspace.repository.is_shallow:
         text = "the clone is shallow, so it is not known which repository it is, and whose objects it may delete"
         raise ConfigError(text, hint="git fetch --unshallow")
     log = decision_log(run.settings, environ)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.parsed import load_mapping
 from reconciler.index.renderer import Renderer
 from reconciler.kinds.manifests.manifest import Manifest
@@ -16,6 +16,7 @@ from reconciler.kube.printed_paths import find_path
 from reconciler.kube.values import plural
 from reconciler.policy.references import RULES
 from reconciler.policy.verdict import Result, Verdict
+from reconciler.repo.port import Cache
 from reconciler.sizing.devices import PRODUCT_LABELS, is_gpu
 
 MAX_LOCATED = 200
@@ -26,23 +27,21 @@ _BY_PRODUCT = "quota.product"
 
 
 def at_their_causes(
-    runtime: Runtime, index: CompiledRevision, renderer: Renderer, verdicts: Iterable[Verdict]
+    cache: Cache, index: CompiledRevision, renderer: Renderer, verdicts: Iterable[Verdict]
 ) -> tuple[Verdict, ...]:
     """Return the verdicts at the places of their fields, and those with one cause as one. They are sorted."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.sort_key)
-    placed = _merge(index, _locate(runtime, index, renderer, ordered))
+    placed = _merge(index, _locate(cache, index, renderer, ordered))
     return tuple(sorted(placed, key=lambda verdict: verdict.sort_key))
 
 
-def _locate(
-    runtime: Runtime, index: CompiledRevision, renderer: Renderer, verdicts: Sequence[Verdict]
-) -> list[Verdict]:
+def _locate(cache: Cache, index: CompiledRevision, renderer: Renderer, verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the verdicts of rules over all objects at the places of their fields. Places are cached between runs."""
     paths = dict(_located_paths(index, verdicts))
     if not paths:
         return list(verdicts)
-    name = f"places:{runtime.engine}:{runtime.repository.root}:{runtime.cluster}"
-    known, used = load_mapping(runtime.cache, name), {}
+    name = f"places:{index.scope}"
+    known, used = load_mapping(cache, name), {}
     placed = list(verdicts)
     keys = {position: _key(index, path, verdicts[position]) for position, path in paths.items()}
     renderer.group(paths[position] for position, key in keys.items() if key not in known)  # one git reads all files
@@ -55,7 +54,7 @@ def _locate(
         used[key] = msgspec.msgpack.encode(place)
         placed[position] = replace(verdict, place=place)
     if used != known:
-        runtime.cache.put(name, msgspec.msgpack.encode(used))
+        cache.put(name, msgspec.msgpack.encode(used))
     return placed
 
 

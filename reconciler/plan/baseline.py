@@ -1,6 +1,6 @@
 """The baseline: what exists before the plan. The `rendered/` folder of a revision is one."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -15,7 +15,6 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import read
 from reconciler.kube.yaml.reader import CONFLICT
 from reconciler.repo.files import BlobIds
-from reconciler.repo.port import Repository
 
 
 class ExistingObject(Struct, frozen=True, array_like=True):
@@ -55,16 +54,21 @@ class Baseline(Protocol):
         ...
 
 
-class RenderedTree:
-    """The rendered files of one revision as a baseline; the version of an object is its blob id."""
+ReadPaths = Callable[[list[str]], Iterable[bytes]]
+"""Returns the contents of rendered paths, in order."""
 
-    def __init__(
-        self, repository: Repository, kinds: Kinds, folder: str, blobs: BlobIds, *, processes: int = 1
-    ) -> None:
-        self._repository = repository
+
+class RenderedTree:
+    """The rendered objects of one revision as a baseline; the version of an object is its blob id.
+
+    They are the files in `rendered/`, or what the sources render to where no such folder is committed.
+    """
+
+    def __init__(self, kinds: Kinds, folder: str, blobs: BlobIds, contents: ReadPaths, *, processes: int = 1) -> None:
         self._kinds = kinds
         self._folder = folder
         self._blobs = blobs
+        self._contents = contents
         self._processes = processes
         self._raw: dict[str, bytes] = {}
         self._objects: dict[str, ExistingObject] = {}
@@ -84,7 +88,7 @@ class RenderedTree:
         """Load files, many of them with worker processes."""
         wanted = list(paths)
         missing = [path for path in wanted if path not in self._objects]
-        self._raw.update(zip(missing, self._repository.read([self._blobs[path] for path in missing]), strict=True))
+        self._raw.update(zip(missing, self._contents(missing), strict=True))
 
         def work(positions: range) -> list[bytes]:
             return [msgspec.msgpack.encode(self._parse(missing[position])) for position in positions]

@@ -47,7 +47,7 @@ def _counts_as_deletion(edit: Edit, kinds: Kinds) -> bool:
     if change.operation is not Operation.MOVE or row is None:
         return change.operation is Operation.DELETE
     is_running = row.is_workload and not row.suspended
-    return kinds.find(row.group, row.kind).is_stateful or (is_running and not change.declared)
+    return kinds.find(row.group, row.kind).life.is_stateful or (is_running and not change.declared)
 
 
 def _deletes(budgets: Budgets, deletes: int, existed: int) -> Iterator[Breach]:

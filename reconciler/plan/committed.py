@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.plan.baseline import Baseline
-from reconciler.plan.sides import rendered_tree
 from reconciler.repo.files import BlobIds
-from reconciler.repo.port import Tree
+from reconciler.repo.port import Repository, Tree
 from reconciler.repo.revision import LoadedRevision
 
 
@@ -23,18 +22,23 @@ class CommittedEdits(Struct, frozen=True, kw_only=True):
     lost: frozenset[str] = frozenset()
 
 
-def committed_edits(
-    runtime: Runtime, index: CompiledRevision, base: LoadedRevision, existing: Baseline, staying: frozenset[str]
+def committed_edits(  # noqa: PLR0917
+    repository: Repository,
+    index: CompiledRevision,
+    base: LoadedRevision,
+    own: Baseline,
+    existing: Baseline,
+    staying: frozenset[str],
 ) -> CommittedEdits:
-    """Compare the head's own `rendered/` with its sources and the base."""
+    """Compare the head's own `rendered/` with its sources and the base, where the folder has the same name."""
     head, folder = index.revision, base.config.rendered
+    if not (head.config.is_rendered and base.config.is_rendered):
+        return CommittedEdits()
     commit = head.tree.commit
     if folder != head.config.rendered:
-        repository = runtime.repository
         after = repository.tree(commit.oid, (folder,)) if commit else repository.work_tree((folder,))
         return _find_in_old_folder(folder, base.files.rendered, after)
-    committed = rendered_tree(runtime, head).versions
-    return _find(folder, committed, index.desired, existing, staying, is_commit=commit is not None)
+    return _find(folder, own.versions, index.desired, existing, staying, is_commit=commit is not None)
 
 
 def _find(

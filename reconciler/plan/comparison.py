@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.facts import Loss
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue.labels import as_admitted
@@ -25,6 +26,8 @@ from reconciler.plan.plan import FieldChange
 from reconciler.sizing.summary import SizingSummary
 
 Body = Mapping[str, Any]
+STORAGE: FieldPath = ("spec", "resources", "requests", "storage")
+"""The requested size of a volume."""
 
 
 class Comparison(Struct, frozen=True, kw_only=True):
@@ -143,6 +146,7 @@ def compare(
     is_readmitted = _is_readmitted(kinds, row, *update)
     frozen, unapplied = _restricted(row, refused, update, lambda: comparison.fields)
     unapplied = () if is_readmitted else unapplied
+    sizes = (value_at(before, STORAGE), value_at(manifest.body, STORAGE))
     return replace(
         comparison,
         is_immutable=value_at(before, ("metadata", "annotations", IMMUTABLE)) == "true",
@@ -151,8 +155,8 @@ def compare(
         recreated="" if manifest.on_immutable_change else _why_recreated(row, frozen, manifest.body),
         unapplied=unapplied,
         restarts=_specs(fields) if is_readmitted else _in_templates(kinds, row, before, fields, unapplied),
-        losses=tuple(row.losses(before, manifest.body)) if row.losses else (),
-        storage=(value_at(before, row.storage), value_at(manifest.body, row.storage)) if row.storage else (None, None),
+        losses=tuple(row.life.losses(before, manifest.body)) if row.life.losses else (),
+        storage=sizes if row.holds is Holds.VOLUME else (None, None),
     )
 
 
@@ -192,7 +196,7 @@ def _update(row: Kind, schemas: FieldSchemas, key: ObjectKey, before: Body, afte
     """
     old, new = schemas.stored(before), after
     if before.get("apiVersion") == after.get("apiVersion"):
-        old = row.admitted(old) if row.admitted else old
+        old = row.life.admitted(old) if row.life.admitted else old
         new = _applied(old, before, after, (), lambda path: schemas.list_keys(key.group, key.kind, path))
     return old, schemas.stored(new)
 
@@ -228,7 +232,7 @@ def _restricted(
     The registry of kinds knows them, and the rules of the definition what they have `refused`. Only paths whose meaning
     changes, at or below them: 1Gi and 1024Mi are equal to the API server, too.
     """
-    paths = [tuple(check(*update)) if check else () for check in (row.immutable, row.unapplied)]
+    paths = [tuple(check(*update)) if check else () for check in (row.life.immutable, row.life.unapplied)]
     differing = fields() if any(paths) or refused else ()
     frozen, unapplied = (tuple(path for path in found if next(fields_below(differing, path), None)) for found in paths)
     broken = (path for one in refused for path in _differing_at(one.path, differing))
@@ -237,7 +241,7 @@ def _restricted(
 
 def _is_readmitted(kinds: Kinds, row: Kind, before: Body, after: Body) -> bool:
     """Return whether Kueue stops a workload, whose pods are no longer those that it admitted, and admits it again."""
-    if not (row.suspend and kinds.is_queued(before) and kinds.is_queued(after)):
+    if not (row.pods.suspend and kinds.is_queued(before) and kinds.is_queued(after)):
         return False
     old, new = (as_admitted(body, kinds.pod_sets(body) or ()) for body in (before, after))
     return old != new
@@ -251,7 +255,7 @@ def _in_templates(
     kinds: Kinds, row: Kind, before: Body, fields: tuple[FieldChange, ...], unapplied: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the fields of pod templates that differ: a controller replaces its pods, unless its row says otherwise."""
-    pods = kinds.pod_sets(before) if not row.job_metadata else None
+    pods = kinds.pod_sets(before) if not row.pods.job_metadata else None
     templates = tuple(_any_item(one.prefix or "spec.containers[0]") for one in pods or ())  # a Pod has no template
     found = (field.path for field in fields if f"{_any_item(field.path)}.".startswith(templates))
     kept = {field.path for path in unapplied for field in fields_below(fields, path)}
@@ -284,7 +288,7 @@ def _why_recreated(row: Kind, frozen: Sequence[str], after: Body) -> str:
 
 def _holds_others(kind: Kind) -> bool:
     """Return whether deleting an object loses more than itself: data, or what is in it or admitted by it."""
-    return kind.is_stateful or kind.is_namespace or kind.defines_kinds or bool(kind.storage or kind.users)
+    return kind.life.is_stateful or kind.holds in (Holds.OBJECTS, Holds.KINDS)
 
 
 def fields_below(fields: Iterable[FieldChange], path: str) -> Iterator[FieldChange]:

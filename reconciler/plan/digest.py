@@ -4,16 +4,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-if TYPE_CHECKING:
-    from reconciler.plan.plan import Change, Plan
+from reconciler.plan.plan import Change, Plan
 
 
-def digest(plan: "Plan") -> str:
+def digest(plan: Plan) -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
     Labels, commit ids, what the base branch has besides, its evidence, the age of evidence, approvals and the edited
@@ -26,7 +25,7 @@ def digest(plan: "Plan") -> str:
         return _sha256({name: list(value) if isinstance(value, Iterator) else value for name, value in _digested(plan)})
 
 
-def _digested(plan: "Plan") -> Iterator[tuple[str, Any]]:
+def _digested(plan: Plan) -> Iterator[tuple[str, Any]]:
     """Yield what the digest covers, by field. Lists are iterators, because copies of all changes fill the memory."""
     values = {name: getattr(plan, name) for name in plan.__struct_fields__}
     values |= {side: replace(values[side], label="", commit="") for side in ("base", "head")}
@@ -43,7 +42,7 @@ def _digested(plan: "Plan") -> Iterator[tuple[str, Any]]:
         yield name, iter(value) if isinstance(value, tuple) else value
 
 
-def _without_edits(change: "Change") -> "Change":
+def _without_edits(change: Change) -> Change:
     reasons = (*change.because, *(field.why for field in change.fields))
     if not any(why is not None and (why.edited or why.removed) for why in reasons):
         return change
@@ -55,7 +54,7 @@ def _without_edits(change: "Change") -> "Change":
     return replace(change, because=because, fields=fields)
 
 
-def approval_digest(plan: "Plan", judged_by: str, lost: Iterable[str] = ()) -> str:
+def approval_digest(plan: Plan, judged_by: str, lost: Iterable[str] = ()) -> str:
     """Return the SHA-256 of what an approval allows: every changed object, before and after, and `judged_by`.
 
     It is the same for a branch, its merge with unrelated changes, and the commit that renders the merge: what differs

@@ -91,7 +91,7 @@ def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:
 
 
 def _losses_of_deletion(inputs: Inputs, row: ObjectSummary | None, path: str) -> tuple[Loss, ...]:
-    losses = inputs.kinds.find(row.group, row.kind).losses if row else None
+    losses = inputs.kinds.find(row.group, row.kind).life.losses if row else None
     body = inputs.body(path) if losses else None
     return tuple(losses(body, None)) if losses and body else ()
 

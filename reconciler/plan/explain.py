@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from reconciler.errors import ConfigError
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
 from reconciler.kinds.manifests.generations import base_name, base_path
 from reconciler.kinds.manifests.manifest import Manifest
@@ -21,6 +21,7 @@ from reconciler.plan.causes import document_lines
 from reconciler.plan.explanation import ExplainedField, Explanation, ValueSource
 from reconciler.plan.risks import KEPT
 from reconciler.policy.verdict import Result
+from reconciler.repo.port import Repository
 
 # What a plan says about objects and fields that the sources no longer define, and about problems of an object.
 
@@ -144,8 +145,9 @@ def problems_of(plan: Plan, manifest: Manifest) -> tuple[str, ...]:
 
 
 def explain(
-    runtime: Runtime,
+    repository: Repository,
     index: CompiledRevision,
+    renderer: Renderer,
     name: str,
     field: str,
     *,
@@ -165,8 +167,8 @@ def explain(
         if absent is None:
             raise _unknown(index, name)
         return absent
-    manifest = Renderer(runtime, index).object(summary.path).manifest
-    fields = _fields(runtime, index, manifest, field)
+    manifest = renderer.object(summary.path).manifest
+    fields = _fields(repository, index, manifest, field)
     if not fields:
         fields = removed_fields(plan(), f"{folder}/{summary.path}", field)
     if not fields:
@@ -183,12 +185,14 @@ def explain(
     )
 
 
-def _fields(runtime: Runtime, index: CompiledRevision, manifest: Manifest, field: str) -> tuple[ExplainedField, ...]:
+def _fields(
+    repository: Repository, index: CompiledRevision, manifest: Manifest, field: str
+) -> tuple[ExplainedField, ...]:
     """Explain the leaves below a field; none if it does not exist."""
     root, rest = find_path(manifest.body, field, _list_keys(index, manifest))
     if rest:
         return ()
-    lines = _Lines(runtime, index, manifest)
+    lines = _Lines(repository, index, manifest)
     return tuple(_explained(manifest, path, lines) for path in _leaves(_value(manifest.body, root), root))
 
 
@@ -200,8 +204,8 @@ def _list_keys(index: CompiledRevision, manifest: Manifest) -> ListKeys:
 class _Lines:
     """Lines of source and evidence files, read once each, without the secrets of the objects in them."""
 
-    def __init__(self, runtime: Runtime, index: CompiledRevision, manifest: Manifest) -> None:
-        self._repository = runtime.repository
+    def __init__(self, repository: Repository, index: CompiledRevision, manifest: Manifest) -> None:
+        self._repository = repository
         self._files = index.revision.files
         self._own = tuple(secret_leaves(manifest.body))
         self._texts: dict[str, tuple[list[str], KnownSecrets]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.context import quarantines_of
 from reconciler.index.dependencies import DefinitionDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyFindings, first_exceeded
@@ -22,6 +22,7 @@ from reconciler.policy.references import evaluate_age, evaluate_ends, evaluate_s
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Config, RuleSetting
 from reconciler.repo.files import BlobIds, report_files
+from reconciler.repo.port import Repository
 from reconciler.repo.revision import LoadedRevision, TreeReference
 from reconciler.sizing.inventory import Inventory, with_quarantined
 
@@ -142,14 +143,14 @@ _NO_OBJECT = "reference."
 _MAX_FILES = 3  # in one message
 
 
-def fold_consequences(runtime: Runtime, index: CompiledRevision, findings: PlanFindings) -> PlanFindings:
+def fold_consequences(repository: Repository, index: CompiledRevision, findings: PlanFindings) -> PlanFindings:
     """Replace what is missing only because its file has errors by one note at that file.
 
     The files of what needs it are `blocked`: what they rendered stays as it is.
     """
     broken = _first_errors(index, findings.problems)
     missing = _missing_names(index, findings) if broken else {}
-    waiting = _waiting(_broken_files(runtime, index, broken), missing) if missing else {}
+    waiting = _waiting(_broken_files(repository, index, broken), missing) if missing else {}
     if not waiting:
         return findings
     folded = {finding for found in waiting.values() for finding in found}
@@ -205,9 +206,11 @@ def _missing_definitions(index: CompiledRevision, path: str) -> Names:
     )
 
 
-def _broken_files(runtime: Runtime, index: CompiledRevision, broken: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _broken_files(
+    repository: Repository, index: CompiledRevision, broken: Iterable[str]
+) -> Iterator[tuple[str, bytes]]:
     """Return the texts of files that may define what other files need."""
-    return iter(read_files(runtime.repository, index.revision.files.sources, sorted(broken)))
+    return iter(read_files(repository, index.revision.files.sources, sorted(broken)))
 
 
 def _waiting(texts: Iterable[tuple[str, bytes]], missing: Mapping[Finding, Names]) -> dict[str, list[Finding]]:
@@ -250,7 +253,9 @@ def _note(error: Problem, found: Sequence[Finding]) -> Problem:
 # The evidence of the base, to compare that of the head with.
 
 
-def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Mapping[str, Inventory]:
+def inventories_before(
+    repository: Repository, index: CompiledRevision, base: LoadedRevision
+) -> Mapping[str, Inventory]:
     """Return the inventories of the base, without the nodes that the head keeps out of use.
 
     Those of clusters whose files are the same are not read again.
@@ -263,9 +268,9 @@ def inventories_before(runtime: Runtime, index: CompiledRevision, base: LoadedRe
         return current
     blobs = {path: blob for cluster in sorted(changed) for path, blob in old.get(cluster, {}).items()}
     files = index.parser.parse(
-        [*blobs.items()], lambda missing: runtime.repository.read([base.files.evidence[path] for path in missing])
+        [*blobs.items()], lambda missing: repository.read([base.files.evidence[path] for path in missing])
     )
-    read = read_evidence(base.config, index.clusters, runtime.kinds, files).inventories
+    read = read_evidence(base.config, index.clusters, index.engine.kinds, files).inventories
     before = {cluster: one for cluster, one in current.items() if cluster not in changed}
     for cluster, one in read.items():
         taken = {each.node for each in quarantines_of(definitions, cluster).values() if each.takes_node}

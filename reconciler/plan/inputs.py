@@ -1,7 +1,7 @@
 """`Inputs`: everything that a plan depends on."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
@@ -18,10 +18,8 @@ from reconciler.policy.verdict import Verdict
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.changes import SettingChange
+from reconciler.repo.evidence.active_queues import ActiveQueues
 from reconciler.sizing.inventory import Inventory
-
-if TYPE_CHECKING:
-    from reconciler.repo.evidence.active_queues import ActiveQueues
 
 
 class Common(Struct, frozen=True, kw_only=True):
@@ -111,7 +109,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
-    active_queues: "Mapping[str, ActiveQueues]" = field(default_factory=dict)
+    active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -7,12 +7,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.evaluator import PolicyEvaluator, PolicyFindings, join
 from reconciler.index.parsed import ParsedFile, load_mapping, save_mapping
 from reconciler.index.renderer import Renderer
 from reconciler.index.totals import evaluate_under
-from reconciler.index.workers import in_parallel
+from reconciler.index.workers import WorkerPool
 from reconciler.kube.secrets import mask_text
 from reconciler.plan.baseline import Baseline
 from reconciler.policy.admission import PolicySet
@@ -22,6 +22,7 @@ from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Config, RuleSetting
 from reconciler.repo.config.changes import SettingChange, config_changes, stricter
 from reconciler.repo.files import BlobIds, count_below
+from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision
 
 
@@ -37,7 +38,7 @@ class Judgement(Struct, frozen=True, kw_only=True, eq=False):
     rules: RuleBook | None = None
 
 
-def judge(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Judgement:
+def judge(repository: Repository, index: CompiledRevision, base: LoadedRevision) -> Judgement:
     """Compare the settings and rules of head and base. Nothing is read if their files are the same."""
     head = index.revision
     if not base.files.settings:  # the base has no configuration: there is nothing that a change could weaken
@@ -49,7 +50,7 @@ def judge(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> Ju
         changes += config_changes(base.config, head.config, lambda name: count_below(base.files.rendered, name))
     rules: RuleBook | None = None
     if base.files.policies != head.files.policies or _plain(base.config.rules) != _plain(head.config.rules):
-        rules = _load_rules(runtime, index, base)
+        rules = _load_rules(repository, index, base)
         changes += rule_changes(rules, index.context.rules)
     return Judgement(config=stricter(base.config, head.config), changes=tuple(map(_masked, changes)), rules=rules)
 
@@ -73,25 +74,30 @@ def _masked(change: SettingChange) -> SettingChange:
     )
 
 
-def _load_rules(runtime: Runtime, index: CompiledRevision, base: LoadedRevision) -> RuleBook:
+def _load_rules(repository: Repository, index: CompiledRevision, base: LoadedRevision) -> RuleBook:
     parser = index.parser
 
     def read(paths: list[str]) -> Sequence[bytes]:
-        return [*runtime.repository.read([blobs[path] for path in paths])]
+        return [*repository.read([blobs[path] for path in paths])]
 
     blobs: BlobIds = base.files.policies
     own: Sequence[ParsedFile] = parser.parse([*blobs.items()], read)
     return load_rules(
         [document for file in own for document in file.valid],
         base.config.rules,
-        shipped=runtime.shipped.rules,
+        shipped=index.engine.shipped.rules,
         check=index.context.checker.check,
         server=index.context.policies.server,
     )
 
 
-def verdicts_of_base(
-    runtime: Runtime, index: CompiledRevision, renderer: Renderer, existing: Baseline, rules: RuleBook
+def verdicts_of_base(  # noqa: PLR0917
+    cache: Cache,
+    workers: WorkerPool,
+    index: CompiledRevision,
+    renderer: Renderer,
+    existing: Baseline,
+    rules: RuleBook,
 ) -> PolicyFindings:
     """Return the verdicts by the rules of the base.
 
@@ -104,7 +110,7 @@ def verdicts_of_base(
         evaluations.append(PolicyFindings(tuple(evaluate_under(index, rules.settings))))
     if rules.policies.digest != index.context.policies.digest:
         changed = sorted(path for path, blob in index.desired.items() if existing.versions.get(path) != blob)
-        evaluations += _evaluate(runtime, index, renderer, existing, rules.policies, changed)
+        evaluations += _evaluate(cache, workers, index, renderer, existing, rules.policies, changed)
     return join(evaluations)
 
 
@@ -112,7 +118,8 @@ _evaluations = msgspec.msgpack.Decoder(list[PolicyFindings])
 
 
 def _evaluate(  # noqa: PLR0917 - what an evaluation needs
-    runtime: Runtime,
+    cache: Cache,
+    workers: WorkerPool,
     index: CompiledRevision,
     renderer: Renderer,
     existing: Baseline,
@@ -120,9 +127,9 @@ def _evaluate(  # noqa: PLR0917 - what an evaluation needs
     paths: Sequence[str],
 ) -> list[PolicyFindings]:
     key = f"programs:{policies.digest}"
-    known = load_mapping(runtime.cache, key)
+    known = load_mapping(cache, key)
     policies.programs.recall(known)
-    runtime.shipped.recall(policies)
+    index.engine.shipped.recall(policies)
     groups = renderer.group(paths)
     sources = list(groups)
     evaluator = PolicyEvaluator(policies)
@@ -139,8 +146,7 @@ def _evaluate(  # noqa: PLR0917 - what an evaluation needs
         found = iter(evaluator.evaluate(subjects))
         return [msgspec.msgpack.encode([*islice(found, len(groups[source]))]) for source in chosen]
 
-    with runtime.progress("judging by the rules of the base", len(sources)) as advance:
-        results = in_parallel(work, len(sources), processes=runtime.processes, advance=advance)
-        evaluations = [evaluation for raw in results for evaluation in _evaluations.decode(raw)]
-    save_mapping(runtime.cache, key, known, policies.programs.made)
+    results = workers.run("judging by the rules of the base", work, len(sources))
+    evaluations = [evaluation for raw in results for evaluation in _evaluations.decode(raw)]
+    save_mapping(cache, key, known, policies.programs.made)
     return evaluations

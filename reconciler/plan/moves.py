@@ -6,7 +6,7 @@ see one small change instead of two large ones.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -15,11 +15,9 @@ from msgspec.structs import replace
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.manifests.generations import base_path
 from reconciler.kinds.manifests.ownership import MOVED_FROM
+from reconciler.kinds.summary import ObjectSummary
 from reconciler.plan.changed_paths import ChangedPaths, source_of
 from reconciler.plan.inputs import Inputs
-
-if TYPE_CHECKING:
-    from reconciler.kinds.summary import ObjectSummary
 
 SIMILAR = 0.9
 """Least share of equal fields for two objects of one kind to count as one."""
@@ -95,7 +93,7 @@ def _declared(inputs: Inputs, paths: ChangedPaths) -> list[Move]:
     gone: dict[tuple[KindId, str], list[ObjectSummary]] = {}
     for path in paths.deleted:
         row = paths.before.get(path)
-        if row is not None and not inputs.kinds.find(row.group, row.kind).never_moves:
+        if row is not None and not inputs.kinds.find(row.group, row.kind).life.never_moves:
             gone.setdefault(((row.group, row.kind), row.namespace), []).append(row)
     kinds = {kind for kind, _ in gone}
     moves: list[Move] = []
@@ -128,7 +126,7 @@ def _is_renamed(old: str, declared: str, new: str) -> bool:
 def _deleted(inputs: Inputs, paths: ChangedPaths, paired: set[str]) -> Iterator[tuple[KindId, _MoveCandidate]]:
     for path in paths.deleted:
         row = paths.before.get(path)
-        if row is None or path in paired or inputs.kinds.find(row.group, row.kind).never_moves:
+        if row is None or path in paired or inputs.kinds.find(row.group, row.kind).life.never_moves:
             continue
         body = inputs.body(path)
         if body:

@@ -1,12 +1,12 @@
 """Opens config repositories: the repository, the cache and what ships with the package, as the settings say."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,12 +15,14 @@ from reconciler import resources
 from reconciler.console.logs import Log, set_up
 from reconciler.console.progress import progress
 from reconciler.errors import ConfigError, InvalidInput
-from reconciler.index.build import Runtime
 from reconciler.index.cache import DiskCache, cache_folder
+from reconciler.index.runtime import PlanEngine, RunOptions, Runtime
 from reconciler.index.shipped import Shipped
-from reconciler.index.workers import usable_processors
+from reconciler.index.workers import WorkerPool, usable_processors
+from reconciler.kinds.kind import Kinds
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.schemas import Catalogue
+from reconciler.plan import Plan
 from reconciler.plan.codec import from_json
 from reconciler.plan.outputs.json_report import stream_json
 from reconciler.plan.versions import versions as all_versions
@@ -28,17 +30,20 @@ from reconciler.plan.workspace import Workspace
 from reconciler.policy.plugins import with_installed_families
 from reconciler.repo import checkout_files
 from reconciler.repo.checkout_files import read_file, write_file, write_together
+from reconciler.repo.config import Config
 from reconciler.repo.git import GitConflicts, GitRepository
-from reconciler.repo.revision import comparing, read_config, read_defaults, resolve_head
+from reconciler.repo.port import Cache, Conflicts, Repository
+from reconciler.repo.revision import (
+    TreeReference,
+    assumed_config,
+    comparing,
+    read_config,
+    read_defaults,
+    resolve_head,
+)
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
 from reconciler.version import engine_version
-
-if TYPE_CHECKING:
-    from reconciler.kinds.kind import Kinds
-    from reconciler.plan import Plan
-    from reconciler.repo.port import Cache, Conflicts, Repository
-
 
 _log = Log(__name__)
 
@@ -51,17 +56,24 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def open_run(
-    repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, merge: bool = False, compiles: bool = False
+    repo: str,
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    *,
+    merge: bool = False,
+    compiles: bool = False,
+    sources: Sequence[str] = (),
 ) -> Run:
     """Open the config repository around a folder, and its settings.
 
     merge: the result of merging into the base. compiles: its files will be compiled, so git begins to look for changes.
+    sources: the source folders of a repository without `reconciler.yaml`.
     """
     resolve(flags, environ, {})  # a wrong flag is reported before a wrong folder
     if not Path(repo).is_dir():
         raise ConfigError(f"--repo: {repo} is not a folder", hint="name a config repository")
     repository = GitRepository.open(Path(repo), environ=environ)
-    return open_repository(repository, flags, environ, merge=merge, compiles=compiles)
+    return open_repository(repository, flags, environ, merge=merge, compiles=compiles, sources=sources)
 
 
 def watching(repo: str, environ: Mapping[str, str]) -> AbstractContextManager[Callable[[], tuple[str, ...]]]:
@@ -70,18 +82,19 @@ def watching(repo: str, environ: Mapping[str, str]) -> AbstractContextManager[Ca
 
 
 def open_repository(
-    repository: "Repository",
+    repository: Repository,
     flags: Mapping[str, Any],
     environ: Mapping[str, str],
     *,
     merge: bool = False,
     compiles: bool = False,
+    sources: Sequence[str] = (),
 ) -> Run:
     """Open a config repository, and its settings."""
     early = resolve(flags, environ, {})
     tree = resolve_head(repository, early.revision, merge_into=early.base if merge else None)
     store = _cache(early, environ)
-    config = read_config(repository, tree, catalogue, store)
+    config = _assumed(repository, tree, sources) if sources else read_config(repository, tree, catalogue, store)
     with comparing(repository, tree, config) if compiles else nullcontext():  # while most modules are imported
         schemas = catalogue()
     defaults, unused = read_defaults(repository, tree, config, base=early.base, catalogue=lambda: schemas, cache=store)
@@ -95,40 +108,56 @@ def open_repository(
     _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")
     shared = runtime(repository, store, settings, schemas)
     if config.pod_paths:
-        problems = [*shared.kinds.undeclarable(config.pod_paths)]
+        registry = shared.engine.kinds
+        problems = [*registry.undeclarable(config.pod_paths)]
         if problems:
             raise InvalidInput(problems)
-        shared = replace(shared, kinds=shared.kinds.with_pods(config.pod_paths))
+        shared = replace(shared, engine=replace(shared.engine, kinds=registry.with_pods(config.pod_paths)))
     workspace = Workspace(runtime=shared, tree=tree, config=config)
     return Run(settings=settings, workspace=workspace)
 
 
-def runtime(
-    repository: "Repository", store: "Cache", settings: Settings, schemas: "Catalogue | None" = None
-) -> "Runtime":
+def _assumed(repository: Repository, tree: TreeReference, sources: Sequence[str]) -> Config:
+    """Return the settings for a repository without `reconciler.yaml`, and say them."""
+    config = assumed_config(repository, tree, sources)
+    folders = ", ".join(
+        f"{path} ({built.tool})" if (built := next((one for one in config.builds if one.path == path), None)) else path
+        for path in config.sources
+    )
+    sys.stderr.write(
+        f"note: there is no reconciler.yaml: assumed one cluster `main` without a queue backend, and the sources "
+        f"{folders}; write one with `reconciler init --existing`\n"
+    )
+    return config
+
+
+def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "Catalogue | None" = None) -> "Runtime":
     """Combine a repository and a store with what ships with the package."""
-    policies, registry, schemas = rule_paths(), kinds(), schemas or catalogue()
-    digest = engine_digest(registry, policies)
     return Runtime(
         repository=repository,
         cache=store,
+        engine=plan_engine(store, schemas or catalogue()),
+        workers=WorkerPool(
+            processes=settings.processes or usable_processors(),
+            progress=lambda title, total: progress(title, total=total),
+        ),
+        options=RunOptions(cluster=settings.cluster, inventory_namespace=settings.inventory_namespace),
+    )
+
+
+def plan_engine(store: "Cache", schemas: "Catalogue") -> "PlanEngine":
+    """Return what ships with the package, and installed kind families."""
+    policies, registry = rule_paths(), kinds()
+    digest = engine_digest(registry, policies)
+    shipped = Shipped(
+        store,
+        engine=engine_version(digest),
+        paths=policies,
+        read=_read_bundle,
         kinds=registry,
         catalogue=schemas,
-        tables=sizing_tables(),
-        shipped=Shipped(
-            store,
-            engine=engine_version(digest),
-            paths=policies,
-            read=_read_bundle,
-            kinds=registry,
-            catalogue=schemas,
-        ),
-        bundle_digest=digest,
-        processes=settings.processes or usable_processors(),
-        cluster=settings.cluster,
-        inventory_namespace=settings.inventory_namespace,
-        progress=lambda title, total: progress(title, total=total),
     )
+    return PlanEngine(kinds=registry, catalogue=schemas, tables=sizing_tables(), shipped=shipped, digest=digest)
 
 
 def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Settings:
@@ -148,7 +177,7 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 
 def catalogue() -> "Catalogue":
     """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
-    definitions = [kind.crd for kind in kinds().values() if kind.crd is not None]
+    definitions = [kind.source.crd for kind in kinds().values() if kind.source.crd is not None]
     return _shipped_kinds().with_definitions(definitions) if definitions else _shipped_kinds()
 
 
@@ -173,18 +202,18 @@ def _read_bundle(paths: list[str]) -> Iterator[bytes]:
     return map(resources.read, paths)
 
 
-def kinds() -> "Kinds":
+def kinds() -> Kinds:
     """Return the registry of kinds: the built-in families, and those of installed packages."""
     return _kinds_of(tuple(sys.path))
 
 
 @cache
-def _kinds_of(_: tuple[str, ...]) -> "Kinds":
+def _kinds_of(_: tuple[str, ...]) -> Kinds:
     """Return the registry of kinds with the packages that this path finds. They are searched once."""
     return with_installed_families(BUILT_IN)
 
 
-def engine_digest(registry: "Kinds", policies: tuple[str, ...]) -> str:
+def engine_digest(registry: Kinds, policies: tuple[str, ...]) -> str:
     """Return the digest of everything besides our own code that determines a plan: schemas, policies, plugins."""
     return _shipped_digest(repr(registry.versions) if registry.versions else "", policies)
 
@@ -204,12 +233,12 @@ def versions() -> dict[str, str]:
     return all_versions(resources.read("schemas/kubernetes/versions.json"), kinds())
 
 
-def save_plan(plan: "Plan", path: Path) -> None:
+def save_plan(plan: Plan, path: Path) -> None:
     """Write a plan to a file as JSON, completely or not at all. A link stays: the file behind it is written."""
     write_file(path, stream_json(plan), follows_links=True)
 
 
-def load_plan(path: Path) -> "Plan":
+def load_plan(path: Path) -> Plan:
     """Load a plan that `save_plan` wrote; `ConfigError` if the file holds something else."""
     return from_json(read_file(path))
 
@@ -232,19 +261,19 @@ def write_sources(contents: Mapping[Path, bytes], *, overwrite: bool) -> int:
     return len(changed)
 
 
-def conflicts(repo: str, environ: Mapping[str, str]) -> "Conflicts":
+def conflicts(repo: str, environ: Mapping[str, str]) -> Conflicts:
     """Open the checkout around a folder for `resolve`."""
     return GitConflicts.open(Path(repo), environ=environ)
 
 
 def write_new(path: str, content: bytes, run: Run) -> None:
     """Write a new file below the root of the repository; `ConfigError` if it exists."""
-    checkout_files.write_new(run.workspace.runtime.repository.root, path, content)
+    checkout_files.write_new(run.workspace.repository.root, path, content)
 
 
 def write_edits(contents: Mapping[str, bytes], run: Run | None) -> None:
     """Write files in place: paths are below the root of the repository if there is one."""
-    root = run.workspace.runtime.repository.root if run else Path()
+    root = run.workspace.repository.root if run else Path()
     for path, content in contents.items():
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)

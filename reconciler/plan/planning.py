@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files, save_tools
+from reconciler.index.build import CompiledRevision, read_files, save_tools
 from reconciler.index.compile import compile_file
 from reconciler.index.evaluator import PolicyEvaluator, PolicyFindings, join
 from reconciler.index.renderer import Renderer
+from reconciler.index.runtime import Runtime
 from reconciler.index.store import ObjectTotals
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
@@ -43,6 +44,7 @@ from reconciler.plan.inputs import Common, Inputs, LiveFacts
 from reconciler.plan.judging import Judgement, judge, verdicts_of_base
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.make import make_plan
+from reconciler.plan.places import lead_back
 from reconciler.plan.plan import Behind
 from reconciler.plan.plan_policies import judge_whole
 from reconciler.plan.sides import (
@@ -61,7 +63,7 @@ from reconciler.policy.changes import stricter_verdicts
 from reconciler.queues.queues import defines_queues, subtract_workloads
 from reconciler.repo.config import Config
 from reconciler.repo.files import BlobIds, RevisionFiles, below, count_below, digest_files, read_paths
-from reconciler.repo.port import Repository
+from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision, TreeReference, read_past_files
 from reconciler.sizing.inventory import Inventory
 
@@ -208,11 +210,12 @@ def _plan_sides(
     runtime: Runtime, sides: Sides, date: str, *, saved: Plan | None = None, git: GitChanges | None = None
 ) -> Planned:
     """Compare the sides, judge what differs, and make the plan. git: the plan in Git that approvals are about."""
-    differences = compare(runtime, sides)
-    judgement = judge(runtime, sides.index, sides.base)
+    repository = runtime.repository
+    differences = compare(repository, runtime.workers, sides)
+    judgement = judge(repository, sides.index, sides.base)
     judged = _findings(runtime, sides, differences, judgement, date)
     reviewed = {} if saved is None else _reviewed(saved, sides.index.revision.config.rendered)
-    inputs = _inputs(runtime, sides, differences, judgement, judged, reviewed)
+    inputs = _inputs(repository, runtime.cache, sides, differences, judgement, judged, reviewed)
     if git is not None:
         inputs = replace(inputs, approvals=replace(inputs.approvals, git=git))
     made = make_plan(inputs)
@@ -220,9 +223,9 @@ def _plan_sides(
     of_base = judgement.rules.policies if judgement.rules is not None else None
     if whole := judge_whole(made, context.policies, of_base, context.exceptions, judged.day):
         made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
-    save_tools(runtime, sides.index)
+    save_tools(runtime.cache, sides.index)
     return Planned(
-        plan=made,
+        plan=lead_back(made, runtime.repository, sides.index.revision, sides.base),
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
@@ -234,25 +237,27 @@ def _plan_sides(
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:
     """Check a tree by itself: a plan without changes."""
     index = compile_tree(runtime, tree, config)
-    totals = evaluate_tree(runtime, index)
-    baseline = rendered_tree(runtime, index.revision)
+    repository, cache, workers = runtime.repository, runtime.cache, runtime.workers
+    totals = evaluate_tree(cache, index)
+    baseline = rendered_tree(repository, workers, index, index.revision)
     day = plan_date(index, tree, date)
     evaluation = own_verdicts(index, totals, {}, index.context.evidence.inventories, config, day, is_dated=bool(date))
     foreign = foreign_in(baseline, baseline.differing(index.desired))
-    findings = fold_consequences(runtime, index, collect_findings(index, evaluation, foreign.values(), day))
-    save_tools(runtime, index)
+    findings = fold_consequences(repository, index, collect_findings(index, evaluation, foreign.values(), day))
+    save_tools(cache, index)
     head = _describe(tree, *index.revision.files.written)
-    return Plan(
-        engine=runtime.engine,
+    made = Plan(
+        engine=index.engine.version,
         base=head,
         head=head,
         evidence=digest_files(index.revision.files.evidence),
         policies=index.context.policies.digest,
         unchanged=len(index.desired),
-        verdicts=at_their_causes(runtime, index, Renderer(runtime, index), findings.verdicts),
+        verdicts=at_their_causes(cache, index, Renderer(repository, workers, index), findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
     )
+    return lead_back(made, runtime.repository, index.revision, index.revision)
 
 
 # The steps of a plan.
@@ -271,13 +276,13 @@ def _findings(runtime: Runtime, sides: Sides, differences: Differences, judgemen
     """Evaluate the rules of the head and, where they differ, those of the base: of two verdicts the stricter counts."""
     index = sides.index
     day = plan_date(index, sides.base.tree, date)
-    inventories = inventories_before(runtime, index, sides.base)
+    inventories = inventories_before(runtime.repository, index, sides.base)
     own = own_verdicts(
         index, sides.totals, in_place(differences), inventories, judgement.config, day, is_dated=bool(date)
     )
     verdicts, exceeded = join([own, judge_deletions(sides, differences, index.context.policies)])
     effects = policy_effects(
-        runtime,
+        runtime.repository,
         index,
         sides.baseline,
         differences.changed,
@@ -287,7 +292,9 @@ def _findings(runtime: Runtime, sides: Sides, differences: Differences, judgemen
     )
     verdicts = (*verdicts, *refused_policies(index, effects, judgement.config.rules))
     if judgement.rules is not None:
-        by_base = verdicts_of_base(runtime, index, sides.renderer, sides.of_base, judgement.rules)
+        by_base = verdicts_of_base(
+            runtime.cache, runtime.workers, index, sides.renderer, sides.of_base, judgement.rules
+        )
         by_base = join([by_base, judge_deletions(sides, differences, judgement.rules.policies)])
         evidence = judge_evidence(
             index, inventories, judgement.config, judgement.rules.settings, day, is_dated=bool(date)
@@ -297,12 +304,13 @@ def _findings(runtime: Runtime, sides: Sides, differences: Differences, judgemen
         exceeded = (*exceeded, *by_base.exceeded)
     problems = (*differences.foreign.values(), *differences.refused, *sides.refusals)
     findings = collect_findings(index, PolicyFindings(verdicts, exceeded), problems, day)
-    findings = fold_consequences(runtime, index, findings)
+    findings = fold_consequences(runtime.repository, index, findings)
     return _Judged(findings=findings, inventories_before=inventories, day=day, health_policies=effects)
 
 
 def _inputs(  # noqa: PLR0917
-    runtime: Runtime,
+    repository: Repository,
+    cache: Cache,
     sides: Sides,
     differences: Differences,
     judgement: Judgement,
@@ -310,25 +318,26 @@ def _inputs(  # noqa: PLR0917
     reviewed: Mapping[str, Change],
 ) -> Inputs:
     index, revision, findings = sides.index, sides.index.revision, judged.findings
-    inputs = _compared(runtime, sides, differences, judgement.config, reviewed)
+    inputs = _compared(sides, differences, judgement.config, reviewed)
     quarantines = changed_quarantines(index, sides.baseline, differences.changed, differences.differing)
-    edits = committed_edits(runtime, index, sides.base, sides.of_base, inputs.waiting | differences.kept_specs)
+    staying = inputs.waiting | differences.kept_specs
+    edits = committed_edits(repository, index, sides.base, sides.of_head, sides.of_base, staying)
     is_itself = sides.is_against_head or sides.base.tree.commit == revision.tree.commit
-    folders_before = _last_rendered(runtime, index) if is_itself else sides.before.files
+    folders_before = _last_rendered(repository, index) if is_itself else sides.before.files
     return replace(
         inputs,
-        origins=_origins(runtime, index, sides.before.files, findings),
+        origins=_origins(repository, index, sides.before.files, findings),
         blocked=findings.blocked,
         inventories_before=inventories_of_base(judged.inventories_before, index, quarantines),
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
-        verdicts=at_their_causes(runtime, index, sides.renderer, findings.verdicts),
+        verdicts=at_their_causes(cache, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
         edited=() if sides.is_against_head else _not_foreign(edits.edited, differences.foreign.values()),
         lost=edits.lost,
-        behind=None if sides.is_against_head else find_behind(runtime.repository, revision, sides.base),
+        behind=None if sides.is_against_head else find_behind(repository, revision, sides.base),
         settings=judgement.changes,
         folders=_folder_sizes(index, sides.base, folders_before),
         judged_by=_judged_by(index),
@@ -336,9 +345,7 @@ def _inputs(  # noqa: PLR0917
     )
 
 
-def _compared(
-    runtime: Runtime, sides: Sides, differences: Differences, config: Config, reviewed: Mapping[str, Change]
-) -> Inputs:
+def _compared(sides: Sides, differences: Differences, config: Config, reviewed: Mapping[str, Change]) -> Inputs:
     """Return both revisions and the objects that differ, without what the rules say about them."""
     index, baseline, renderer, revision = sides.index, sides.baseline, sides.renderer, sides.index.revision
     changed, differing = differences.changed, differences.differing
@@ -347,13 +354,13 @@ def _compared(
     created = created if differing else created[:MOST_DETAILED]  # a plan looks for moves among all, and lists the first
     renderer.group(path for path in created if differing or not _is_reviewed(reviewed, path, index.desired))
     return Inputs(
-        engine=runtime.engine,
+        engine=index.engine.version,
         base=_describe(sides.before.tree, sides.before.files.rendered),
         head=_describe(revision.tree, *revision.files.written),
         evidence=digest_files(revision.files.evidence),
         policies=index.context.policies.digest,
         config=config,
-        kinds=runtime.kinds,
+        kinds=index.context.kinds,
         desired=index.summaries(path for path in changed if path not in differences.foreign),
         existing={path: differences.owned[path] for path in differing},
         existing_rows={path: found.summary for path, found in objects.items() if found.summary is not None},
@@ -415,7 +422,7 @@ def _common(index: CompiledRevision, totals: ObjectTotals, changed: Sequence[str
 
 
 def _origins(
-    runtime: Runtime, index: CompiledRevision, before: RevisionFiles, findings: PlanFindings
+    repository: Repository, index: CompiledRevision, before: RevisionFiles, findings: PlanFindings
 ) -> dict[str, str] | None:
     """Return the source files of existing objects, for files that are held back, by compiling their base version.
 
@@ -425,7 +432,7 @@ def _origins(
     broken |= findings.blocked
     paths = [path for path in sorted(broken) if path in before.sources]
     origins: dict[str, str] = {}
-    for path, raw in read_files(runtime.repository, before.sources, paths):
+    for path, raw in read_files(repository, before.sources, paths):
         compiled = compile_file(index.context, path, raw)
         if any(problem.severity is Severity.ERROR for problem in compiled.problems):
             return None
@@ -433,7 +440,7 @@ def _origins(
     return origins
 
 
-def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
+def _last_rendered(repository: Repository, index: CompiledRevision) -> RevisionFiles:
     """Return the sources of the commit that last changed `rendered/`, to count folders that are empty since then.
 
     A revision that is compared with itself would otherwise not show that its sources vanished.
@@ -441,8 +448,10 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
     commit, config, files = index.revision.tree.commit, index.revision.config, index.revision.files
     if commit is None or all(below(files.sources, folder) for folder in config.sources):
         return files
-    last = runtime.repository.last_change(commit.oid, config.rendered)
-    return files if last is None else read_past_files(runtime.repository, last, config)
+    last = repository.last_change(commit.oid, config.rendered)
+    if last is None:
+        return files
+    return read_past_files(repository, last, config, index.engine.catalogue)
 
 
 def _judged_by(index: CompiledRevision) -> str:

@@ -7,20 +7,22 @@ before the plan is made (`plan.sides`): here it is a deletion and a creation tha
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.ownership import ON_IMMUTABLE_CHANGE
-from reconciler.kube.objects import SourceRef
+from reconciler.kube.objects import SourceRef, format_path
 from reconciler.kube.problems import Problem
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.reasons import Why
 from reconciler.kube.values import plural
 from reconciler.plan.changed_paths import ChangedPaths
-from reconciler.plan.comparison import Comparison, fields_below
+from reconciler.plan.comparison import STORAGE, Comparison, fields_below
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs
 from reconciler.plan.plan import FieldChange, KeptSpec, Operation
 from reconciler.repo.config import Config, OnImmutableChange
 
+_SIZE = format_path(STORAGE)
 REFUSED = "immutable.refused"
 """Rule of a plan that is refused because objects must be replaced."""
 
@@ -57,7 +59,7 @@ def has_spare(comparison: Comparison) -> bool:
 
     A size or an access mode that someone wrote is not computed: the change of one is refused.
     """
-    size = next(fields_below(comparison.fields, _STORAGE), None)
+    size = next(fields_below(comparison.fields, _SIZE), None)
     modes = tuple(fields_below(comparison.fields, _MODES))
     smaller = size is not None and _is_computed(size) and shrinks(comparison)
     new = [field for field in modes if field.has_after]
@@ -124,7 +126,7 @@ def _lines(edit: Edit) -> Iterator[_Line]:
     """Yield the lines that the differing immutable fields of an object come from."""
     comparison, is_found = edit.comparison, False
     if comparison is not None:
-        paths = comparison.frozen or (_STORAGE,)
+        paths = comparison.frozen or (_SIZE,)
         for field in (field for path in paths for field in fields_below(comparison.fields, path)):
             if field.why is not None and field.why.places:
                 is_found = True
@@ -139,15 +141,14 @@ def _edited_line(why: Why) -> _Line:
     return why.places[at], why.fields[at] if at < len(why.fields) else ""
 
 
-_STORAGE = "spec.resources.requests.storage"
 _MODES, _SHARED = "spec.accessModes", "ReadWriteMany"
 
 
 def _refusal_of(edit: Edit, kinds: Kinds) -> _Refusal:
     row = kinds.find(edit.change.key.group, edit.change.key.kind)
-    if row.storage is not None:
+    if row.holds is Holds.VOLUME:
         return _claims_differ if edit.comparison and edit.comparison.frozen else _claims_shrink
-    return _jobs_differ if row.has_generations else _others_differ
+    return _jobs_differ if row.life.has_generations else _others_differ
 
 
 def _claims_shrink(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
@@ -190,7 +191,7 @@ def _jobs_differ(line: _Line, edits: Sequence[Edit], _: Kinds) -> Problem:
 def _others_differ(line: _Line, edits: Sequence[Edit], kinds: Kinds) -> Problem:
     hint = "undo the change, or give the object another name and change what refers to it; with the annotation "
     hint += f"{ON_IMMUTABLE_CHANGE}: keep it stays as it is"
-    if any(kinds.find(edit.change.key.group, edit.change.key.kind).is_stateful for edit in edits):
+    if any(kinds.find(edit.change.key.group, edit.change.key.kind).life.is_stateful for edit in edits):
         hint += "; the data of an object does not move to an object of another name"
     return _replace_problem(line, edits, "object", hint)
 

@@ -134,7 +134,7 @@ def _deleted_or_moved(edit: Edit) -> str:
 def _deletion(edit: Edit, context: RiskContext) -> Iterator[Risk]:
     """Yield the risk that the registry of kinds names for deleting an object."""
     key = _existing_key(edit)
-    deletion = context.inputs.kinds.find(key.group, key.kind).deletion
+    deletion = context.inputs.kinds.find(key.group, key.kind).life.deletion
     if deletion is None:
         return
     message = f"the {deletion.noun} is {_deleted_or_moved(edit)}{deletion.effect}"
@@ -152,7 +152,7 @@ def _workload_delete(edit: Edit, context: RiskContext) -> RiskText | None:
     key, row = _existing_key(edit), edit.row_before
     if row is None or not row.is_workload or not edit.change.gpus_before:
         return None
-    if context.inputs.kinds.find(key.group, key.kind).deletion is not None:
+    if context.inputs.kinds.find(key.group, key.kind).life.deletion is not None:
         return None
     return RiskText(
         f"the workload is {_deleted_or_moved(edit)}; its pods on {plural(edit.change.gpus_before, 'GPU')} stop",
@@ -192,7 +192,7 @@ def _not_applied(edit: Edit, context: RiskContext) -> RiskText | None:
     return RiskText(
         f"running pods keep the old {', '.join(unapplied)}, because the operator does not replace them",
         "suspend the job in one change and resume it in the next, or rename it"
-        if context.inputs.kinds.find(edit.change.key.group, edit.change.key.kind).suspend
+        if context.inputs.kinds.find(edit.change.key.group, edit.change.key.kind).pods.suspend
         else "delete the pods when they may stop, so that new ones get the change",
     )
 
@@ -213,7 +213,7 @@ def _restart(edit: Edit, context: RiskContext) -> RiskText | None:
     key, row = edit.change.key, edit.row_after
     if not fields or not gpus or row is None or row.suspended:
         return None
-    is_started = row.queue_role is QueueRole.ALIAS and bool(context.inputs.kinds.find(key.group, key.kind).suspend)
+    is_started = row.queue_role is QueueRole.ALIAS and bool(context.inputs.kinds.find(key.group, key.kind).pods.suspend)
     what = "Kueue stops the workload and admits it again" if is_started else "the running pods are replaced"
     return RiskText(
         f"{what} because of {_listed(fields)}; its pods on {plural(gpus, 'GPU')} stop",
@@ -431,4 +431,4 @@ RISKS: tuple[RiskRule, ...] = (
     ),
     RiskRule(KEPT, "An object without a source stays, because an annotation keeps it", find=_find_kept),
 )
-"""Every risk, the most severe first. Rows without a check are those that `Kind.deletion` and `Kind.losses` name."""
+"""Every risk, the most severe first. Rows without a check are those that `Life.deletion` and `Life.losses` name."""

@@ -1,18 +1,19 @@
 """The sides of a plan: the head, the base that judges it, what exists, and where they differ."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime, build_index, compile_again, store_key
+from reconciler.index.build import CompiledRevision, build_index, compile_again, store_key
 from reconciler.index.compile import RenderedObject, serialize_object
 from reconciler.index.renderer import Renderer
+from reconciler.index.runtime import Runtime
 from reconciler.index.store import ObjectTotals, Store, load_store, save_store
 from reconciler.index.totals import evaluate_totals
-from reconciler.index.workers import in_parallel
+from reconciler.index.workers import WorkerPool
 from reconciler.kinds.manifests.finished import RULE, mark_finished
 from reconciler.kinds.manifests.generations import base_path, next_suffix
 from reconciler.kube.objects import ObjectKey
@@ -28,13 +29,14 @@ from reconciler.plan.replacements import is_kept
 from reconciler.plan.tracing import find_causes
 from reconciler.plan.updates import Update, compare_updates, refused_creations, taken_by_server
 from reconciler.repo.config import Config
+from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import below
+from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision, TreeReference, comparing, read_base, read_revision, resolve_base
 
 if TYPE_CHECKING:
     from reconciler.kube.client.port import LiveCluster
     from reconciler.plan.live.baseline import LiveBaseline
-    from reconciler.repo.evidence.runs import FinishedRun
 
     Clusters = Mapping[str, LiveCluster]
 
@@ -48,7 +50,7 @@ _suffixes = msgspec.msgpack.Decoder(dict[str, str])
 
 
 def assign_generations(
-    runtime: Runtime, index: CompiledRevision, own: Baseline
+    repository: Repository, workers: WorkerPool, index: CompiledRevision, own: Baseline
 ) -> tuple[CompiledRevision, tuple[Problem, ...]]:
     """Return the index with new names for jobs that must be replaced, and why some cannot get one.
 
@@ -56,24 +58,24 @@ def assign_generations(
     """
     paths = [path for path in own.differing(index.desired) if index.is_replaceable(path)]
     paths = [path for path, found in own.objects(paths).items() if found.is_owned]
-    contents = Renderer(runtime, index).contents(paths) if paths else {}
-    chosen = _find_replaced(runtime, index, own, contents)
+    renderer = Renderer(repository, workers, index)
+    contents = renderer.contents(paths) if paths else {}
+    chosen = _find_replaced(workers, index, renderer, own, contents)
     if not chosen:
         return index, ()
-    renamed = _rename(runtime, index, chosen)
+    renamed = _rename(repository, workers, index, chosen)
     problems = {path: _new_errors(index, renamed, path) for path in sorted(chosen)}
     if any(problems.values()):
         chosen = {path: content for path, content in chosen.items() if not problems[path]}
-        renamed = _rename(runtime, index, chosen) if chosen else index
+        renamed = _rename(repository, workers, index, chosen) if chosen else index
     return renamed, tuple(dict.fromkeys(problem for found in problems.values() for problem in found))
 
 
 def _find_replaced(
-    runtime: Runtime, index: CompiledRevision, own: Baseline, contents: Mapping[str, bytes]
+    workers: WorkerPool, index: CompiledRevision, renderer: Renderer, own: Baseline, contents: Mapping[str, bytes]
 ) -> dict[str, bytes]:
     """Return those of the changed jobs whose pods get the change only from a new object."""
     paths, kinds, schemas = list(contents), index.context.kinds, index.context.catalogue
-    renderer = Renderer(runtime, index)
 
     def is_replaced(path: str) -> bool:
         (after,) = read(path, contents[path]).documents
@@ -90,17 +92,18 @@ def _find_replaced(
     def work(positions: range) -> list[bytes]:
         return [b"replaced" if is_replaced(paths[position]) else b"" for position in positions]
 
-    with runtime.progress("comparing", len(paths)) as advance:
-        results = in_parallel(work, len(paths), processes=runtime.processes, advance=advance)
-        return {path: contents[path] for path, found in zip(paths, results, strict=True) if found}
+    results = workers.run("comparing", work, len(paths))
+    return {path: contents[path] for path, found in zip(paths, results, strict=True) if found}
 
 
-def _rename(runtime: Runtime, index: CompiledRevision, chosen: Mapping[str, bytes]) -> CompiledRevision:
+def _rename(
+    repository: Repository, workers: WorkerPool, index: CompiledRevision, chosen: Mapping[str, bytes]
+) -> CompiledRevision:
     current = index.context.generations
     renamed = sorted(path for path in chosen if base_path(path) in current)
     new = {path: next_suffix(content, "") for path, content in chosen.items() if base_path(path) not in current}
-    generations = {**current, **new, **_next_suffixes(runtime, index, renamed)}
-    return compile_again(runtime, index, replace(index.context, generations=generations), chosen)
+    generations = {**current, **new, **_next_suffixes(repository, workers, index, renamed)}
+    return compile_again(repository, workers, index, replace(index.context, generations=generations), chosen)
 
 
 def _new_errors(before: CompiledRevision, after: CompiledRevision, path: str) -> list[Problem]:
@@ -111,12 +114,15 @@ def _new_errors(before: CompiledRevision, after: CompiledRevision, path: str) ->
     return [problem for problem in found if problem.severity is Severity.ERROR and problem not in known]
 
 
-def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: list[str]) -> dict[str, str]:
+def _next_suffixes(
+    repository: Repository, workers: WorkerPool, index: CompiledRevision, paths: list[str]
+) -> dict[str, str]:
     """Return the next suffixes of jobs that have one, by the path of each job under its own name."""
     current = index.context.generations
     bases = {path: base_path(path) for path in paths}
     others = {base: current[base] for base in current.keys() - set(bases.values())}
-    plain = Renderer(runtime, replace(index, context=replace(index.context, generations=others), compiled={}))
+    as_new = replace(index, context=replace(index.context, generations=others), compiled={})
+    plain = Renderer(repository, workers, as_new)
     groups = plain.group(bases)
     sources = list(groups)
 
@@ -135,9 +141,8 @@ def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: list[str]) 
         ]
 
     suffixes: dict[str, str] = {}
-    with runtime.progress("naming", len(sources)) as advance:
-        for raw in in_parallel(work, len(sources), processes=runtime.processes, advance=advance):
-            suffixes.update(_suffixes.decode(raw))
+    for raw in workers.run("naming", work, len(sources)):
+        suffixes.update(_suffixes.decode(raw))
     return suffixes
 
 
@@ -145,7 +150,9 @@ def _next_suffixes(runtime: Runtime, index: CompiledRevision, paths: list[str]) 
 # The head's own `rendered/` says what ran, so `plan`, `commit` and `verify` compute the same.
 
 
-def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) -> CompiledRevision:
+def settle_finished(
+    repository: Repository, workers: WorkerPool, index: CompiledRevision, own: Baseline
+) -> CompiledRevision:
     """Return the index in which the objects of finished jobs are those of the head's own `rendered/`, with the mark."""
     ended = index.context.finished()
     paths = [path for path in ended if path in index.desired and own.versions.get(path, "") != index.desired[path]]
@@ -153,7 +160,7 @@ def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) ->
     paths = [path for path, found in own.objects(paths).items() if found.is_owned]
     if not paths:
         return index
-    renderer = Renderer(runtime, index)
+    renderer = Renderer(repository, workers, index)
     settled = {path: _settle(index, renderer.object(path), own, path, ended[path]) for path in paths}
     digests = {path: one.summary.digest for path, one in settled.items()}
     return replace(
@@ -165,7 +172,7 @@ def settle_finished(runtime: Runtime, index: CompiledRevision, own: Baseline) ->
 
 
 def _settle(
-    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: "FinishedRun"
+    index: CompiledRevision, rendered: RenderedObject, own: Baseline, path: str, run: FinishedRun
 ) -> RenderedObject:
     body = own.body(path) or rendered.manifest.body
     document = index.context.evidence.runs[rendered.manifest.cluster].document
@@ -190,7 +197,7 @@ def _is_as_rendered(index: CompiledRevision, path: str) -> bool:
     return blobs[path] == index.settled[path].summary.digest
 
 
-def _unused(key: ObjectKey, one: RenderedObject, run: "FinishedRun", index: CompiledRevision) -> Problem:
+def _unused(key: ObjectKey, one: RenderedObject, run: FinishedRun, index: CompiledRevision) -> Problem:
     document = index.context.evidence.runs[one.manifest.cluster].document
     recorded = f" ({document.at(run.origin)})" if document is not None else ""
     return Problem(
@@ -206,19 +213,19 @@ def compile_tree(
     runtime: Runtime, tree: TreeReference, config: Config, *, keep_contents: bool = False
 ) -> CompiledRevision:
     """Return the index of a tree. `keep_contents` keeps the bytes of objects that differ from `rendered/`."""
-    key = store_key(runtime)
+    key = store_key(runtime.scope)
     with comparing(runtime.repository, tree, config):
         store = load_store(runtime.cache, key)
-    revision = read_revision(runtime.repository, tree, config, runtime.cache)
+    revision = read_revision(runtime.repository, tree, config, runtime.engine.catalogue, runtime.cache)
     index = build_index(runtime, revision, store, keep=revision.files.rendered if keep_contents else None)
     save_store(runtime.cache, key, store, index.store)
     return index
 
 
-def evaluate_tree(runtime: Runtime, index: CompiledRevision) -> ObjectTotals:
+def evaluate_tree(cache: Cache, index: CompiledRevision) -> ObjectTotals:
     """Return the verdicts over all objects and the GPUs of every queue, and save them for the next run."""
     totals = evaluate_totals(index)
-    save_store(runtime.cache, store_key(runtime), index.store, replace(index.store, totals=totals))
+    save_store(cache, store_key(index.scope), index.store, replace(index.store, totals=totals))
     return totals
 
 
@@ -281,26 +288,22 @@ def load_sides(
 ) -> Sides:
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
-    of_head = rendered_tree(runtime, index.revision)
-    totals = evaluate_tree(runtime, index)
-    renamed, refusals = assign_generations(runtime, index, of_head)
+    repository, workers = runtime.repository, runtime.workers
+    of_head = _existing_tree(runtime, index.revision, index)
+    totals = evaluate_tree(runtime.cache, index)
+    renamed, refusals = assign_generations(repository, workers, index, of_head)
     if renamed is not index:
         totals = evaluate_totals(replace(renamed, saved=Store(records=index.records, totals=totals)))
-    index = settle_finished(runtime, renamed, of_head)
-    judging = _resolve_base(runtime, index, base, or_itself=against_head)
+    index = settle_finished(repository, workers, renamed, of_head)
+    judging = _resolve_base(repository, runtime.cache, index, base, or_itself=against_head)
     before = index.revision if against_head else judging
-    baseline = of_head if before.files.rendered == index.revision.files.rendered else rendered_tree(runtime, before)
-    of_base = baseline if before is judging else rendered_tree(runtime, judging)
-    renderer = Renderer(runtime, index)
+    baseline = of_head if _have_equal_objects(before, index.revision) else _existing_tree(runtime, before, index)
+    of_base = baseline if before is judging else _existing_tree(runtime, judging, index)
+    renderer = Renderer(repository, workers, index)
     live = None
     if clusters is not None:
-        from reconciler.plan.live.baseline import read_live  # noqa: PLC0415 - few plans look at live clusters
-        from reconciler.plan.live.drift import DriftRules  # noqa: PLC0415 - as above
-
-        day = plan_date(index, judging.tree, date)
-        rules = DriftRules(policy=config.drift, choices=choices, day=choices.today or (day.isoformat() if day else ""))
-        rendered = {*of_head.versions, *of_base.versions}
-        live = read_live(runtime, clusters, index, renderer, known=rendered, existing=of_base, rules=rules)
+        day = choices.today or str(plan_date(index, judging.tree, date) or "")
+        live = _read_clusters(runtime, clusters, index, renderer, of_head, of_base, choices, day)
     return Sides(
         index=index,
         totals=totals,
@@ -315,7 +318,34 @@ def load_sides(
     )
 
 
-def compare(runtime: Runtime, sides: Sides) -> Differences:
+def _read_clusters(  # noqa: PLR0917
+    runtime: Runtime,
+    clusters: "Clusters",
+    index: CompiledRevision,
+    renderer: Renderer,
+    of_head: Baseline,
+    of_base: Baseline,
+    choices: LiveChoices,
+    day: str,
+) -> "LiveBaseline":
+    """Return what exists on live clusters. day: at which rules about drift expire."""
+    from reconciler.plan.live.comparing import read_live  # noqa: PLC0415 - few plans look at live clusters
+    from reconciler.plan.live.drift import DriftRules  # noqa: PLC0415 - as above
+
+    return read_live(
+        runtime.repository,
+        runtime.cache,
+        clusters,
+        index,
+        renderer,
+        namespace=runtime.options.inventory_namespace,
+        known={*of_head.versions, *of_base.versions},
+        existing=of_base,
+        rules=DriftRules(policy=index.revision.config.drift, choices=choices, day=day),
+    )
+
+
+def compare(repository: Repository, workers: WorkerPool, sides: Sides) -> Differences:
     """Compare what the head renders to with what exists."""
     index, baseline, renderer = sides.index, sides.baseline, sides.renderer
     differing = baseline.differing(index.desired)
@@ -323,15 +353,15 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     owned = {path: version for path, version in baseline.versions.items() if path not in foreign}
     differing = [path for path in differing if path in owned]
     changed = sorted(path for path, blob in index.desired.items() if owned.get(path) != blob)
-    causes = find_causes(runtime, index, renderer, sides.before) if changed or differing else NO_CAUSES
+    causes = find_causes(repository, index, renderer, sides.before) if changed or differing else NO_CAUSES
     replacements = find_replacements(
         sorted(path for path in changed if path not in owned),
         sorted(path for path in differing if path not in index.desired),
     )
     replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
-    compared = compare_updates(runtime, index, renderer, baseline, replaced, causes=causes)
-    for path in compared.keys() & sides.live.accepted if sides.live is not None else ():
-        compared[path] = taken_by_server(compared[path])
+    compared = compare_updates(workers, index, renderer, baseline, replaced, causes=causes)
+    if sides.live is not None:
+        compared |= {path: taken_by_server(one) for path, one in compared.items() if sides.live.is_accepted(path)}
     updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(
@@ -347,16 +377,48 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     )
 
 
-def _resolve_base(runtime: Runtime, index: CompiledRevision, base: str, *, or_itself: bool) -> LoadedRevision:
-    tree = resolve_base(runtime.repository, base, index.revision.tree, or_itself=or_itself)
-    return read_base(runtime.repository, tree, index.revision, lambda: runtime.catalogue, runtime.cache)
+def _resolve_base(
+    repository: Repository, cache: Cache, index: CompiledRevision, base: str, *, or_itself: bool
+) -> LoadedRevision:
+    tree = resolve_base(repository, base, index.revision.tree, or_itself=or_itself)
+    return read_base(repository, tree, index.revision, lambda: index.engine.catalogue, cache)
 
 
-def rendered_tree(runtime: Runtime, revision: LoadedRevision) -> Baseline:
-    """Return the `rendered/` tree of a revision, of the chosen cluster only if there is one."""
-    rendered = revision.files.rendered
-    blobs = below(rendered, runtime.cluster) if runtime.cluster else rendered
-    return RenderedTree(runtime.repository, runtime.kinds, revision.config.rendered, blobs, processes=runtime.processes)
+def rendered_tree(
+    repository: Repository, workers: WorkerPool, index: CompiledRevision, revision: LoadedRevision
+) -> Baseline:
+    """Return the `rendered/` tree of a revision, of the cluster that an index was made for if there is one."""
+    rendered, kinds = revision.files.rendered, index.engine.kinds
+    blobs = below(rendered, index.cluster) if index.cluster else rendered
+
+    def contents(paths: list[str]) -> Iterable[bytes]:
+        return repository.read([blobs[path] for path in paths])
+
+    return RenderedTree(kinds, revision.config.rendered, blobs, contents, processes=workers.processes)
+
+
+def _existing_tree(runtime: Runtime, revision: LoadedRevision, index: CompiledRevision) -> Baseline:
+    """Return the objects of a revision: those in `rendered/`, or those that its sources render to where none is kept.
+
+    index: that of the head, from whose records those of other revisions are taken where their files are equal.
+    """
+    repository, workers = runtime.repository, runtime.workers
+    if revision.config.is_rendered:
+        return rendered_tree(repository, workers, index, revision)
+    built = index if revision is index.revision else build_index(runtime, revision, index.store)
+    renderer = Renderer(repository, workers, built)
+
+    def contents(paths: list[str]) -> Iterable[bytes]:
+        return renderer.contents(paths).values()
+
+    return RenderedTree(index.engine.kinds, revision.config.rendered, built.desired, contents)
+
+
+def _have_equal_objects(one: LoadedRevision, other: LoadedRevision) -> bool:
+    """Return whether the objects of two revisions are known to be equal."""
+    if one is other or not (one.config.is_rendered and other.config.is_rendered):
+        return one is other
+    return one.files.rendered == other.files.rendered
 
 
 def _foreign(

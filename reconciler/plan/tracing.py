@@ -5,7 +5,7 @@ from enum import StrEnum
 from functools import cache, cached_property, lru_cache
 from itertools import islice
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
 from reconciler.index.context import Context, build_context, may_define
@@ -39,6 +39,7 @@ from reconciler.plan.comparison import NO_CAUSES, Causes
 from reconciler.plan.differences import CauseFinder, differences
 from reconciler.repo.config import Config, parse_config
 from reconciler.repo.files import CONFIG_PATH, BlobIds, RevisionFiles
+from reconciler.repo.port import Repository
 from reconciler.repo.revision import LoadedRevision, read_past_files
 
 # The sources that the base was rendered from, and what they render to, by themselves or beside those of the head.
@@ -66,11 +67,16 @@ class PastSources:
     """Compiles source files with parts of the base in place of those of the head. The last results are kept."""
 
     def __init__(
-        self, runtime: Runtime, index: CompiledRevision, renderer: Renderer, files: RevisionFiles, changed: Changed
+        self,
+        repository: Repository,
+        index: CompiledRevision,
+        renderer: Renderer,
+        files: RevisionFiles,
+        changed: Changed,
     ) -> None:
         self.files = files
         self.changed = changed
-        self._runtime = runtime
+        self._repository = repository
         self._index = index
         self._renderer = renderer
         self._contexts: dict[frozenset[InputPart], Context] = {frozenset(): index.context}
@@ -102,43 +108,43 @@ class PastSources:
         return self._contexts[parts]
 
     def _build(self, parts: frozenset[InputPart]) -> Context:
-        runtime, now = self._runtime, self._index.revision
+        engine, now = self._index.engine, self._index.revision
         config = self._config if InputPart.SETTINGS in parts else now.config
         sources = self.files.sources if InputPart.DEFINITIONS in parts else now.files.sources
         evidence = self.files.evidence if InputPart.EVIDENCE in parts else now.files.evidence
         side = 0 if InputPart.DEFINITIONS in parts else 1
         return build_context(
             config,
-            engine=runtime.engine,
-            object_format=runtime.repository.object_format,
-            kinds=runtime.kinds,
-            catalogue=runtime.catalogue,
-            tables=runtime.tables,
+            engine=engine.version,
+            object_format=self._repository.object_format,
+            kinds=engine.kinds,
+            catalogue=engine.catalogue,
+            tables=engine.tables,
             shipped=(),
             policies=(),
             evidence=self._parse(evidence, list(evidence)),
             approvals=(),
             definitions=self._parse(sources, [path for path in sources if self._is_definition(path, side)]),
-            clusters=tuple(one for one in config.clusters if runtime.cluster in ("", one.name)),
+            clusters=tuple(one for one in config.clusters if self._index.cluster in ("", one.name)),
             checker=PolicyChecker(),
         )
 
     def _parse(self, blobs: BlobIds, paths: Sequence[str]) -> tuple[ParsedFile, ...]:
         def read_missing(missing: list[str]) -> Iterable[bytes]:
-            return self._runtime.repository.read([blobs[path] for path in missing])
+            return self._repository.read([blobs[path] for path in missing])
 
         return self._index.parser.parse([(path, blobs[path]) for path in paths], read_missing)
 
     def _is_definition(self, path: str, side: int) -> bool:
         if path in self.changed:
-            return may_define(self.changed[path][side] or b"", self._runtime.kinds, always=not self._looks_up)
+            return may_define(self.changed[path][side] or b"", self._index.engine.kinds, always=not self._looks_up)
         record = self._index.records.get(path)
         return record is not None and record.is_definition and (record.is_needed or self._looks_up)
 
     @cached_property
     def _looks_up(self) -> bool:
         """Whether any file looks up definitions of kinds of which few do, or did so in the last run."""
-        return any(map(self._runtime.kinds.looks_up, (*self._index.store.digests, *self._index.saved.digests)))
+        return any(map(self._index.engine.kinds.looks_up, (*self._index.store.digests, *self._index.saved.digests)))
 
     @cached_property
     def _parts(self) -> frozenset[InputPart]:
@@ -174,7 +180,7 @@ _MAX_CAUSES = 1_000  # documents whose lines are remembered
 _MAX_SEARCHED = 200  # source files of the base that are compiled to find where an object came from
 
 
-def find_causes(runtime: Runtime, index: CompiledRevision, renderer: Renderer, before: LoadedRevision) -> Causes:
+def find_causes(repository: Repository, index: CompiledRevision, renderer: Renderer, before: LoadedRevision) -> Causes:
     """Return the causes of differences from the base. Reads the files that differ, in one call.
 
     Where the sources are equal, `rendered/` is behind them: they are compared with those at its last change.
@@ -182,15 +188,16 @@ def find_causes(runtime: Runtime, index: CompiledRevision, renderer: Renderer, b
     past = before.files
     changed = _changed(past, index.revision.files)
     if not changed and before.tree.tip is not None:
-        last = runtime.repository.last_change(before.tree.tip.oid, index.revision.config.rendered)
-        past = past if last is None else read_past_files(runtime.repository, last, index.revision.config)
+        last = repository.last_change(before.tree.tip.oid, index.revision.config.rendered)
+        if last is not None:
+            past = read_past_files(repository, last, index.revision.config, index.engine.catalogue)
         changed = _changed(past, index.revision.files)
     if not changed:
         return NO_CAUSES
     blobs = list(dict.fromkeys(blob for sides in changed.values() for blob in sides if blob))
-    contents = dict(zip(blobs, runtime.repository.read(blobs), strict=True))
+    contents = dict(zip(blobs, repository.read(blobs), strict=True))
     raw = {path: (contents.get(old), contents.get(new)) for path, (old, new) in changed.items()}
-    return _SourceCauses(index, PastSources(runtime, index, renderer, past, raw))
+    return _SourceCauses(index, PastSources(repository, index, renderer, past, raw))
 
 
 def _changed(before: RevisionFiles, after: RevisionFiles) -> dict[str, tuple[str, str]]:

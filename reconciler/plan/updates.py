@@ -6,12 +6,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.index.compile import problem_of
 from reconciler.index.context import Context
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.renderer import Renderer
-from reconciler.index.workers import in_parallel
+from reconciler.index.workers import WorkerPool, in_parallel
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.problems import Problem
 from reconciler.kube.secrets import mask_findings
@@ -39,7 +39,7 @@ _MAX_AT_ONCE = 1_200
 
 
 def compare_updates(
-    runtime: Runtime,
+    workers: WorkerPool,
     index: CompiledRevision,
     renderer: Renderer,
     baseline: Baseline,
@@ -67,14 +67,14 @@ def compare_updates(
         return list(by_source.values())
 
     updates: dict[str, Update] = {}
-    with runtime.progress("comparing", len(sources)) as advance:
+    with workers.progress("comparing", len(sources)) as advance:
         for start in range(0, len(sources), _MAX_AT_ONCE):
             batch = sources[start : start + _MAX_AT_ONCE]
 
             def work(positions: range, batch: list[str] = batch) -> list[bytes]:
                 return [encode_updates(found) for found in compare_files([batch[position] for position in positions])]
 
-            results = in_parallel(work, len(batch), processes=runtime.processes, advance=advance)
+            results = in_parallel(work, len(batch), processes=workers.processes, advance=advance)
             for source, raw in zip(batch, results, strict=True):
                 updates.update(_decoder.decode(raw) if raw else compare_files([source])[0])
     return updates

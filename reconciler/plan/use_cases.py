@@ -13,6 +13,7 @@ from reconciler.console.logs import Log
 from reconciler.errors import ConfigError, InvalidInput, StalePlan, UnsafePlan, printable
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
+from reconciler.kinds.aspects import Holds
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import SECRET_VALUES, masked_secret
@@ -43,8 +44,6 @@ from reconciler.repo.files import read_paths
 from reconciler.repo.port import Conflicts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from reconciler.kube.client.port import LiveCluster
 
 
@@ -53,14 +52,16 @@ if TYPE_CHECKING:
 
 def is_source(config: Config, path: str) -> bool:
     """Return whether a plan reads a file as input: sources, policies, evidence and settings, without `rendered/`."""
-    roots = (root for root in read_paths(config) if root != config.rendered)
+    roots = [root for root in read_paths(config) if root != config.rendered]
+    if not roots:
+        return not path.startswith(f"{config.rendered}/")
     return any(path == root or path.startswith(f"{root}/") for root in roots)
 
 
 def uncommitted_changes(workspace: Workspace) -> tuple[str, ...]:
     """Return a sentence for each file whose content differs from the commit that the workspace is open at."""
     commit = workspace.tree.commit
-    changed = workspace.runtime.repository.changed_since(commit.oid if commit else None)
+    changed = workspace.repository.changed_since(commit.oid if commit else None)
     paths = sorted(path for path in changed if is_source(workspace.config, path))
     return tuple(_sentence(path, is_deleted=changed[path] is None) for path in paths)
 
@@ -138,7 +139,7 @@ def render_masked(workspace: Workspace) -> tuple[dict[str, bytes], int]:
     contents, renderer, index = _render(workspace)
     masked = {}
     for path, summary in index.summaries(sorted(index.desired)).items():
-        if workspace.runtime.kinds.find(summary.group, summary.kind).is_secret:
+        if workspace.runtime.engine.kinds.find(summary.group, summary.kind).holds is Holds.SECRETS:
             body = renderer.object(path).manifest.body
             if any(body.get(field) for field in SECRET_VALUES):
                 masked[f"{workspace.config.rendered}/{path}"] = write(masked_secret(body))
@@ -148,11 +149,11 @@ def render_masked(workspace: Workspace) -> tuple[dict[str, bytes], int]:
 def _render(workspace: Workspace) -> tuple[dict[str, bytes], Renderer, CompiledRevision]:
     index = workspace.compile(keep_contents=True)
     found = PlanFindings(problems=index.problems(), verdicts=(), exceptions=())
-    problems = fold_consequences(workspace.runtime, index, found).problems
+    problems = fold_consequences(workspace.repository, index, found).problems
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
     if errors:
         raise InvalidInput(errors)
-    renderer = Renderer(workspace.runtime, index)
+    renderer = workspace.renderer(index)
     contents = renderer.contents(sorted(index.desired))
     return {f"{workspace.config.rendered}/{path}": content for path, content in contents.items()}, renderer, index
 
@@ -196,7 +197,7 @@ def commit(workspace: Workspace, planned: Planned, *, branch: str | None = None,
     if files:
         files |= dict.fromkeys(spent_files(made))
     committed = commit_files(
-        workspace.runtime.repository,
+        workspace.repository,
         files=files,
         message=message or commit_message(made),
         trailers=trailers,
@@ -240,7 +241,7 @@ def require_verified(plan: Plan, *, rendered_by: str = "") -> None:
 
 def rendered_by(workspace: Workspace) -> str:
     """Return the version of the engine that made the last commit of `rendered/`; empty if that commit names none."""
-    repository, tip = workspace.runtime.repository, workspace.tree.tip
+    repository, tip = workspace.repository, workspace.tree.tip
     last = repository.last_change(tip.oid, workspace.config.rendered) if tip else None
     return engine_of(repository.resolve(last).message) if last else ""
 
@@ -254,9 +255,11 @@ def explain(workspace: Workspace, name: str, field: str = "", *, base: str = "")
     base: revision that objects and fields which the sources no longer define are looked up in.
     Raises `ConfigError` if the object or the field does not exist.
     """
+    index = workspace.compile()
     return explaining.explain(
-        workspace.runtime,
-        workspace.compile(),
+        workspace.repository,
+        index,
+        workspace.renderer(index),
         name,
         field,
         lint=lambda: lint(workspace),

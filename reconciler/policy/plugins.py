@@ -5,7 +5,7 @@ An entry point names a tuple of `kinds.kind.Kind`, as `KINDS` of a built-in fami
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
@@ -26,11 +26,7 @@ def with_installed_families(kinds: Kinds) -> Kinds:
 
     Raises `OutsideError` if a package cannot be loaded, or registers a kind that exists or whose row is wrong.
     """
-    if not _may_register_kinds():
-        return kinds
-    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 50 ms, and few installations have plugins
-
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: (_package(entry), entry.name)):
+    for entry in sorted(_entry_points(), key=lambda entry: (_package(entry), entry.name)):
         try:
             kinds = kinds.extend(_load(entry), versions=(_package(entry),))
         except Exception as error:  # a plugin may raise anything while it is imported
@@ -53,16 +49,13 @@ def _load(entry: "EntryPoint") -> tuple[Kind, ...]:
 
 def failed_package(error: BaseException) -> str:
     """Return the name and version of the installed package whose kinds ran into an error, and the place; else empty."""
-    if not _may_register_kinds():
-        return ""
-    from importlib.metadata import entry_points  # noqa: PLC0415 - as above
-
-    packages = {entry.module.partition(".")[0]: _package(entry) for entry in entry_points(group=GROUP)}
+    entries = _entry_points()
+    packages = {entry.module.partition(".")[0]: _package(entry) for entry in entries}
     for module, line in _frames(error):
         if found := packages.get(module.partition(".")[0]):
             return f"{' '.join(found)} ({module}, line {line})"
     if isinstance(error, FaultyRowError):  # its functions have returned, so that no frame is theirs
-        for entry in entry_points(group=GROUP):
+        for entry in entries:
             if any(row.id == error.kind for row in entry.load()):
                 return f"{' '.join(_package(entry))} ({entry.value})"
     return ""
@@ -85,6 +78,15 @@ _IN_TEXT = later(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
 
 def _package(entry: "EntryPoint") -> tuple[str, str]:
     return (entry.dist.name, entry.dist.version) if entry.dist is not None else (entry.name, "unknown")
+
+
+def _entry_points() -> "Collection[EntryPoint]":
+    """Return the entry points of installed packages that may register kinds."""
+    if not _may_register_kinds():
+        return ()
+    from importlib.metadata import entry_points  # noqa: PLC0415 - takes 50 ms, and few installations have plugins
+
+    return entry_points(group=GROUP)
 
 
 def _may_register_kinds() -> bool:

@@ -8,6 +8,8 @@ import shlex
 from contextlib import suppress
 from pathlib import Path
 
+from git import Repo
+from git.exc import GitCommandError, GitError, InvalidGitRepositoryError
 from msgspec import Struct
 
 _MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-Engine: {engine}\n"
@@ -42,9 +44,6 @@ def commit_new_folder(folder: Path, *, files: int, engine: str) -> InitResult:
 
 def _commit(folder: Path, message: str) -> tuple[str, str]:
     """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
-    from git import Repo  # noqa: PLC0415 - costs 56 ms, and only `init` needs it
-    from git.exc import GitCommandError, GitError, InvalidGitRepositoryError  # noqa: PLC0415 - the same
-
     with suppress(InvalidGitRepositoryError):
         top = Path(Repo(folder, search_parent_directories=True).working_dir).resolve()
         inside = folder.resolve().relative_to(top)

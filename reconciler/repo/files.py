@@ -11,9 +11,12 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.config.builds import ROOT
 from reconciler.repo.port import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
+IGNORE_FILE = ".sourceignore"
+"""The file of Flux with patterns of files that it does not read."""
 SUFFIXES = (".yaml", ".yml", ".json")
 
 BlobIds = Mapping[str, str]
@@ -102,6 +105,8 @@ def count_below(files: BlobIds, folder: str) -> int:
 
 def _range(paths: list[str], folder: str) -> tuple[int, int]:
     """Return where the paths below a folder begin and end in sorted paths."""
+    if folder == ROOT:
+        return 0, len(paths)
     return bisect_left(paths, _prefix(folder)), bisect_left(paths, f"{folder}0")  # "0" follows "/"
 
 
@@ -116,8 +121,22 @@ def report_files(config: Config, evidence: BlobIds, cluster: str = "") -> BlobId
 
 
 def read_paths(config: Config) -> tuple[str, ...]:
-    """Return every path that a plan reads."""
-    return (CONFIG_PATH, *config.sources, *config.policies, config.evidence, config.approvals, config.rendered)
+    """Return every path that a plan reads; none means all: a build may read any file."""
+    if config.builds or ROOT in config.sources:
+        return ()
+    return _named_paths(config)
+
+
+def _named_paths(config: Config) -> tuple[str, ...]:
+    return (
+        CONFIG_PATH,
+        IGNORE_FILE,
+        *config.sources,
+        *config.policies,
+        config.evidence,
+        config.approvals,
+        config.rendered,
+    )
 
 
 def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
@@ -125,6 +144,9 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     written = files.written
     folders = (config.sources, config.policies, (config.evidence,), (config.approvals,))
     roles = [below(written, *roots) for roots in folders]
+    if ROOT in config.sources:
+        others = {CONFIG_PATH}.union(*roles[1:])
+        roles[0] = {path: oid for path, oid in written.items() if path not in others}
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
     sources, policies, evidence, approvals = (
         {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
@@ -144,9 +166,35 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     )
 
 
+def excluded(config: Config, sources: Iterable[str], ignored: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the source files that are not read: `spec.exclude`, and the patterns of `.sourceignore` files by path.
+
+    Both have the form of a .gitignore; those of a file are relative to its folder, and a deeper one decides.
+    """
+    from pathspec import GitIgnoreSpec  # noqa: PLC0415 - takes longer than the rest, and few repositories need it
+
+    names = list(sources)
+    found = set(GitIgnoreSpec.from_lines(config.exclude).match_files(names)) if config.exclude else set()
+    for path, raw in sorted(ignored.items()):
+        folder = path.removesuffix(IGNORE_FILE)
+        spec = GitIgnoreSpec.from_lines(raw.decode("utf-8", "replace").splitlines())
+        for name in names:
+            if name.startswith(folder):
+                is_ignored = spec.check_file(name[len(folder) :]).include
+                found = found | {name} if is_ignored else found - {name} if is_ignored is False else found
+    return frozenset(found)
+
+
 def selects(cluster: Cluster, path: str, labels: object) -> bool:
-    """Return whether `cluster` selects a source document, by its folder and its labels."""
-    if cluster.select.folders and not any(path.startswith(f"{folder}/") for folder in cluster.select.folders):
+    """Return whether `cluster` selects a source document, by its folder and its labels.
+
+    The entry of a build may name its clusters, which its path says after `@` (`Build.source`).
+    """
+    named = path.partition("#")[2].partition("@")[2]
+    if named and cluster.name not in named.split(","):
+        return False
+    folders = cluster.select.folders
+    if folders and ROOT not in folders and not any(path.startswith(f"{folder}/") for folder in folders):
         return False
     if not cluster.select.labels:
         return True
@@ -179,7 +227,7 @@ _IRREGULAR = {
 
 
 def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
-    roots = tuple(f"{root}/" for root in read_paths(config)[1:])
+    roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[2:])
     for path, entry in irregular.items():
         is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
         if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):

@@ -158,6 +158,10 @@ class Repository(Protocol):
         """
         ...
 
+    def hold(self, content: bytes) -> str:
+        """Keep a content that is in no file, and return the id under which `read` yields it."""
+        ...
+
     def commit(self, draft: Draft) -> str | None:
         """Make one commit and return its id; None if it would change nothing.
 

@@ -1,8 +1,8 @@
 """The compared revisions: the head and the base as tree references, each with its configuration and its files."""
 
-from collections.abc import Callable, Mapping
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -11,23 +11,26 @@ from msgspec.structs import replace
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
+from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
-from reconciler.repo.config import Config, parse_config
+from reconciler.repo.builds import Built, build_all, sources_with
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS
+from reconciler.repo.config import Backend, Cluster, Config, parse_config
+from reconciler.repo.config.builds import Build, Tool
 from reconciler.repo.config.config import CONFIG
 from reconciler.repo.files import (
     CONFIG_PATH,
+    IGNORE_FILE,
     RevisionFiles,
     TreeFiles,
     apply_changes,
     assign_roles,
+    excluded,
     read_paths,
     split_tree,
 )
 from reconciler.repo.port import Cache, Commit, Entry, Repository
 from reconciler.version import __version__
-
-if TYPE_CHECKING:
-    from reconciler.kube.schemas import Catalogue
 
 WORK_TREE = "working tree"
 
@@ -53,12 +56,16 @@ class TreeReference(Struct, frozen=True, kw_only=True):
 
 
 class LoadedRevision(Struct, frozen=True, kw_only=True):
-    """A tree, the configuration in force, the files by role, and the listing of the commit that it is or stands on."""
+    """A tree, the configuration in force, the files by role, and the listing of the commit that it is or stands on.
+
+    `builds` are the results among the sources that a program made.
+    """
 
     tree: TreeReference
     config: Config
     files: RevisionFiles
     listing: TreeFiles
+    builds: tuple[Built, ...] = ()
 
 
 def resolve_head(repository: Repository, revision: str, *, merge_into: str | None = None) -> TreeReference:
@@ -138,8 +145,10 @@ def comparing(repository: Repository, tree: TreeReference, config: Config) -> Ab
     return repository.comparing(tree.checked_out.oid, read_paths(config))
 
 
-def read_revision(repository: Repository, tree: TreeReference, config: Config, cache: Cache) -> LoadedRevision:
-    """List the files of the head by role."""
+def read_revision(
+    repository: Repository, tree: TreeReference, config: Config, catalogue: "Catalogue", cache: Cache
+) -> LoadedRevision:
+    """List the files of the head by role, with its builds."""
     paths = read_paths(config)
     if tree.tip is None:
         files = listing = split_tree(repository.work_tree(paths), config.rendered)
@@ -147,14 +156,39 @@ def read_revision(repository: Repository, tree: TreeReference, config: Config, c
         files = listing = _list_commit(repository, tree.tip, config, cache)
         if tree.commit is None:
             files = apply_changes(listing, repository.changed_since(tree.tip.oid, paths), config.rendered)
-    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, files), listing=listing)
+    roles, builds = _roles(repository, config, files, catalogue, cache)
+    return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
+
+
+def _roles(
+    repository: Repository, config: Config, files: TreeFiles, catalogue: "Catalogue", cache: Cache | None
+) -> tuple[RevisionFiles, tuple[Built, ...]]:
+    """Return the files by role, with the results of builds among the sources, and the builds."""
+    roles = _without_excluded(repository, config, files, assign_roles(config, files))
+    if not config.builds:
+        return roles, ()
+    builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
+    return replace(
+        roles,
+        sources=sources_with(builds, roles.sources),
+        problems=(*roles.problems, *(problem for built in builds for problem in built.problems)),
+    ), builds
+
+
+def _without_excluded(repository: Repository, config: Config, files: TreeFiles, roles: RevisionFiles) -> RevisionFiles:
+    paths = [path for path in files.written if path.endswith(IGNORE_FILE)]
+    if not (paths or config.exclude):
+        return roles
+    contents = repository.read([files.written[path] for path in paths])
+    left_out = excluded(config, roles.sources, dict(zip(paths, contents, strict=True)))
+    return replace(roles, sources={path: oid for path, oid in roles.sources.items() if path not in left_out})
 
 
 def read_base(
     repository: Repository,
     tree: TreeReference | None,
     head: LoadedRevision,
-    catalogue: Callable[[], "Catalogue"],
+    catalogue: Callable[[], Catalogue],
     cache: Cache,
 ) -> LoadedRevision:
     """List the files of the base by role, under its own configuration; None is an empty tree.
@@ -173,13 +207,15 @@ def read_base(
             config = _load_config(repository, oid, catalogue, cache)
         if read_paths(config) != read_paths(head.config):
             listing = _list_commit(repository, tree.tip, config, cache)
-    return LoadedRevision(tree=tree, config=config, files=assign_roles(config, listing), listing=listing)
+    roles, builds = _roles(repository, config, listing, catalogue(), cache)
+    return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
 
 
-def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
-    """List the files of an older commit by role, without `rendered/`."""
+def read_past_files(repository: Repository, commit: str, config: Config, catalogue: "Catalogue") -> RevisionFiles:
+    """List the files of an older commit by role, without `rendered/`. Its builds are not kept: few plans need them."""
     paths = [path for path in read_paths(config) if path != config.rendered]
-    return assign_roles(config, split_tree(repository.tree(commit, paths), config.rendered))
+    files = split_tree(repository.tree(commit, paths), config.rendered)
+    return _roles(repository, config, files, catalogue, None)[0]
 
 
 def _list_commit(repository: Repository, commit: Commit, config: Config, cache: Cache) -> TreeFiles:
@@ -209,7 +245,7 @@ def _load_listings(cache: Cache, key: str) -> dict[str, TreeFiles]:
 
 
 def read_config(
-    repository: Repository, tree: TreeReference, catalogue: Callable[[], "Catalogue"], cache: Cache
+    repository: Repository, tree: TreeReference, catalogue: Callable[[], Catalogue], cache: Cache
 ) -> Config:
     """Read `reconciler.yaml`. Raises `ConfigError` if it does not exist, `InvalidInput` if it is wrong.
 
@@ -218,7 +254,40 @@ def read_config(
     return _load_config(repository, _config_entry(repository, tree).oid, catalogue, cache)
 
 
-def _load_config(repository: Repository, oid: str, catalogue: Callable[[], "Catalogue"], cache: Cache) -> Config:
+def assumed_config(repository: Repository, tree: TreeReference, sources: Sequence[str]) -> Config:
+    """Return the settings for a repository without `reconciler.yaml`: one cluster, nothing rendered, these sources.
+
+    A folder with a kustomization or a chart is built. Raises `ConfigError` if there are settings, or no such folder.
+    """
+    commit = None if tree.commit is None else tree.commit.oid
+
+    def has(path: str) -> bool:
+        if commit is None:
+            return repository.work_file(path) is not None
+        return path in repository.tree(commit, (path,))
+
+    if has(CONFIG_PATH):
+        hint = f"change spec.sources of {CONFIG_PATH} instead"
+        raise ConfigError(f"--sources is for a repository without {CONFIG_PATH}", hint=hint)
+    folders, builds = [], []
+    for written in sources:
+        folder = posixpath.normpath(written)
+        if folder.startswith(("/", "..")):
+            raise ConfigError(f"--sources: {written} is not inside the repository", hint="name a path below its root")
+        folders.append(folder)
+        if any(has(posixpath.join(folder, name)) for name in KUSTOMIZATIONS):
+            builds.append(Build(path=folder, tool=Tool.KUSTOMIZE))
+        elif has(posixpath.join(folder, "Chart.yaml")):
+            builds.append(Build(path=folder, tool=Tool.HELM, release=posixpath.basename(folder)))
+    return Config(
+        clusters=(Cluster(name="main", backend=Backend.NONE),),
+        sources=tuple(folders),
+        builds=tuple(builds),
+        is_rendered=False,
+    )
+
+
+def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catalogue], cache: Cache) -> Config:
     key = f"config:{__version__}:{oid}"
     if (known := cache.get(key)) is not None:
         with suppress(msgspec.MsgspecError, UnicodeDecodeError):
@@ -239,7 +308,7 @@ def read_defaults(
     config: Config,
     *,
     base: str,
-    catalogue: Callable[[], "Catalogue"],
+    catalogue: Callable[[], Catalogue],
     cache: Cache,
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the `spec.defaults` in force, and the names of those of the head that are not.
@@ -275,7 +344,7 @@ def _config_entry(repository: Repository, tree: TreeReference) -> Entry:
     return entry
 
 
-def config_of(raw: bytes, catalogue: "Catalogue") -> Config:
+def config_of(raw: bytes, catalogue: Catalogue) -> Config:
     """Return what `reconciler.yaml` says. Raises `InvalidInput`."""
     reading = read(CONFIG_PATH, raw)
     problems: list[Problem] = list(reading.problems)

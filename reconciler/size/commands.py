@@ -411,7 +411,7 @@ def record(files: tuple[Path, ...], **flags: Any) -> int:
     scope, run, inputs = _open(files, flags | dict.fromkeys(("gpu", *_STANDALONE_SETTINGS)))
     if run is None or scope.index is None:
         raise click.UsageError("size record requires a config repository; name one with --repo DIR")
-    root = run.workspace.runtime.repository.root
+    root = run.workspace.repository.root
     named = [size_file(scope, file) for file in inputs]
     if named:
         require_jobs(scope.kinds, named)
@@ -462,7 +462,7 @@ def prune(*, write: bool, exit_code: bool, **flags: Any) -> int:
     if run is None or scope.index is None:
         raise click.UsageError("size prune requires a config repository; name one with --repo DIR")
     found = recording.prune(scope.index, size_selected(scope, again=True))
-    root = run.workspace.runtime.repository.root
+    root = run.workspace.repository.root
     for pruned in found:
         if write:
             opening.write_edits({pruned.path: pruned.content}, run)
@@ -484,8 +484,8 @@ def _open(files: Sequence[Path], flags: dict[str, Any]) -> tuple[SizingScope, Ru
     settings = standalone_settings(tables, **chosen)
     run = find_run(flags["repo"], options.setting_flags(flags), options.environment(), files)
     index = run.workspace.compile_whole() if run else None
-    catalogue = run.workspace.runtime.catalogue if run else opening.catalogue()
-    repository = run.workspace.runtime.repository if run else None
+    catalogue = run.workspace.runtime.engine.catalogue if run else opening.catalogue()
+    repository = run.workspace.repository if run else None
     scope = SizingScope(
         kinds=opening.kinds(), catalogue=catalogue, tables=tables, settings=settings, index=index, repository=repository
     )

@@ -3,18 +3,15 @@
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reconciler.errors import ConfigError
+from reconciler.plan.opening import Run, open_run, read_input
 from reconciler.repo.checkout_files import read_file
 from reconciler.repo.files import CONFIG_PATH
 from reconciler.size.ask import parse_architecture
 from reconciler.size.files import InputFile
-
-if TYPE_CHECKING:
-    from reconciler.sizing.training import Architecture
-
-from reconciler.plan.opening import Run, open_run, read_input
+from reconciler.sizing.training import Architecture
 
 # Sizing.
 
@@ -41,7 +38,7 @@ def input_file(path: Path, run: Run | None) -> "InputFile":
     folder = path.absolute().parent
     inside = ""
     if run is not None:
-        root, resolved = run.workspace.runtime.repository.root.resolve(), path.resolve()
+        root, resolved = run.workspace.repository.root.resolve(), path.resolve()
         inside = resolved.relative_to(root).as_posix() if resolved.is_relative_to(root) else ""
     siblings = cache(lambda: configurations(folder))
     return InputFile(path=str(path), content=content, inside=inside, folder=str(folder), siblings=siblings)
@@ -54,7 +51,7 @@ def configurations(folder: Path | None = None) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if path.stat().st_size <= _MAX_CONFIG_BYTES}
 
 
-def local_model(model: str) -> "Architecture | None":
+def local_model(model: str) -> Architecture | None:
     """Read the `config.json` of a model in a folder or file of this machine; None for the name of a model."""
     path = Path(model)
     path = path / "config.json" if path.is_dir() else path

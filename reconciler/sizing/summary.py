@@ -1,17 +1,14 @@
 """The summary of a sized job for reviewers: what was read, chosen and rejected, and the table of candidates."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.values import plural
-
-if TYPE_CHECKING:  # every plan imports this module, few size anything
-    from reconciler.sizing.decision import Candidate, Decision
-    from reconciler.sizing.question import Question
-    from reconciler.sizing.training import Training
+from reconciler.sizing.decision import Candidate, Decision
+from reconciler.sizing.question import Question
+from reconciler.sizing.training import Training
 
 _MAX_REJECTED = 2
 _MAX_COUNTS = 4
@@ -45,7 +42,7 @@ class SizingSummary(Struct, frozen=True, kw_only=True):
     candidates: tuple[CandidateSummary, ...] = ()
 
 
-def summarize(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingSummary:
+def summarize(decision: Decision, *, read: str, places: tuple[SourceRef, ...] = ()) -> SizingSummary:
     """Summarize a decision. `read` describes its question, `places` are where its values were read."""
     candidates = (*decision.candidates, *decision.others)
     return SizingSummary(
@@ -57,7 +54,7 @@ def summarize(decision: "Decision", *, read: str, places: tuple[SourceRef, ...] 
     )
 
 
-def _chosen(decision: "Decision") -> str:
+def _chosen(decision: Decision) -> str:
     if decision.chosen is None:
         return f"no recommendation ({decision.reason}): {decision.text}"
     gpu, run = decision.chosen.gpu, decision.run
@@ -65,7 +62,7 @@ def _chosen(decision: "Decision") -> str:
     return f"{decision.text}{length} ({gpu.product}, confidence {decision.confidence})"
 
 
-def _rejected(candidates: Sequence["Candidate"]) -> str:
+def _rejected(candidates: Sequence[Candidate]) -> str:
     """Return the rejected candidates that are closest to running, and numbers of GPUs that cannot keep the batch."""
     rejected = [one for one in candidates if not one.fits and one.estimate is not None]
     parts = [f"{one.layout.gpus} x {one.gpu.product} {one.text}" for one in reversed(rejected[-_MAX_REJECTED:])]
@@ -81,7 +78,7 @@ def _rejected(candidates: Sequence["Candidate"]) -> str:
     return "; ".join(parts)
 
 
-def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> CandidateSummary:
+def _summarize_candidate(candidate: Candidate, chosen: Candidate | None) -> CandidateSummary:
     estimate, cost = candidate.estimate, candidate.cost.per_million_tokens
     return CandidateSummary(
         gpus=candidate.layout.gpus,
@@ -100,7 +97,7 @@ def _summarize_candidate(candidate: "Candidate", chosen: "Candidate | None") -> 
     )
 
 
-def describe_question(question: "Question", defaults: Sequence[tuple[str, str]]) -> str:
+def describe_question(question: Question, defaults: Sequence[tuple[str, str]]) -> str:
     """Return the values of a question. `defaults` are (name, origin) of the values that are not set."""
     training = question.training
     billions = training.architecture.parameters / 1e9
@@ -127,7 +124,7 @@ def describe_question(question: "Question", defaults: Sequence[tuple[str, str]])
     return ", ".join(words) + (f"; defaults: {'; '.join(origins)}" if origins else "")
 
 
-def _degrees(training: "Training") -> list[str]:
+def _degrees(training: Training) -> list[str]:
     """Return how GPUs share a sample, its experts and the shards."""
     degrees = {"tensor": training.tensor, "pipeline": training.pipeline, "context": training.context}
     degrees |= {"expert": training.expert, "replicas": training.replicas}

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from reconciler.sizing.gpus import GpuTable
+
 if TYPE_CHECKING:  # every plan creates the tables, few read them
     from reconciler.launch import FlagTable
-    from reconciler.sizing.gpus import GpuTable
     from reconciler.sizing.models import ModelTable
 
 
@@ -24,10 +25,8 @@ class SizingTables:
         return ModelTable(self._read("data/models.json"))
 
     @cached_property
-    def gpus(self) -> "GpuTable":
+    def gpus(self) -> GpuTable:
         """GPUs by the names of products."""
-        from reconciler.sizing.gpus import GpuTable  # noqa: PLC0415 - as above
-
         return GpuTable(self._read("data/gpus.json"))
 
     @cached_property

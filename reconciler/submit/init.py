@@ -4,7 +4,6 @@ import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -14,11 +13,11 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kube.schemas import Catalogue
 from reconciler.plan.opening import catalogue, engine_digest, kinds, rule_paths
 from reconciler.repo import checkout, checkout_files
+from reconciler.repo.checkout import InitResult
+from reconciler.repo.files import CONFIG_PATH
+from reconciler.repo.git import GitRepository
+from reconciler.submit.existing import Survey, configuration, survey
 from reconciler.version import __version__, engine_version
-
-if TYPE_CHECKING:
-    from reconciler.repo.checkout import InitResult
-
 
 # The requirements file of a config repository: the exact version that its pipelines install, and from where.
 
@@ -86,12 +85,12 @@ def installed_source(record: object) -> str:
 # Files of the user.
 
 
-def init(folder: Path, source: str) -> "InitResult":
+def init(folder: Path, source: str) -> InitResult:
     """Create a config repository in a folder, with its first commit. Its pipelines install this version from `source`.
 
     An empty `source` is where this installation came from, if that is known, else the package index.
     """
-    origin = None if source else resources.direct_url(PACKAGE)
+    origin = None if source else resources.direct_url()
     pinned = requirements(__version__, source := source or installed_source(origin))
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): resources.read(path) for path in resources.walk(prefix.rstrip("/"))}
@@ -101,6 +100,28 @@ def init(folder: Path, source: str) -> "InitResult":
     engine = engine_version(engine_digest(registry, rule_paths()))
     made = checkout.commit_new_folder(folder, files=len(contents), engine=engine)
     return replace(made, unpublished=f"{PACKAGE}=={__version__}") if origin and not source else made
+
+
+def init_existing(folder: str, environ: Mapping[str, str]) -> tuple[Survey, Path, bool]:
+    """Write `reconciler.yaml` for the repository around a folder.
+
+    Returns what was found, the root, and whether the file is new.
+    """
+    if not Path(folder).is_dir():
+        raise ConfigError(f"{folder} is not a folder", hint="name a folder of a Git repository")
+    repository = GitRepository.open(Path(folder), environ=environ)
+    root = repository.root
+    found, target = survey(repository, kinds()), root / CONFIG_PATH
+    content = configuration(found, root.name.lower())
+    if not target.exists():
+        checkout_files.write_new(root, CONFIG_PATH, content)
+        return found, root, True
+    if checkout_files.read_file(target) != content:
+        raise ConfigError(
+            f"{CONFIG_PATH} exists, and differs from what would be written",
+            hint="edit it, or remove it to write it again",
+        )
+    return found, root, False
 
 
 def repository_files(

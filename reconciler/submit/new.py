@@ -153,7 +153,7 @@ def _file(index: CompiledRevision, document: Mapping[str, Any], examples: Mappin
     content = write_starter(document, examples, schema, schema_path)
     for written in read(path, content).documents:
         row = index.context.kinds[written.group, written.kind]
-        found = (*catalogue.validate(written), *(row.parse(written).problems if row.parse else ()))
+        found = (*catalogue.validate(written), *(row.source.parse(written).problems if row.source.parse else ()))
         problems = [problem for problem in found if problem.severity is Severity.ERROR]
         if problems:
             raise ConfigError(f"{problems[0].field}: {problems[0].message}", hint=problems[0].hint)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.kinds.aspects import Life
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.version import __version__
@@ -29,7 +30,7 @@ def test_a_new_kind_is_granted_without_further_edits() -> None:
     kinds = BUILT_IN.extend(
         (
             Kind(group="acme.example.com", kind="Pool"),
-            Kind(group="acme.example.com", kind="Gang", progress=BUILT_IN["batch", "Job"].progress),
+            Kind(group="acme.example.com", kind="Gang", life=Life(progress=BUILT_IN["batch", "Job"].life.progress)),
         )
     )
     new = {mode: _resources(rules) - _resources(access(BUILT_IN)["objects"][mode]) for mode, rules in _by_mode(kinds)}

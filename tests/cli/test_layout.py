@@ -68,11 +68,11 @@ def test_every_way_to_write_an_object(fleet: Fleet, path: str, text: str) -> Non
         ("policies/more.yaml", INVENTORY, "no policy has parameters of kind NodeInventory"),
         ("jobs/nodes.yaml", INVENTORY, "is not allowed in a source folder"),
         ("jobs/A.YAML", CONFIG_MAP, "the suffix is not in lower case"),
-        ("jobs/values.yaml", "replicas: 3\n", "kind: is required"),
+        ("jobs/job.yaml", "metadata: {name: a}\n", "kind: is required"),
         (
             "jobs/kustomization.yaml",
             "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources: [vision/vit.yaml]\n",
-            "sources are not built with Kustomize",
+            "the folder is a Kustomize overlay",
         ),
     ],
 )

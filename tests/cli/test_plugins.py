@@ -16,7 +16,12 @@ from reconciler.plan import opening
 from reconciler.policy.plugins import with_installed_families
 from tests.cli.fleet import Fleet, run_verb
 
-FAMILY = 'from reconciler.kinds.kind import Kind\nKINDS = (Kind(group="acme.example.com", kind="Train"),)\n'
+FAMILY = """\
+from reconciler.kinds.aspects import Naming
+from reconciler.kinds.kind import Kind
+
+KINDS = (Kind(group="acme.example.com", kind="Train", naming=Naming()),)
+"""
 
 
 def install(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str, name: str = "acme_kinds") -> None:
@@ -48,7 +53,7 @@ def test_a_package_adds_its_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("acme_raises", "raise RuntimeError('no GPU')\n", "no GPU"),
         ("acme_empty", "", "KINDS"),
         ("acme_typed", "KINDS = ['Train']\n", "not a tuple of Kind"),
-        ("acme_wrong", FAMILY.replace('"Train"', '"Train", reference_rule="reference.x"'), "reference.x is not a rule"),
+        ("acme_wrong", FAMILY.replace("Naming()", 'Naming(rule="reference.x")'), "reference.x is not a rule"),
         ("acme_twice", FAMILY.replace("acme.example.com", "batch").replace("Train", "Job"), "registered twice"),
     ],
 )
@@ -66,17 +71,18 @@ def test_versions_of_packages_are_part_of_the_engine(
 ) -> None:
     """A plan names the engine that made it, so that a plan of another set of packages is another plan."""
     environ = {"RECONCILER_CACHE": "off"}
-    before = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    before = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine.version
     folder = tmp_path / "site"
     folder.mkdir()
     install(folder, monkeypatch, FAMILY, name="acme_engine")
-    after = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine
+    after = opening.open_run(str(fleet.root), {}, environ).workspace.runtime.engine.version
     assert before != after
     assert "acme-engine " in run_verb(fleet.capture, ["version"]).out
     assert fleet.run("plan", "--exit-code").code == 0
 
 
 GANG = """\
+from reconciler.kinds.aspects import Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.kind import Kind
 
@@ -85,7 +91,7 @@ def _pods(body, prefix):
     yield PodSet(body["spec"]["gangSize"], {"spec": body["spec"]["pod"]}, f"{prefix}spec.")
 
 
-KINDS = (Kind(group="acme.example.com", kind="Gang", pods=_pods),)
+KINDS = (Kind(group="acme.example.com", kind="Gang", pods=Pods(_pods)),)
 """
 OBJECT = """\
 apiVersion: acme.example.com/v1
@@ -111,6 +117,7 @@ def test_gpus_of_a_packages_kind_are_counted(fleet: Fleet, tmp_path: Path, monke
 
 
 FAULTY = """\
+from reconciler.kinds.aspects import Queueing, Source
 from reconciler.kinds.facts import QueueRole, Relations
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.rendered import Rendered
@@ -131,9 +138,14 @@ def _render(document, lookup):
 
 
 KINDS = (
-    Kind(group="acme.example.com", kind="Queue", relations=lambda body: Relations(), queue_role=QueueRole.TREE),
-    Kind(group="acme.example.com", kind="Gang", parse=_parse),
-    Kind(group="acme.example.com", kind="Pool", render=_render),
+    Kind(
+        group="acme.example.com",
+        kind="Queue",
+        relations=lambda body: Relations(),
+        queueing=Queueing(role=QueueRole.TREE),
+    ),
+    Kind(group="acme.example.com", kind="Gang", source=Source(parse=_parse)),
+    Kind(group="acme.example.com", kind="Pool", source=Source(render=_render)),
 )
 """
 
@@ -150,7 +162,7 @@ def test_a_bug_of_a_package_is_not_called_ours(fleet: Fleet) -> None:
     fleet.write("jobs/gang.yaml", OBJECT.replace("gangSize", "size"))
     ran = fleet.run("lint")
     assert (ran.code, "bug: KeyError: 'gangSize'" in ran.err) == (70, True)
-    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 9)." in ran.err
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 10)." in ran.err
 
 
 @pytest.mark.usefixtures("faulty")
@@ -162,7 +174,7 @@ def test_a_bug_of_a_package_in_a_worker_process_is_not_called_ours(
     monkeypatch.setattr("reconciler.index.workers._CHUNK", 1)
     fleet.write("queues/zzz.yaml", OBJECT.replace("gangSize", "size"))
     ran = fleet.run("lint", "--processes", "2")
-    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 9)." in ran.err
+    assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 10)." in ran.err
     fleet.write("queues/zzz.yaml", OBJECT.replace("gangSize: 3", "gangSize: 0"))
     ran = fleet.run("lint", "--processes", "2")
     assert "This is a bug in the package acme-faulty 2.0 (acme_faulty:KINDS)." in ran.err
@@ -193,10 +205,8 @@ def test_a_parser_that_returns_nothing_is_a_bug(fleet: Fleet) -> None:
 def test_only_definitions_are_looked_up(fleet: Fleet) -> None:
     fleet.write("jobs/pool.yaml", OBJECT.replace("kind: Gang", "kind: Pool"))
     ran = fleet.run("lint")
-    assert (ran.code, "Pool (acme.example.com) is looked up, but its row does not set `is_definition`" in ran.err) == (
-        70,
-        True,
-    )
+    assert ran.code == 70
+    assert "Pool (acme.example.com) is looked up, but its row has no `dependents=Dependents.NAMED`" in ran.err
     assert "This is a bug in the package acme-faulty 2.0 (acme_faulty, line 1" in ran.err
 
 

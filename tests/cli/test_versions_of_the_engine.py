@@ -56,11 +56,11 @@ def test_init_says_when_an_index_may_lack_the_version(
 ) -> None:
     records = {"folder": {"url": "file:///home/me/r", "dir_info": {}}, "index": None}
     for name, record in records.items():
-        monkeypatch.setattr("reconciler.resources.direct_url", lambda _, record=record: record)
+        monkeypatch.setattr("reconciler.resources.direct_url", lambda record=record: record)
         printed = run_verb(fleet.capture, ["init", str(tmp_path / name)]).out
         assert ("was installed from a folder" in printed) == (name == "folder")
     commit = {"url": "https://git.example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "a" * 40}}
-    monkeypatch.setattr("reconciler.resources.direct_url", lambda _: commit)
+    monkeypatch.setattr("reconciler.resources.direct_url", lambda: commit)
     assert "was installed" not in run_verb(fleet.capture, ["init", str(tmp_path / "git")]).out
     pin = f"gpu-reconciler @ git+https://git.example.com/r.git@{'a' * 40}\n"
     assert pin in (tmp_path / "git/requirements.txt").read_text()

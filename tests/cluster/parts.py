@@ -94,14 +94,15 @@ SERVING_MODULES = (
 """Whose definitions ship, too. They are large: a server needs a minute for them, so that few tests have one."""
 SHIPPED_MODULES = (*CRD_MODULES, *SERVING_MODULES)
 
+# What syncs the rendered tree: the template's objects are judged by these definitions.
+SYNC_MODULES = (ARGO_CD_MODULE, FLUX_KUSTOMIZE_MODULE, FLUX_SOURCE_MODULE)
 NAMED_MODULES = (
     Module(path="github.com/argoproj/argo-rollouts", version="v1.8.3", crds="manifests/crds"),
     Module(path="knative.dev/serving", version="v0.51.0", crds="config/core/300-resources"),
+    *SYNC_MODULES,
 )
 """Whose definitions do not ship, only the names of their kinds in URLs, by which policies match objects."""
 
-# What syncs the rendered tree: the template's objects are judged by these definitions.
-SYNC_MODULES = (ARGO_CD_MODULE, FLUX_KUSTOMIZE_MODULE, FLUX_SOURCE_MODULE)
 REPORT_MODULES = (Module(path="github.com/kyverno/kyverno", version="v1.12.5", crds="config/crds/policyreport"),)
 """The definitions of PolicyReport and ClusterPolicyReport of the Kubernetes policy working group."""
 # A bed has all definitions from the start: those that come later cost more, as the server reads all of them again.

@@ -59,9 +59,9 @@ def test_edits_of_wrappers_are_refused_as_their_webhook_refuses_them(parts: Part
         if index % EVERY == 0 and not _errors(before) and not _errors(one.body)
     ]
     wrong, refused = [], 0
-    assert _ROW.immutable is not None
+    assert _ROW.life.immutable is not None
     for (before, after), reason in zip(pairs, ask(parts, [{"before": b, "after": a} for b, a in pairs]), strict=True):
-        ours = _ROW.immutable(before, after)
+        ours = _ROW.life.immutable(before, after)
         refused += bool(reason)
         if bool(ours) != bool(reason):
             wrong.append(f"{before['spec']} to {after}: {ours}, {reason}")

@@ -142,6 +142,13 @@ class MemoryRepository:
                 raise RepositoryError(f"object {oid} is missing or damaged")
             yield self._blobs[oid]
 
+    def hold(self, content: bytes) -> str:
+        """Keep a content beside the commits."""
+        oid = hashlib.sha1(b"blob %d\0%s" % (len(content), content), usedforsecurity=False).hexdigest()
+        self._blobs[oid] = content
+        return oid
+        return self._blob(content)
+
     def commit(self, draft: Draft) -> str | None:
         """Make one commit."""
         in_place = draft.branch is None or draft.branch == self.current

@@ -237,7 +237,7 @@ def test_sized_job_depends_on_the_answer_to_its_own_question() -> None:
     fleet = fleet_of(jobs__a__sized=JOB, jobs__a__other=other)
     fleet.write("reconciler.yaml", sized_config("wrapper, wrapper: {script: tools/wrapper.py}"))
     workspace = fleet.workspace(fleet.cache)
-    index, repository = workspace.compile_whole(), workspace.runtime.repository
+    index, repository = workspace.compile_whole(), workspace.repository
     scope = SizingScope(
         kinds=BUILT_IN,
         catalogue=index.context.catalogue,

@@ -19,7 +19,7 @@ from reconciler.sizing.inventory import Inventory
 from tests.kinds.acme import GANG, KINDS, RUN
 
 REGISTRY = BUILT_IN.extend(KINDS, versions=(("acme", "1.0"),))
-CATALOGUE = Catalogue(resources).with_definitions([kind.crd for kind in REGISTRY.values() if kind.crd])
+CATALOGUE = Catalogue(resources).with_definitions([kind.source.crd for kind in REGISTRY.values() if kind.source.crd])
 SOURCE = """\
 apiVersion: acme.example.com/v1
 kind: Run
@@ -59,11 +59,11 @@ class Lookup:
 
 
 def rendered() -> dict[str, Any]:
-    assert RUN.parse is not None
-    assert RUN.render is not None
-    parsed = RUN.parse(document())
+    assert RUN.source.parse is not None
+    assert RUN.source.render is not None
+    parsed = RUN.source.parse(document())
     assert parsed.intent is not None
-    (manifest,) = RUN.render(parsed.intent, Lookup()).manifests
+    (manifest,) = RUN.source.render(parsed.intent, Lookup()).manifests
     assert manifest.why(("spec", "size")).fields == ("spec.nodes",)
     return manifest.body
 
@@ -93,8 +93,8 @@ def test_rendered_pods_are_counted() -> None:
 def test_immutable_fields() -> None:
     before, after = rendered(), rendered()
     after["spec"]["template"] = {}
-    assert GANG.immutable is not None
-    assert [*GANG.immutable(before, after)] == ["spec.template"]
+    assert GANG.life.immutable is not None
+    assert [*GANG.life.immutable(before, after)] == ["spec.template"]
 
 
 def test_its_training_is_read() -> None:

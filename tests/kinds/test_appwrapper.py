@@ -44,8 +44,8 @@ SET = {"path": "template"}
 )
 def test_components_cannot_change(before: dict[str, Any], after: dict[str, Any], fields: list[str]) -> None:
     row = BUILT_IN.find("workload.codeflare.dev", "AppWrapper")
-    assert row.immutable is not None
-    assert [*row.immutable(before, after)] == fields
+    assert row.life.immutable is not None
+    assert [*row.life.immutable(before, after)] == fields
 
 
 def test_wrappers_within_wrappers_count_up_to_a_limit() -> None:

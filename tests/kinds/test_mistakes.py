@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from reconciler.kinds.aspects import EvidenceReader, Naming, Pods, Queueing, Source
 from reconciler.kinds.facts import QueueRole, Relations
-from reconciler.kinds.kind import EvidenceReader, Kind, Role
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.mistakes import mistakes
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.policy.references import RULES
@@ -32,23 +33,22 @@ def test_rows_of_the_project_have_none(row: Kind) -> None:
 @pytest.mark.parametrize(
     ("attributes", "message"),
     [
-        ({"queue_role": QueueRole.TREE}, "queue_role needs relations, which read the quotas"),
-        ({"role": Role.EVIDENCE}, "role=Role.EVIDENCE and evidence need each other"),
+        ({"queueing": Queueing(role=QueueRole.TREE)}, "queueing.role needs relations, which read the quotas"),
         (
-            {"evidence": EvidenceReader(parse=lambda *_: (None, ()))},
-            "role=Role.EVIDENCE and evidence need each other",
+            {"source": Source(evidence=EvidenceReader(parse=lambda *_: (None, ())))},
+            "source.evidence needs source.refusal, for documents among the sources",
         ),
         (
-            {"relations": lambda _: Relations(), "pods": lambda *_: ()},
-            "relations are for objects without pods, so pods has no effect",
+            {"relations": lambda _: Relations(), "pods": Pods(lambda *_: ())},
+            "relations are for objects without pods, so pods.read has no effect",
         ),
-        ({"crd": definition(group="acme.org")}, "crd defines Pool of acme.org"),
-        ({"crd": definition(names={"kind": "Pool"})}, "crd has no spec.names.plural"),
+        ({"source": Source(crd=definition(group="acme.org"))}, "source.crd defines Pool of acme.org"),
+        ({"source": Source(crd=definition(names={"kind": "Pool"}))}, "source.crd has no spec.names.plural"),
         (
-            {"crd": DEFINITION, "is_cluster_scoped": True},
-            "crd has the scope Namespaced, but is_cluster_scoped says Cluster",
+            {"source": Source(crd=DEFINITION), "is_cluster_scoped": True},
+            "source.crd has the scope Namespaced, but is_cluster_scoped says Cluster",
         ),
-        ({"reference_rule": "reference.pool"}, "reference.pool is not a rule, so it cannot be the reference_rule"),
+        ({"naming": Naming(rule="reference.pool")}, "reference.pool is not a rule, so it cannot be naming.rule"),
     ],
 )
 def test_a_mistake_is_named(attributes: dict[str, Any], message: str) -> None:
@@ -56,4 +56,4 @@ def test_a_mistake_is_named(attributes: dict[str, Any], message: str) -> None:
 
 
 def test_a_row_without_mistakes() -> None:
-    assert found(crd=DEFINITION, reference_rule="reference.queue") == ()
+    assert found(source=Source(crd=DEFINITION), naming=Naming(rule="reference.queue")) == ()

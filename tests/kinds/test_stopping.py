@@ -47,13 +47,13 @@ def test_a_queue_starts_what_it_holds(name: str) -> None:
     found, problems = rendered(body)
     assert problems == ()
     assert found is not None
-    if not row.suspend:
+    if not row.pods.suspend:
         assert found == body
         return
-    assert value_at(body, row.suspend) is True
-    assert value_at(found, row.suspend) is None
+    assert value_at(body, row.pods.suspend) is True
+    assert value_at(found, row.pods.suspend) is None
     alone, _ = rendered(changed(name, queue=False))
-    assert value_at(alone, row.suspend) is True, "without a queue, it says what a person wants"
+    assert value_at(alone, row.pods.suspend) is True, "without a queue, it says what a person wants"
 
 
 @pytest.mark.parametrize(
@@ -90,13 +90,13 @@ def test_a_stopped_workload_that_kueue_would_resume_is_deleted(name: str) -> Non
     assert (problem.place.line, problem.field) != (1, ""), "the annotation is named"
 
 
-@pytest.mark.parametrize("name", [name for name in QUEUED if BUILT_IN.of(WORKLOADS[name]).suspend])
+@pytest.mark.parametrize("name", [name for name in QUEUED if BUILT_IN.of(WORKLOADS[name]).pods.suspend])
 def test_without_a_queue_it_is_suspended(name: str) -> None:
     body = changed(name, queue=False, stop="true")
     row = BUILT_IN.of(body)
     found, problems = rendered(body)
     assert problems == ()
-    assert value_at(found, row.suspend) is True
+    assert value_at(found, row.pods.suspend) is True
 
 
 def test_what_runs_no_pods_is_not_stopped() -> None:

@@ -120,8 +120,8 @@ def test_every_loss_is_in_the_table() -> None:
         loss.rule
         for before, after in pairs
         for row in [BUILT_IN.of(before)]
-        if row.losses is not None
-        for loss in row.losses(before, after)
+        if row.life.losses is not None
+        for loss in row.life.losses(before, after)
     }
     assert named == {"risk.queue-stop", "risk.volume-data-loss", "risk.flavor"}
     assert named <= {rule.rule for rule in RISKS}

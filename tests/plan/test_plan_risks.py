@@ -35,7 +35,9 @@ def risks(made: Plan) -> list[tuple[str, str]]:
 
 
 def test_every_deletion_risk_of_a_kind_is_in_the_table() -> None:
-    assert {kind.deletion.rule for kind in BUILT_IN.values() if kind.deletion} <= {rule.rule for rule in RISKS}
+    assert {kind.life.deletion.rule for kind in BUILT_IN.values() if kind.life.deletion} <= {
+        rule.rule for rule in RISKS
+    }
 
 
 def test_a_new_risk_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,7 +240,7 @@ _ABOUT_PODS = {"gpu-request-equals-limit", "no-host-network", "no-host-path", "n
 
 def test_every_kind_with_pods_is_judged_or_named() -> None:
     """The rules about pods judge the same kinds, those about jobs all jobs; the README names what none judges."""
-    with_pods = {one for one, row in BUILT_IN.items() if row.pods or row.components or row.provides}
+    with_pods = {one for one, row in BUILT_IN.items() if row.pods.read or row.pods.components or row.pods.provides}
     resources = {(group, kind): (group, _plural(group, kind)) for group, kind in with_pods}
     judged = {rule: {one for one in with_pods if resources[one] in _matched(rule)} for rule in RULES}
     every = judged["no-privileged"]
@@ -250,7 +250,7 @@ def test_every_kind_with_pods_is_judged_or_named() -> None:
     jobs = {one for one in every if one[0] in _JOBS and (one[1].endswith("Job") or one[1] in ("JobSet", "AppWrapper"))}
     assert judged["deadline-or-ttl"] == jobs - {("trainer.kubeflow.org", "TrainJob")}  # it has neither field
     assert judged["max-gpus-per-job"] >= jobs
-    running = {one for one in every if not BUILT_IN[one].provides} | machines
+    running = {one for one in every if not BUILT_IN[one].pods.provides} | machines
     assert judged["gpu-job-in-queue"] == running
     assert judged["ownership-labels"] == running | unread
     unnamed = {kind for _, kind in unjudged(BUILT_IN)}

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.kinds.aspects import Naming, Queueing
 from reconciler.kinds.facts import QueueRole, Quota, Relations
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.registry import BUILT_IN
@@ -382,14 +383,14 @@ def test_workloads_are_at_the_bottom_of_kai_s_tree() -> None:
 POOLS = Kind(
     group="acme.example.com",
     kind="Pool",
-    relations=lambda body: Relations(
-        parent=body["spec"].get("parent", ""), quotas=(Quota("", float(body["spec"]["gpus"]), 1.0),)
-    ),
-    queue_role=QueueRole.TREE,
-    naming_labels=("acme.example.com/pool",),
     is_cluster_scoped=True,
-    parent_kind=("acme.example.com", "Pool"),
-    quota_fields=("spec.gpus", "spec.most"),
+    relations=lambda body: Relations(
+        parent_kind=("acme.example.com", "Pool"),
+        parent=body["spec"].get("parent", ""),
+        quotas=(Quota("", float(body["spec"]["gpus"]), 1.0),),
+    ),
+    queueing=Queueing(role=QueueRole.TREE, quota_fields=("spec.gpus", "spec.most")),
+    naming=Naming(labels=("acme.example.com/pool",)),
 )
 
 
@@ -407,8 +408,9 @@ def pools(*specs: Body, kind: Kind = POOLS) -> list[tuple[str, str, str]]:
 
 def test_rules_of_kai_are_not_those_of_other_trees() -> None:
     """A tree of queues of another scheduler may run workloads at its root."""
+    kai = replace(POOLS, queueing=replace(POOLS.queueing, follows_kai=True))
     assert pools({"gpus": 1}) == []
-    assert [rule for rule, _, _ in pools({"gpus": 1}, kind=replace(POOLS, follows_kai=True))] == ["quota.root-queue"]
+    assert [rule for rule, _, _ in pools({"gpus": 1}, kind=kai)] == ["quota.root-queue"]
 
 
 def test_messages_name_the_fields_of_the_kind_of_queue() -> None:
@@ -416,7 +418,7 @@ def test_messages_name_the_fields_of_the_kind_of_queue() -> None:
     assert pools({"gpus": 1}, {"gpus": 1, "parent": "p0"}, {"gpus": 1, "parent": "p0"}) == [short]
     limit = ("quota.limit-below-quota", "spec.most", "raise most, or lower the quota")
     assert pools({"gpus": 4}) == [limit]
-    assert pools({"gpus": 4}, kind=replace(POOLS, quota_fields=("", ""))) == [
+    assert pools({"gpus": 4}, kind=replace(POOLS, queueing=Queueing(role=QueueRole.TREE))) == [
         ("quota.limit-below-quota", "", "raise the limit, or lower the quota")
     ]
 

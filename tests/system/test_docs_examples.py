@@ -43,7 +43,35 @@ NOT_RUN = {
 }
 """Commands that no test can run, by their first words, with the reason."""
 
+BEFORE = {
+    "docs/adopting.md": (
+        "git init -q -b main fleet && mkdir -p fleet/kueue fleet/teams/vision",
+        "git -C fleet add . && git -C fleet commit -q -m 'as it is'",
+    )
+}
+"""Commands that make what a page starts with: before the files of `SETUP`, and after them."""
+
 SETUP = {
+    "docs/adopting.md": {
+        "fleet/kueue/flavor.yaml": (
+            "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ResourceFlavor\nmetadata: {name: h100}\nspec: {}\n"
+        ),
+        "fleet/kueue/vision.yaml": (
+            "apiVersion: kueue.x-k8s.io/v1beta1\nkind: ClusterQueue\nmetadata: {name: vision}\nspec:\n"
+            "  namespaceSelector: {}\n  resourceGroups:\n    - coveredResources: [nvidia.com/gpu]\n"
+            "      flavors: [{name: h100, resources: [{name: nvidia.com/gpu, nominalQuota: 64}]}]\n---\n"
+            "apiVersion: kueue.x-k8s.io/v1beta1\nkind: LocalQueue\nmetadata: {name: vision, namespace: ml}\n"
+            "spec: {clusterQueue: vision}\n"
+        ),
+        "fleet/teams/vision/serve.yaml": (
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: serve\n  namespace: ml\n  labels:\n"
+            "    kueue.x-k8s.io/queue-name: vision\n    team: vision\nspec:\n  replicas: 2\n"
+            "  selector: {matchLabels: {app: serve}}\n  template:\n"
+            "    metadata: {labels: {app: serve}}\n    spec:\n      containers:\n        - name: main\n"
+            "          image: serve:1\n          resources:\n            limits:\n              nvidia.com/gpu: 1\n"
+        ),
+        "fleet/teams/vision/values.yaml": "replicas: 3\n",
+    },
     "docs/sizing.md": {
         "fleet/ask.py": "import json, sys\njson.dump({'workers': 1, 'gpus': 2, 'error': ''}, open(sys.argv[1], 'w'))\n",
         "fleet/runs.csv": (
@@ -143,12 +171,15 @@ def test_examples_run_as_printed(page: Path, tmp_path: Path) -> None:
     shell = Shell(tmp_path, tmp_path / "home")
     pending = dict(SETUP.get(str(page.relative_to(ROOT)), {}))
     corrections = []
+    for command in BEFORE.get(str(page.relative_to(ROOT)), ()):
+        code, printed = shell.run(command)
+        assert code == 0, printed
+        write_pending(pending, tmp_path)
     for example in examples(text):
         if reason_not_run(example.command):
             continue
         code, printed = shell.run(example.command)
-        for path in [path for path in pending if (tmp_path / path).parent.is_dir()]:
-            (tmp_path / path).write_text(pending.pop(path))
+        write_pending(pending, tmp_path)
         assert code == 0, f"$ {example.command}\n{printed}"
         if example.output and not matches(printed, example.output):
             if os.environ.get("GOLDEN") and "…" not in example.output.splitlines():
@@ -160,6 +191,12 @@ def test_examples_run_as_printed(page: Path, tmp_path: Path) -> None:
     if corrections:
         page.write_text(text)
         pytest.fail(f"{page.name} was rewritten: review the difference")
+
+
+def write_pending(pending: dict[str, str], folder: Path) -> None:
+    """Write the files whose folders are there."""
+    for path in [path for path in pending if (folder / path).parent.is_dir()]:
+        (folder / path).write_text(pending.pop(path))
 
 
 def test_every_exception_is_used() -> None:

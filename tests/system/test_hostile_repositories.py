@@ -1,132 +1,164 @@
-"""Every hostile repository ends in its clear answer: little time, little memory, nothing touched outside."""
+"""A pull request to a repository that is built may hold anything: nothing of it runs, nothing leaves, nothing hangs."""
 
-import json
 import os
-import re
-import shutil
-import tempfile
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reconciler.cli.main import run
-from reconciler.outputs import output_names
-from tests import sizes
-from tests.cli.fleet import IDENTITY
-from tests.ready import new_cache
-from tests.system.child import MEMORY, ROOT, SECONDS, Starter
-from tests.system.hostile_repositories import CASES, Hostile
+from tests.adopting.conftest import adopted
+from tests.cli.fleet import Fleet
 
-_MANY = 60  # seconds of processor time where there are tens of thousands of files or documents
-_ROOMY = 2 << 30
+__all__ = ["adopted"]  # the fixture
 
-
-@pytest.fixture(scope="module")
-def known(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Make one good repository, of which every case takes a copy."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in IDENTITY.items():
-            patch.setenv(name, value)
-        root = tmp_path_factory.mktemp("known") / "fleet"
-        assert run(["init", str(root)]) == 0
-        yield root
-
-
-@pytest.fixture(scope="module")
-def starter(known: Path) -> Iterator[Starter]:
-    made = Starter(known)
-    yield made
-    made.close()
+CONFIG = """\
+apiVersion: gpureconciler.io/v1alpha1
+kind: ReconcilerConfig
+metadata: {name: hostile}
+spec:
+  clusters: [{name: main, backend: none}]
+  rendered: none
+  sources:
+    - {path: app, build: %s}
+"""
+JOB = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
 
 @pytest.fixture
-def root(known: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Give a repository to spoil, and remove it: some cases hold 100 MB or 20,000 files."""
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
-    yield Path(shutil.copytree(known, tmp_path / "fleet", symlinks=True))
-    shutil.rmtree(tmp_path / "fleet")
+def listener() -> Iterator[tuple[int, list[bytes]]]:
+    """Return the port of a server that nobody should call, and what it was sent."""
+    server = socket.create_server(("127.0.0.1", 0))
+    calls: list[bytes] = []
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = server.accept()
+            except OSError:
+                return
+            with connection:
+                calls.append(connection.recv(1 << 12))
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    yield server.getsockname()[1], calls
+    server.close()
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits need Linux")
-@pytest.mark.parametrize("memory", [0, 1 << 18, 1 << 20])
-def test_a_run_without_memory_ends(starter: Starter, root: Path, memory: int) -> None:
-    """It plans or says why not; it does not wait for a thread that never begins."""
-    done = starter.run("plan", folder=root, memory=memory)
-    assert done.code in (0, 6), done.err
-    assert done.code == 0 or "memory" in done.err
+def overlay(fleet: Fleet, kustomization: str, build: str = "kustomize") -> None:
+    fleet.write("reconciler.yaml", CONFIG % build)
+    fleet.write("app/job.yaml", JOB)
+    fleet.write("app/kustomization.yaml", kustomization)
 
 
-@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the limits need Linux")
-@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
-def test_a_hostile_repository_has_its_answer(case: Hostile, starter: Starter, root: Path) -> None:
-    """F-140: the answer is the documented exit code, the stable rule, and a line that says what to do."""
-    case.make(root)
-    seconds, memory = (SECONDS, MEMORY) if case.limited else (_MANY, _ROOMY)
-    done = starter.run("plan", "-o", "json", folder=root, seconds=seconds, memory=memory)
-    assert done.code == case.code, done.err[-2000:]
-    said = done.out + done.err
-    for rule in case.rules:
-        assert rule in said
-    if done.out:
-        told = json.loads(done.out)
-        found = [problem for problem in told["problems"] if problem["rule"] in case.rules]
-        assert len({problem["rule"] for problem in found}) == len(case.rules)
-        assert all(problem["place"]["path"].isprintable() and problem["message"] for problem in found)
-        assert all(problem["hint"] for problem in found)
-    assert "Traceback" not in done.err
-    assert not (root.parent / "pwned").exists()
-    _nothing_outside(done.seen, root)
-
-
-LIMITED = [case for case in CASES if case.limited]
-FORMS = tuple(name for name in output_names("plan") if name != "text")
-
-
-@pytest.mark.parametrize("number", range(len(LIMITED)), ids=[case.name for case in LIMITED])
-def test_every_output_is_printable(
-    number: int, root: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("line", "rule", "words"),
+    [
+        ("http://127.0.0.1:PORT/base.yaml", "build.remote", "may not use the network"),
+        ("http://127.0.0.1:PORT/repo.git//deploy?ref=main", "build.remote", "may not use the network"),
+        ("git@127.0.0.1:acme/base.git", "build.remote", "may not use the network"),
+        ("../../../../etc/hostname", "build.outside", "is not inside the repository"),
+        ("/etc/hostname", "build.outside", "is not inside the repository"),
+        ("link.yaml", "build.failed", "link.yaml"),
+        ("absent.yaml", "build.failed", "absent.yaml"),
+    ],
+)
+def test_a_base_from_elsewhere_is_refused(
+    adopted: Fleet, listener: tuple[int, list[bytes]], line: str, rule: str, words: str
 ) -> None:
-    """No name, message or hint of a hostile repository breaks a line, a terminal, a comment or a runner's log.
-
-    Forms other than text take turns, two for each repository; a large run takes all of them.
-    """
-    case = LIMITED[number]
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
-    case.make(root)
-    capsys.readouterr()
-    assert run(["lint", "--repo", str(root)]) == case.code
-    turns = FORMS if sizes.LARGE else (FORMS[number % len(FORMS)], FORMS[(number + 1) % len(FORMS)])
-    for form in ("text", *turns):
-        capsys.readouterr()
-        assert run(["plan", "--repo", str(root), "-o", form]) == case.code, form
-        out, err = capsys.readouterr()
-        assert all(sign.isprintable() for sign in (out + err).replace("\n", "").replace("\t", "")), form
-        if form != "github":
-            assert not re.search(r"^\s*(::|##\[)", out, re.MULTILINE), form
-        if form == "text":
-            for word in case.words:
-                assert word in " ".join((out + err).split())
+    """F-150: with its place; nothing is read outside the repository, and nobody is called."""
+    port, calls = listener
+    overlay(adopted, f"resources:\n  - job.yaml\n  - {line.replace('PORT', str(port))}\n")
+    (adopted.root / "app/link.yaml").symlink_to("/etc/hostname")
+    linted = adopted.run("lint", "--output", "json")
+    assert linted.code == 3
+    assert f'"{rule}"' in linted.out
+    assert "app/kustomization.yaml" in linted.out
+    assert words in linted.out
+    assert Path("/etc/hostname").read_text().strip() not in linted.out
+    assert calls == []
 
 
-def _nothing_outside(seen: tuple[tuple[str, str], ...], root: Path) -> None:
-    """Fail if anything was opened but the repository, the cache, the program itself and temporary files."""
-    programs = {name for event, name in seen if event in {"subprocess.Popen", "os.posix_spawn", "os.exec"}}
-    assert {os.path.basename(name) for name in programs} <= {"git"}  # noqa: PTH119 - an argument, not a path
-    assert not {event for event, _ in seen} & {"os.system", "socket.connect"}
-    ours = (
-        str(root),
-        str(root.parent / "cache"),
-        str(ROOT),
-        "/dev/null",
-        "/dev/urandom",
-        "/proc/",
-        tempfile.gettempdir(),
-        "/usr/lib",
-    )
-    for event, name in seen:
-        if event not in {"open", "os.listdir"} or not name.startswith("/"):
-            continue
-        assert name.startswith(ours) or "/lib/python" in name or "/etc/mime.types" in name, (event, name)
-        assert not name.startswith("/etc"), name
+@pytest.mark.parametrize("field", ["generators", "transformers", "validators"])
+def test_no_program_of_a_repository_runs(adopted: Fleet, tmp_path: Path, field: str) -> None:
+    """An exec or container function is not run, whatever its annotation says."""
+    proof = tmp_path / "ran"
+    script = adopted.write("app/run.sh", f"#!/bin/sh\ntouch {proof}\n")
+    script.chmod(0o755)
+    function = "apiVersion: acme.example.com/v1\nkind: Run\nmetadata:\n  name: run\n  annotations:\n"
+    function += "    config.kubernetes.io/function: |\n      exec: {path: ./run.sh}\n"
+    adopted.write("app/function.yaml", function)
+    overlay(adopted, f"resources: [job.yaml]\n{field}: [function.yaml]\n")
+    linted = adopted.run("lint")
+    assert linted.code == 3
+    assert "app/kustomization.yaml" in linted.out
+    assert not proof.exists()
+
+
+def test_charts_in_overlays_are_not_fetched(adopted: Fleet, listener: tuple[int, list[bytes]]) -> None:
+    port, calls = listener
+    overlay(adopted, f"helmCharts: [{{name: redis, repo: 'http://127.0.0.1:{port}', version: 1.0.0}}]\n")
+    linted = adopted.run("lint")
+    assert (linted.code, "app/kustomization.yaml:1:14" in linted.out, calls) == (3, True, [])
+
+
+def chart(fleet: Fleet, template: str, more: str = "") -> None:
+    fleet.write("reconciler.yaml", CONFIG % "helm, release: app")
+    fleet.write("app/Chart.yaml", f"apiVersion: v2\nname: app\nversion: 0.1.0\n{more}")
+    fleet.write("app/templates/a.yaml", template)
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        '{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}',  # calls itself
+        "{{ range $i := until 2000000000 }}{{ $i }}{{ end }}",  # a list of 16 GB
+        f"{JOB}data:\n  a: '{{{{ repeat 1073741824 \"x\" }}}}'\n",  # an object of 1 GiB
+    ],
+)
+def test_a_chart_that_does_not_end_is_stopped(adopted: Fleet, monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+    """Its time, its memory and what it prints have limits."""
+    monkeypatch.setattr("reconciler.repo.builds.programs.SECONDS", 20.0)
+    chart(adopted, template)
+    linted = adopted.run("lint")
+    assert linted.code == 3, linted.out + linted.err
+    assert "app/Chart.yaml" in linted.out
+    assert len(linted.out) < 20_000
+
+
+def test_a_chart_sees_no_secret_and_fetches_nothing(
+    adopted: Fleet, monkeypatch: pytest.MonkeyPatch, listener: tuple[int, list[bytes]]
+) -> None:
+    port, calls = listener
+    monkeypatch.setenv("DEPLOY_TOKEN", "canary-of-the-environment")
+    template = f"{JOB}data:\n  a: '{{{{ env \"DEPLOY_TOKEN\" }}}}'\n"
+    dependency = f"dependencies: [{{name: b, version: 1.0.0, repository: 'http://127.0.0.1:{port}'}}]\n"
+    chart(adopted, template, dependency)
+    linted = adopted.run("lint")
+    assert linted.code == 3
+    assert "canary" not in linted.out
+    assert calls == []
+
+
+def test_without_the_program_the_message_says_how_to_install_it(
+    adopted: Fleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    git = next(Path(folder) for folder in os.environ["PATH"].split(os.pathsep) if (Path(folder) / "git").exists())
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/git").symlink_to(git / "git")
+    chart(adopted, JOB)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    linted = adopted.run("lint")
+    assert linted.code == 6
+    assert "helm is not installed" in linted.err
+    assert "https://helm.sh/docs/intro/install" in linted.err
+
+
+def test_another_version_than_the_pinned_one_is_an_error_with_both(adopted: Fleet) -> None:
+    chart(adopted, JOB)
+    adopted.edit("reconciler.yaml", "  rendered: none\n", "  rendered: none\n  builds: {helm: v3.0.0}\n")
+    linted = adopted.run("lint")
+    assert linted.code == 2
+    assert "spec.builds.helm pins v3.0.0" in linted.err

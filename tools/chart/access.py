@@ -7,7 +7,7 @@ from typing import Any
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import REPORT
 from reconciler.kinds.kai import POD_GROUP
-from reconciler.kinds.kind import ANY_KIND, Kind, Kinds, Role
+from reconciler.kinds.kind import ANY_KIND, Kind, Kinds
 from reconciler.kinds.kueue import LOCAL_QUEUE, WORKLOAD
 from reconciler.kinds.records import RECORDS
 from reconciler.kinds.workloads import MUTATIONS, NODE, POD, WEBHOOKS
@@ -100,7 +100,7 @@ def access(kinds: Kinds) -> dict[str, Any]:
 def managed_kinds(kinds: Kinds) -> list[Kind]:
     """Return the kinds whose objects a repository renders to a cluster, without `_UNMANAGED`."""
     rows = (row for row in kinds.values() if row.group not in kinds.own_groups and row.kind != ANY_KIND)
-    return [row for row in rows if row.role is Role.SOURCE and row.refusal is None and row.id not in _UNMANAGED]
+    return [row for row in rows if row.source.refusal is None and row.id not in _UNMANAGED]
 
 
 def plural(kind: str) -> str:
@@ -133,4 +133,4 @@ def _rules(verbs: Mapping[KindId, tuple[str, ...]]) -> list[Rule]:
 
 def _jobs(kinds: Kinds) -> Iterable[KindId]:
     """Yield the kinds that end, which are observed once they have."""
-    return (row.id for row in kinds.values() if row.progress is not None)
+    return (row.id for row in kinds.values() if row.life.progress is not None)

@@ -180,7 +180,7 @@ def unjudged(kinds: Kinds) -> list[KindId]:
     entries = yaml.safe_load(resource_rules(["unread"]))
     judged = {(group, name) for one in entries for group in one["apiGroups"] for name in one["resources"]}
     known = Catalogue(resources)
-    with_pods = [row for row in kinds.values() if row.pods or row.components or row.provides]
+    with_pods = [row for row in kinds.values() if row.pods.read or row.pods.components or row.pods.provides]
     served = {row.id: known.resource(*row.id) for row in with_pods if row.kind not in {ANY_KIND, *_NO_PODS}}
     return [kind for kind, one in served.items() if one is None or (kind[0], one.plural) not in judged]
 

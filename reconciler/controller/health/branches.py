@@ -99,11 +99,11 @@ class CaseBranches:
 
     def _is_current(self, run: opening.Run, work: CaseWork, tip: str) -> bool:
         """Tell whether the branch still says what is proposed, on top of any part of the branch that is read."""
-        return _contents(run.workspace.runtime.repository, tip, work.files) == dict(work.files)
+        return _contents(run.workspace.repository, tip, work.files) == dict(work.files)
 
     def _push(self, run: opening.Run, work: CaseWork, tip: str | None, *, own: str) -> str:
         """Push one commit: on top of what people committed to the branch, else on top of the branch that is read."""
-        repository = run.workspace.runtime.repository
+        repository = run.workspace.repository
         head = run.workspace.tree.commit
         assert head is not None  # noqa: S101 - a revision is read
         has_theirs = tip is not None and tip != own

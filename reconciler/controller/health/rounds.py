@@ -257,7 +257,9 @@ def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id
 
 def _sources(run: opening.Run) -> list[HealthSources]:
     index = run.workspace.compile()
-    return [HealthSources(runtime=run.workspace.runtime, index=index, cluster=cluster) for cluster in index.clusters]
+    return [
+        HealthSources(repository=run.workspace.repository, index=index, cluster=cluster) for cluster in index.clusters
+    ]
 
 
 def _act(
@@ -280,7 +282,7 @@ def _act(
                 done = acknowledge_preflights(live, store, done, rules, clock)
                 _tell_people(environ, store, done, name)
                 done = start_tests(environ, live, store, done, rules)
-                file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.kinds
+                file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.engine.kinds
                 done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
             rounds.append(ClusterRound(cluster=name, store=store, done=done))
         except (OutsideError, ConfigError, StalePlan) as error:
@@ -361,7 +363,7 @@ def _mirror(
         raise ConfigError("spec.ref is not a branch, so the actions of node health cannot be committed")
     branch = request.source.ref.removeprefix("refs/heads/")
     made = commit(
-        run.workspace.runtime.repository,
+        run.workspace.repository,
         files=files,
         message=_message(files),
         trailers={HEALTH_POLICY: f"sha256:{policies[0]}", SOURCE_COMMIT: head.oid, ENGINE: __version__},

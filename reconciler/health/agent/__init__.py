@@ -3,13 +3,14 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.clock import Clock
 from reconciler.errors import ReconcilerError, one_line
+from reconciler.health.measuring.node_tests import NodeTests
 from reconciler.health.reports import ReportStore, StoredReport
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.nodehealth.inflight.preflight import PreflightResult, joined
@@ -17,9 +18,6 @@ from reconciler.nodehealth.merging import SweepResult, finished, is_worth_writin
 from reconciler.nodehealth.policy import NodeExpectation
 from reconciler.nodehealth.readings import Sweep
 from reconciler.nodehealth.report import HEARTBEAT_SECONDS, NodeReport, ProfileRun
-
-if TYPE_CHECKING:
-    from reconciler.health.measuring.node_tests import NodeTests
 
 SWEEP_CHECK = "agent.sweep"
 """The check of the agent itself: whether a sweep came to an end."""

@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlencode
 
 import msgspec
@@ -38,17 +37,13 @@ from reconciler.nodehealth.inflight.preflight import PreflightResult
 from reconciler.nodehealth.judge import judge
 from reconciler.nodehealth.merging import SweepResult
 from reconciler.nodehealth.policy import NodeExpectation
-from reconciler.nodehealth.readings import keep
+from reconciler.nodehealth.readers.port import ReadingSource
+from reconciler.nodehealth.readings import Sweep, keep
 from reconciler.nodehealth.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.version import __version__
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import AGENT_METRICS, Metrics
-
-if TYPE_CHECKING:
-    from reconciler.nodehealth.readers.port import ReadingSource
-    from reconciler.nodehealth.readings import Sweep
-
 
 # The answers of the agent: `/status` and single checks for this node, or for many nodes through their agents.
 
@@ -500,7 +495,7 @@ def _options(flags: AgentFlags, node: str, environ: Mapping[str, str]) -> AgentO
     )
 
 
-def _probe(sources: "Sequence[ReadingSource]", node: str, flags: AgentFlags) -> Probe:
+def _probe(sources: Sequence[ReadingSource], node: str, flags: AgentFlags) -> Probe:
     """Return what reads the node and judges it with what it has seen before."""
     clock, xids, peaks = SystemClock(), xid_table(), peak_table()
     history: tuple[Sweep, ...] = ()

@@ -190,7 +190,7 @@ def _records(run: Run, fleet: FleetView, folder: str | None, *, is_stored: bool)
     """Return the reports to learn from, and the nodes: those of the cluster, or as records describe them."""
     if not is_stored:
         return FleetRecords(reports=[*fleet.reports.values()], facts=fleet.facts)
-    root = run.workspace.runtime.repository.root
+    root = run.workspace.repository.root
     path = Path(folder) if folder is not None else root / run.workspace.config.evidence / fleet.cluster / "reports"
     found = read_reports({str(one): one.read_bytes() for one in report_paths(path)})
     return FleetRecords(reports=found, facts={**described_nodes(found), **fleet.facts})

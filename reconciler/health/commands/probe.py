@@ -2,7 +2,7 @@
 
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,20 +11,18 @@ from reconciler.console import options
 from reconciler.console.options import environment
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
+from reconciler.health.jobs.result import tell_agent
 from reconciler.health.node import node_name, node_sources, peak_table, xid_table
 from reconciler.health.pages.probe import EXIT_CODES, render, worst
 from reconciler.health.probe import read_replay, take_sweep, write_replay
 from reconciler.kube.values import plural
 from reconciler.nodehealth.catalogue import check_ids
-from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.findings import HealthFinding, ProbeProfile
 from reconciler.nodehealth.inflight.preflight import PreflightResult, PreflightVerdict
 from reconciler.nodehealth.judge import judge
 from reconciler.nodehealth.policy import NodeExpectation
+from reconciler.nodehealth.readings import Sweep
 from reconciler.repo.checkout_files import require_writable, write_file
-
-if TYPE_CHECKING:
-    from reconciler.nodehealth.findings import HealthFinding
-    from reconciler.nodehealth.readings import Sweep
 
 _FORMATS = ("table", "json", "nagios", "prometheus")
 _PROFILES = ("light", "preflight", "postflight", "deep", "rma")
@@ -96,11 +94,10 @@ def command(context: click.Context, /, **flags: Any) -> int:
     return _told(flags, sweep, findings, code) if flags["agent"] else code
 
 
-def _told(flags: dict[str, Any], sweep: "Sweep", findings: "tuple[HealthFinding, ...]", code: int) -> int:
+def _told(flags: dict[str, Any], sweep: Sweep, findings: tuple[HealthFinding, ...], code: int) -> int:
     """Tell the agent, wait if the check has failed, and return the exit code: another one if the job is given up."""
-    from reconciler.health.agents import to_agent  # noqa: PLC0415
-    from reconciler.health.jobs.result import tell_agent  # noqa: PLC0415
-    from reconciler.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415
+    from reconciler.health.agents import to_agent  # noqa: PLC0415 - imports urllib3, and few probes tell an agent
+    from reconciler.kinds.health.jobs import GIVEN_UP  # noqa: PLC0415 - imports all kinds
 
     environ = environment()
     result = PreflightResult(
@@ -151,7 +148,7 @@ def record(*, file: str, sweeps: int, interval: float, profile: str, root: str) 
     return 0
 
 
-def _probe(flags: dict[str, Any]) -> "tuple[Sweep, tuple[HealthFinding, ...]]":
+def _probe(flags: dict[str, Any]) -> tuple[Sweep, tuple[HealthFinding, ...]]:
     _check_names(flags["checks"], check_ids())
     if flags["replay"]:
         *history, sweep = read_replay(_content(flags["replay"]), flags["replay"])
@@ -184,7 +181,7 @@ def _check_names(wanted: tuple[str, ...], known: tuple[str, ...]) -> None:
             raise click.UsageError(f"--check: unknown check {name!r}{f'; did you mean {near[0]!r}?' if near else ''}")
 
 
-def _sweeps(root: str, profile: str, count: int, interval: float, ping: tuple[str, ...] = ()) -> "list[Sweep]":
+def _sweeps(root: str, profile: str, count: int, interval: float, ping: tuple[str, ...] = ()) -> list[Sweep]:
     environ = environment()
     # starts the child processes, which load their libraries while the rest is imported
     sources = node_sources(environ, root=Path(root), tests=profile != "light", ping=ping)

@@ -67,11 +67,11 @@ def _succeeded(cluster: LiveCluster, kinds: Kinds, owner: Mapping[str, Any]) -> 
     namespace = text(owner.get("namespace"))
     for _ in range(_DEPTH):
         row, body = row_of(kinds, owner), _find(cluster, namespace, owner)
-        if body is None or row.progress is None:
+        if body is None or row.life.progress is None:
             return
         above = controller_of(body)
-        if row_of(kinds, above).progress is None:
-            if row.progress(body).phase is Phase.SUCCEEDED:
+        if row_of(kinds, above).life.progress is None:
+            if row.life.progress(body).phase is Phase.SUCCEEDED:
                 yield text(owner.get("uid"))
             return
         owner = above

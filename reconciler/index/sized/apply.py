@@ -196,9 +196,9 @@ def sized_manifest(sized: Sized, cluster: Cluster, *, namespaced: bool) -> Manif
 
 def sized_intent(kind: Kind, sized: Sized) -> Parsed[Any]:
     """Parse a sized document again, so that its family renders the numbers; changed values have their reasons."""
-    if kind.parse is None:
+    if kind.source.parse is None:
         return Parsed(intent=None)
-    parsed = kind.parse(_document(sized))
+    parsed = kind.source.parse(_document(sized))
     if parsed.intent is None:
         return parsed
     fields = {name: getattr(parsed.intent, name) for name in parsed.intent.__struct_fields__}

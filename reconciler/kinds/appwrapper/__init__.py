@@ -2,19 +2,17 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from reconciler.kinds.appwrapper.progress import app_wrapper_progress
-from reconciler.kinds.facts import Controlled, PodSet
+from reconciler.kinds.aspects import Life, Pods
+from reconciler.kinds.facts import Body, Controlled, PodSet
 from reconciler.kinds.immutable import differing, every
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
+from reconciler.kinds.progress import Progress
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.patterns import later
 from reconciler.kube.values import count, mapping, sequence, text, value_at
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _SUSPEND = ("spec", "suspend")
 _USER = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid")
@@ -66,7 +64,7 @@ def _pod_sets(component: Body) -> list[tuple[int, str]]:
     return [(count(one.get("replicas"), 1), text(one.get("path"))) for one in found]
 
 
-def _app_wrapper_progress(body: Body) -> "Progress":
+def _app_wrapper_progress(body: Body) -> Progress:
     return app_wrapper_progress(body)
 
 
@@ -74,19 +72,19 @@ KINDS = (
     Kind(
         group="workload.codeflare.dev",
         kind="AppWrapper",
-        components=_components,
-        declared=_declared,
-        immutable=every(frozen_labels, _frozen),
-        suspend=_SUSPEND,
-        controlled=(
-            Controlled(
-                path=("spec", "components", "*", "podSetInfos"),
-                by="Kueue",
-                source="pkg/controller/jobs/appwrapper/appwrapper_controller.go (RunWithPodSetsInfo)",
-                when="while it runs in a queue",
-                applies=is_started(_SUSPEND),
+        pods=Pods(components=_components, declared=_declared, suspend=_SUSPEND),
+        life=Life(
+            immutable=every(frozen_labels, _frozen),
+            controlled=(
+                Controlled(
+                    path=("spec", "components", "*", "podSetInfos"),
+                    by="Kueue",
+                    source="pkg/controller/jobs/appwrapper/appwrapper_controller.go (RunWithPodSetsInfo)",
+                    when="while it runs in a queue",
+                    applies=is_started(_SUSPEND),
+                ),
             ),
+            progress=_app_wrapper_progress,
         ),
-        progress=_app_wrapper_progress,
     ),
 )

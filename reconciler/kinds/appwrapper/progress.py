@@ -1,6 +1,7 @@
 """The progress of an AppWrapper."""
 
-from reconciler.kinds.progress import ENDED, Body, Phase, Progress, conditions, status_of
+from reconciler.kinds.facts import Body
+from reconciler.kinds.progress import ENDED, Phase, Progress, conditions, status_of
 from reconciler.kube.values import text
 
 _PHASES = {

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.kinds.argo.stages import Stages
+from reconciler.kinds.aspects import Pods
 from reconciler.kinds.facts import PodProvider, PodSet
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import of_spec
@@ -34,8 +35,10 @@ def _cron_workflow(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 KINDS = (
-    Kind(group=_GROUP, kind="Workflow", pods=of_spec(_workflow)),
-    Kind(group=_GROUP, kind="CronWorkflow", pods=of_spec(_cron_workflow), job_metadata=("metadata",)),
-    Kind(group=_GROUP, kind=WORKFLOW_TEMPLATE[1], provides=of_spec(_workflow)),
-    Kind(group=_GROUP, kind=CLUSTER_WORKFLOW_TEMPLATE[1], provides=of_spec(_workflow), is_cluster_scoped=True),
+    Kind(group=_GROUP, kind="Workflow", pods=Pods(of_spec(_workflow))),
+    Kind(group=_GROUP, kind="CronWorkflow", pods=Pods(of_spec(_cron_workflow), job_metadata=("metadata",))),
+    Kind(group=_GROUP, kind=WORKFLOW_TEMPLATE[1], pods=Pods(provides=of_spec(_workflow))),
+    Kind(
+        group=_GROUP, kind=CLUSTER_WORKFLOW_TEMPLATE[1], is_cluster_scoped=True, pods=Pods(provides=of_spec(_workflow))
+    ),
 )

@@ -6,7 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.kind import Kind, Lookup
+from reconciler.kinds.aspects import Dependents, Life, Lookup, Source
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.manifests.plain import render_plain
 from reconciler.kinds.rendered import Rendered
 from reconciler.kube.objects import FieldPath, format_path
@@ -114,25 +115,24 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
 
 def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
     """Report checks and limits that do not exist: a rule with a typing error would silently do nothing."""
-    from reconciler.nodehealth.catalogue import BY_ID  # noqa: PLC0415 - only repositories with a policy need it
-    from reconciler.nodehealth.limits import limit_names  # noqa: PLC0415 - as above
+    from reconciler.nodehealth import catalogue, limits  # noqa: PLC0415 - only repositories with a policy need them
 
     for name, rule in policy.checks.items():
-        if name not in BY_ID:
-            yield _unknown(document, ("spec", "checks", name), name, BY_ID)
+        if name not in catalogue.BY_ID:
+            yield _unknown(document, ("spec", "checks", name), name, catalogue.BY_ID)
             continue
         for limit in rule.limits:
-            if limit not in BY_ID[name].limits:
+            if limit not in catalogue.BY_ID[name].limits:
                 field = ("spec", "checks", name, "limits", limit)
-                yield _unknown(document, field, limit, BY_ID[name].limits, f"of {name}", noun="limit")
-            elif limit not in limit_names(name):
+                yield _unknown(document, field, limit, catalogue.BY_ID[name].limits, f"of {name}", noun="limit")
+            elif limit not in limits.limit_names(name):
                 field = ("spec", "checks", name, "limits", limit)
                 message = "has no effect: agents judge by the catalogue, and this limit is not judged again"
-                hint = f"limits with an effect: {', '.join(sorted(limit_names(name))) or 'none of this check'}"
+                hint = f"limits with an effect: {', '.join(sorted(limits.limit_names(name))) or 'none of this check'}"
                 yield _problem(document, field, message, hint, Severity.WARNING)
     for index, name in enumerate(policy.jobs.preflight.checks):
-        if name not in BY_ID:
-            yield _unknown(document, ("spec", "jobs", "preflight", "checks", index), name, BY_ID)
+        if name not in catalogue.BY_ID:
+            yield _unknown(document, ("spec", "jobs", "preflight", "checks", index), name, catalogue.BY_ID)
 
 
 def _bad_xids(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
@@ -164,18 +164,14 @@ KINDS = (
     Kind(
         group=GROUP,
         kind=POLICY[1],
-        parse=parse_policy,
-        render=_render,
-        is_definition=True,
         is_cluster_scoped=True,
+        source=Source(parse=parse_policy, render=_render, dependents=Dependents.NAMED),
     ),
     Kind(
         group=GROUP,
         kind=QUARANTINE[1],
-        parse=parse_quarantine,
-        render=_render,
-        is_definition=True,
         is_cluster_scoped=True,
-        never_moves=True,
+        source=Source(parse=parse_quarantine, render=_render, dependents=Dependents.NAMED),
+        life=Life(never_moves=True),
     ),
 )

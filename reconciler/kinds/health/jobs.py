@@ -56,7 +56,7 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
     """Return the manifest of a job with GPUs as the policy wants it; any other as it is."""
     row = kinds.of(manifest.body)
     specs = (mapping(one.template.get("spec")) for one in _pods(kinds, manifest.body))
-    if row.runs_on_each_node or not any(map(_gpus, specs)):
+    if row.pods.on_each_node or not any(map(_gpus, specs)):
         return manifest
     body = deepcopy(manifest.body)
     reasons: dict[FieldPath, Reason] = {}
@@ -85,7 +85,7 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
 
 def _pods(kinds: Kinds, body: Data) -> list[Any]:
     """Return the pods of an object, or those of the jobs that name it."""
-    provides = kinds.of(body).provides
+    provides = kinds.of(body).pods.provides
     return kinds.pod_sets(body) or (list(provides(body, "")) if provides is not None else [])
 
 

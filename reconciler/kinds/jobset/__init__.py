@@ -1,19 +1,18 @@
 """JobSet (`jobset.x-k8s.io`): several replicated Jobs that run together."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.kinds.facts import PodSet
-from reconciler.kinds.immutable import Body, differing, every, omit, same, value_of
+from reconciler.kinds.aspects import Life, Pods, Source
+from reconciler.kinds.facts import Body, PodSet
+from reconciler.kinds.immutable import differing, every, omit, same, value_of
 from reconciler.kinds.jobset.progress import job_set_progress
 from reconciler.kinds.jobset.training import job_set_training
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels
 from reconciler.kinds.pods import batch_job, of_spec
+from reconciler.kinds.progress import Progress
 from reconciler.kube.values import count, mapping, sequence
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 
 def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
@@ -79,7 +78,7 @@ def _written(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not False or name not in _NOTHING}
 
 
-def _job_set_progress(body: Body) -> "Progress":
+def _job_set_progress(body: Body) -> Progress:
     return job_set_progress(body)
 
 
@@ -87,12 +86,13 @@ KINDS = (
     Kind(
         group="jobset.x-k8s.io",
         kind="JobSet",
-        pods=of_spec(_pods),
-        immutable=every(_immutable, frozen_labels),
-        admitted=_admitted,
-        suspend=("spec", "suspend"),
-        has_generations=True,
-        training=job_set_training,
-        progress=_job_set_progress,
+        source=Source(training=job_set_training),
+        pods=Pods(of_spec(_pods), suspend=("spec", "suspend")),
+        life=Life(
+            immutable=every(_immutable, frozen_labels),
+            has_generations=True,
+            admitted=_admitted,
+            progress=_job_set_progress,
+        ),
     ),
 )

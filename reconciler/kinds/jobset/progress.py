@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
+from reconciler.kinds.facts import Body
 from reconciler.kinds.pods import is_suspended
-from reconciler.kinds.progress import Body, Phase, Progress, Workers, by_conditions, status_of, total
+from reconciler.kinds.progress import Phase, Progress, Workers, by_conditions, status_of, total
 from reconciler.kube.values import count, mapping, sequence, text
 
 

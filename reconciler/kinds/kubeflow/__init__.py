@@ -1,10 +1,11 @@
 """Kubeflow: the jobs of the training operator (`kubeflow.org`) and TrainJob (`trainer.kubeflow.org`)."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.kinds.facts import Controlled, PodProvider, PodSet
-from reconciler.kinds.immutable import Body, Check, every, only, value_of
+from reconciler.kinds.aspects import Life, Pods, Source
+from reconciler.kinds.facts import Body, Controlled, PodProvider, PodSet
+from reconciler.kinds.immutable import Check, every, only, value_of
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kubeflow.progress import operator_job_progress, train_job_progress
 from reconciler.kinds.kubeflow.training import (
@@ -15,11 +16,9 @@ from reconciler.kinds.kubeflow.training import (
 )
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.kinds.pods import Reader, bounds, of_spec, replicated
+from reconciler.kinds.progress import Progress
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import count, mapping, sequence, text
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _GROUP = "kubeflow.org"
 TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
@@ -137,11 +136,11 @@ def _overrides(before: Body, after: Body) -> list[str]:
     return [path]
 
 
-def _operator_job_progress(body: Body) -> "Progress":
+def _operator_job_progress(body: Body) -> Progress:
     return operator_job_progress(body)
 
 
-def _train_job_progress(body: Body) -> "Progress":
+def _train_job_progress(body: Body) -> Progress:
     return train_job_progress(body)
 
 
@@ -171,12 +170,8 @@ def _job(kind: str, field: str, immutable: Check) -> Kind:
     return Kind(
         group=_GROUP,
         kind=kind,
-        pods=of_spec(_roles(field)),
-        immutable=immutable,
-        suspend=_SUSPEND,
-        unapplied=_unapplied,
-        has_generations=True,
-        progress=_operator_job_progress,
+        pods=Pods(of_spec(_roles(field)), suspend=_SUSPEND),
+        life=Life(immutable=immutable, unapplied=_unapplied, has_generations=True, progress=_operator_job_progress),
     )
 
 
@@ -184,41 +179,34 @@ KINDS = (
     Kind(
         group=_GROUP,
         kind="PyTorchJob",
-        pods=of_spec(_pytorch_job),
-        immutable=frozen_labels,
-        suspend=_SUSPEND,
-        unapplied=_unapplied,
-        has_generations=True,
-        training=pytorch_job_training,
-        progress=_operator_job_progress,
+        source=Source(training=pytorch_job_training),
+        pods=Pods(of_spec(_pytorch_job), suspend=_SUSPEND),
+        life=Life(immutable=frozen_labels, unapplied=_unapplied, has_generations=True, progress=_operator_job_progress),
     ),
     _job("TFJob", "tfReplicaSpecs", _MANAGED_ONCE),
     _job("MPIJob", "mpiReplicaSpecs", _mpi_job),
     _job("XGBoostJob", "xgbReplicaSpecs", _MANAGED_ONCE),
     _job("PaddleJob", "paddleReplicaSpecs", _MANAGED_ONCE),
     _job("JAXJob", "jaxReplicaSpecs", frozen_labels),
-    Kind(group=_GROUP, kind="Notebook", pods=_notebook),
-    Kind(group=_GROUP, kind="Experiment", components=_experiment, copies=_trials, has_parameters=True),
-    Kind(
-        group=TRAINING_RUNTIME[0],
-        kind=TRAINING_RUNTIME[1],
-        provides=of_spec(_runtime),
-    ),
+    Kind(group=_GROUP, kind="Notebook", pods=Pods(_notebook)),
+    Kind(group=_GROUP, kind="Experiment", pods=Pods(components=_experiment, copies=_trials)),
+    Kind(group=TRAINING_RUNTIME[0], kind=TRAINING_RUNTIME[1], pods=Pods(provides=of_spec(_runtime))),
     Kind(
         group=CLUSTER_TRAINING_RUNTIME[0],
         kind=CLUSTER_TRAINING_RUNTIME[1],
-        provides=of_spec(_runtime),
         is_cluster_scoped=True,
+        pods=Pods(provides=of_spec(_runtime)),
     ),
     Kind(
         group="trainer.kubeflow.org",
         kind="TrainJob",
-        pods=of_spec(_train_job),
-        immutable=every(_overrides, frozen_labels),
-        suspend=("spec", "suspend"),
-        controlled=_TRAIN_JOB_CONTROLLED,
-        has_generations=True,
-        training=train_job_training,
-        progress=_train_job_progress,
+        source=Source(training=train_job_training),
+        pods=Pods(of_spec(_train_job), suspend=("spec", "suspend")),
+        life=Life(
+            immutable=every(_overrides, frozen_labels),
+            has_generations=True,
+            controlled=_TRAIN_JOB_CONTROLLED,
+            progress=_train_job_progress,
+        ),
     ),
 )

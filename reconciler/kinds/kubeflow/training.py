@@ -7,7 +7,15 @@ from reconciler.kube.objects import FieldPath
 from reconciler.kube.reasons import Reason
 from reconciler.kube.values import mapping, plural, sequence
 from reconciler.sizing.training_jobs.container import parse_container
-from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob, as_written
+from reconciler.sizing.training_jobs.job import (
+    Allocation,
+    Editor,
+    JobFormat,
+    PodCounts,
+    TrainingJob,
+    TrainingPods,
+    as_written,
+)
 from reconciler.sizing.training_jobs.reader import JobReader
 
 _MASTER, _WORKER = "Master", "Worker"
@@ -144,16 +152,16 @@ def _check_roles(reader: JobReader, roles: list[str], path: FieldPath) -> None:
         reader.problem("sizing.master", path, message, "put the launch line into the Master's container")
 
 
-def _pods(reader: JobReader, role: str, path: FieldPath) -> Pods | None:
+def _pods(reader: JobReader, role: str, path: FieldPath) -> TrainingPods | None:
     template: FieldPath = (*path, role, "template")
     container = reader.only_container(template)
     if container is None:
         return None
     replicas = reader.count("spec", _SPECS, role, "replicas")
-    return Pods(role=role, replicas=replicas, container=container, template=template)
+    return TrainingPods(role=role, replicas=replicas, container=container, template=template)
 
 
-def _check_same_line(reader: JobReader, lead: Pods, other: Pods) -> None:
+def _check_same_line(reader: JobReader, lead: TrainingPods, other: TrainingPods) -> None:
     """Report pods that run another line than the Master: their needs are unknown."""
     for field in ("command", "args"):
         if getattr(lead.container, field) != getattr(other.container, field):
@@ -177,7 +185,7 @@ def train_job_training(reader: JobReader) -> TrainingJob | None:
         document=reader.document,
         format=_TRAIN_JOB,
         root=reader.root,
-        pods=(Pods(role="node", replicas=reader.count("spec", "trainer", "numNodes"), container=container),),
+        pods=(TrainingPods(role="node", replicas=reader.count("spec", "trainer", "numNodes"), container=container),),
         command=container.command,
         args=container.args,
         env=container.env,

@@ -6,9 +6,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.kinds.facts import Deletion, QueueRole, Quota, Reference, Relations, Users
-from reconciler.kinds.immutable import Body
-from reconciler.kinds.kind import Kind, Lookup, Offer
+from reconciler.kinds.aspects import Dependents, Life, Lookup, Naming, Offer, Queueing, Source
+from reconciler.kinds.facts import Body, Deletion, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
 from reconciler.kinds.kueue.quotas import covered_resources, gpu_quotas
@@ -69,6 +69,7 @@ def _admission_check(body: Body) -> Relations:
     kind, name = text(parameters.get("kind")), text(parameters.get("name"))
     is_known = kind in _PARAMETERS and bool(name)
     return Relations(
+        parent_kind=MULTI_KUEUE_CONFIG,
         parent=name if spec.get("controllerName") == MULTI_KUEUE else "",
         references=(Reference(GROUP, kind, "", name, "spec.parameters.name"),) if is_known else (),
     )
@@ -87,6 +88,7 @@ def _worker_clusters(body: Body) -> Relations:
 
 def _granting(spec: Mapping[str, Any], parent: str) -> Relations:
     return Relations(
+        parent_kind=COHORT,
         parent=parent,
         quotas=tuple(_quotas(spec, borrows=bool(parent))),
         references=tuple(_flavor_references(spec)),
@@ -123,7 +125,7 @@ def _flavor_references(spec: Mapping[str, Any]) -> Iterator[Reference]:
 def _local_queue(body: Body) -> Relations:
     parent = text(mapping(body.get("spec")).get("clusterQueue"))
     references = (Reference(*CLUSTER_QUEUE, "", parent, "spec.clusterQueue"),) if parent else ()
-    return Relations(parent=parent, references=references)
+    return Relations(parent_kind=CLUSTER_QUEUE, parent=parent, references=references)
 
 
 def _resource_flavor(body: Body) -> Relations:
@@ -195,95 +197,77 @@ KINDS = (
         group=GROUP,
         kind="LocalQueue",
         relations=_local_queue,
-        is_definition=True,
-        is_stateful=True,
-        deletion=DELETION,
-        losses=queue_losses,
-        users=_admitted_through,
-        reference_rule="reference.queue",
-        naming_labels=(QUEUE_LABEL,),
-        offers=_offered_products,
-        queue_role=QueueRole.ALIAS,
-        parent_kind=CLUSTER_QUEUE,
+        source=Source(dependents=Dependents.NAMED),
+        life=Life(deletion=replace(DELETION, users=_admitted_through), losses=queue_losses, is_stateful=True),
+        queueing=Queueing(role=QueueRole.ALIAS, offers=_offered_products),
+        naming=Naming(rule="reference.queue", labels=(QUEUE_LABEL,)),
     ),
     Kind(
         group=GROUP,
         kind="ClusterQueue",
-        relations=_cluster_queue,
-        is_definition=True,
-        is_stateful=True,
-        deletion=DELETION,
-        losses=queue_losses,
-        users=_admitted_to,
-        reference_rule="reference.cluster-queue",
         is_cluster_scoped=True,
-        queue_role=QueueRole.FLAVORED,
-        parent_kind=COHORT,
+        relations=_cluster_queue,
+        source=Source(dependents=Dependents.NAMED),
+        life=Life(deletion=replace(DELETION, users=_admitted_to), losses=queue_losses, is_stateful=True),
+        queueing=Queueing(role=QueueRole.FLAVORED),
+        naming=Naming(rule="reference.cluster-queue"),
     ),
     Kind(
         group=GROUP,
         kind="Cohort",
-        relations=_cohort,
-        is_stateful=True,
-        deletion=DELETION,
-        losses=queue_losses,
         is_cluster_scoped=True,
-        queue_role=QueueRole.COHORT,
-        parent_kind=COHORT,
+        relations=_cohort,
+        life=Life(deletion=DELETION, losses=queue_losses, is_stateful=True),
+        queueing=Queueing(role=QueueRole.COHORT),
     ),
     Kind(
         group=GROUP,
         kind="ResourceFlavor",
-        relations=_resource_flavor,
-        is_definition=True,
-        deletion=FLAVOR_DELETION,
-        losses=flavor_losses,
-        is_shared=True,  # every queue of the same nodes renders their flavor
-        reference_rule="reference.resource-flavor",
         is_cluster_scoped=True,
-        queue_role=QueueRole.FLAVOR,
+        relations=_resource_flavor,
+        source=Source(dependents=Dependents.NAMED),
+        life=Life(deletion=FLAVOR_DELETION, losses=flavor_losses),
+        queueing=Queueing(role=QueueRole.FLAVOR),
+        naming=Naming(rule="reference.resource-flavor"),
     ),
     Kind(
         group=GROUP,
         kind="Topology",
-        has_group_in_path=True,
-        reference_rule="reference.topology",
         is_cluster_scoped=True,
+        naming=Naming(rule="reference.topology", has_group_in_path=True),
     ),
     Kind(
         group=GROUP,
         kind="WorkloadPriorityClass",
-        reference_rule="reference.priority-class",
         is_cluster_scoped=True,
-        naming_labels=(PRIORITY_LABEL,),
+        naming=Naming(rule="reference.priority-class", labels=(PRIORITY_LABEL,)),
     ),
     Kind(
         group=GROUP,
         kind="AdmissionCheck",
-        relations=_admission_check,
-        reference_rule="reference.admission-check",
         is_cluster_scoped=True,
-        queue_role=QueueRole.CHECK,
-        parent_kind=MULTI_KUEUE_CONFIG,
+        relations=_admission_check,
+        queueing=Queueing(role=QueueRole.CHECK),
+        naming=Naming(rule="reference.admission-check"),
     ),
     Kind(
         group=GROUP,
         kind=MULTI_KUEUE_CONFIG[1],
-        relations=_worker_clusters,
-        reference_rule="reference.admission-check",
         is_cluster_scoped=True,
+        relations=_worker_clusters,
+        naming=Naming(rule="reference.admission-check"),
     ),
     Kind(
         group=GROUP,
         kind="ProvisioningRequestConfig",
-        reference_rule="reference.admission-check",
         is_cluster_scoped=True,
+        naming=Naming(rule="reference.admission-check"),
     ),
     Kind(
         group=GROUP,
         kind=MULTI_KUEUE_CLUSTER[1],
-        reference_rule="reference.admission-check",
         is_cluster_scoped=True,
+        naming=Naming(rule="reference.admission-check"),
     ),
-    Kind(group=GROUP, kind=WORKLOAD[1], has_group_in_path=True),
+    Kind(group=GROUP, kind=WORKLOAD[1], naming=Naming(has_group_in_path=True)),
 )

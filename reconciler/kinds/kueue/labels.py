@@ -6,8 +6,8 @@ Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from reconciler.kinds.facts import PodSet
-from reconciler.kinds.immutable import Body, Check, differing, same, value_of
+from reconciler.kinds.facts import Body, PodSet
+from reconciler.kinds.immutable import Check, differing, same, value_of
 from reconciler.kinds.pods import is_suspended
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import annotation, mapping, sequence, value_at

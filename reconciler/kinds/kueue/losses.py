@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.facts import Deletion, Loss
-from reconciler.kinds.immutable import Body, value_of
+from reconciler.kinds.facts import Body, Deletion, Loss
+from reconciler.kinds.immutable import value_of
 from reconciler.kinds.kueue.quotas import gpu_quotas
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kube.values import text

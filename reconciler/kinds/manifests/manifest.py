@@ -1,15 +1,13 @@
 """`Manifest`: one object as it is committed, and the reason of each of its values."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.kube.objects import FieldPath, ObjectKey, SourceRef, split_api_version
 from reconciler.kube.reasons import Origin, Reason, Reasons, Traced, Why, trace, untrace, why
-
-if TYPE_CHECKING:
-    from reconciler.sizing.summary import SizingSummary
+from reconciler.sizing.summary import SizingSummary
 
 
 class Manifest(Struct, frozen=True, kw_only=True, eq=False):
@@ -26,7 +24,7 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     source: SourceRef
     tree: Any = None
     reasons: Reasons = field(default_factory=dict)
-    sizing: Callable[[], "SizingSummary"] | None = None
+    sizing: Callable[[], SizingSummary] | None = None
     on_immutable_change: str = ""
 
     def why(self, path: FieldPath) -> Why:

@@ -11,16 +11,18 @@ from reconciler.kube.problems import Problem
 
 OBJECT_BYTES = 3 << 19
 """1.5 MiB: the default of etcd's `--max-request-bytes`."""
+_DATA_BYTES = 1 << 20
+"""What the values under these fields may have in all: MaxSecretSize of pkg/apis/core/types.go."""
 _DATA = ("data", "binaryData", "stringData")
 
 
-def size_problems(manifest: Manifest, content: bytes, *, data_limit: int | None = None) -> Iterator[Problem]:
-    """Report an object that is too large; `content` is its YAML, `data_limit` the bytes that its data may have."""
-    if len(content) <= (OBJECT_BYTES if data_limit is None else data_limit) // 2:
+def size_problems(manifest: Manifest, content: bytes, *, has_data: bool = False) -> Iterator[Problem]:
+    """Report an object that is too large; `content` is its YAML, `has_data`: its data has a limit of its own."""
+    if len(content) <= (_DATA_BYTES if has_data else OBJECT_BYTES) // 2:
         return
-    data = _data_bytes(manifest.body)
-    if data_limit is not None and data > data_limit:
-        yield _problem(manifest, ("data",), data, data_limit)
+    data = _data_bytes(manifest.body) if has_data else 0
+    if data > _DATA_BYTES:
+        yield _problem(manifest, ("data",), data, _DATA_BYTES)
         return
     size = len(msgspec.json.encode(manifest.body))
     if size > OBJECT_BYTES:

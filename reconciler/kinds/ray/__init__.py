@@ -1,19 +1,18 @@
 """KubeRay (`ray.io`): clusters of a head and groups of workers, alone or for a job or a service."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.kinds.facts import Controlled, PodSet
+from reconciler.kinds.aspects import Life, Pods, Source
+from reconciler.kinds.facts import Body, Controlled, PodSet
 from reconciler.kinds.immutable import value_of
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels_in_queue
 from reconciler.kinds.pods import Reader, bounds, of_spec
+from reconciler.kinds.progress import Progress
 from reconciler.kinds.ray.progress import ray_job_progress
 from reconciler.kinds.ray.training import ray_job_training
 from reconciler.kube.values import MAX_COUNT, count, mapping, sequence, text
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _GROUP = "ray.io"
 _WITH_POD = ("", "K8sJobMode")  # the default; in other modes the head, or nobody, submits the job
@@ -57,7 +56,7 @@ def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     return _job(mapping(spec.get("jobTemplate")), f"{prefix}jobTemplate.")
 
 
-def _ray_job_progress(body: Body) -> "Progress":
+def _ray_job_progress(body: Body) -> Progress:
     return ray_job_progress(body)
 
 
@@ -97,26 +96,18 @@ KINDS = (
     Kind(
         group=_GROUP,
         kind="RayCluster",
-        pods=of_spec(cluster_pods),
-        immutable=frozen_labels_in_queue,
-        unapplied=_unapplied("spec"),
-        suspend=_SUSPEND,
-        controlled=_AUTOSCALED,
+        pods=Pods(of_spec(cluster_pods), suspend=_SUSPEND),
+        life=Life(immutable=frozen_labels_in_queue, unapplied=_unapplied("spec"), controlled=_AUTOSCALED),
     ),
     Kind(
         group=_GROUP,
         kind="RayJob",
-        pods=of_spec(_job),
-        immutable=frozen_labels_in_queue,
-        unapplied=_unapplied("spec.rayClusterSpec"),
-        suspend=_SUSPEND,
-        training=ray_job_training,
-        progress=_ray_job_progress,
+        source=Source(training=ray_job_training),
+        pods=Pods(of_spec(_job), suspend=_SUSPEND),
+        life=Life(
+            immutable=frozen_labels_in_queue, unapplied=_unapplied("spec.rayClusterSpec"), progress=_ray_job_progress
+        ),
     ),
-    Kind(group=_GROUP, kind="RayCronJob", pods=of_spec(_cron_job), job_metadata=("metadata",)),
-    Kind(
-        group=_GROUP,
-        kind="RayService",
-        pods=of_spec(_with_cluster("rayClusterConfig")),
-    ),
+    Kind(group=_GROUP, kind="RayCronJob", pods=Pods(of_spec(_cron_job), job_metadata=("metadata",))),
+    Kind(group=_GROUP, kind="RayService", pods=Pods(of_spec(_with_cluster("rayClusterConfig")))),
 )

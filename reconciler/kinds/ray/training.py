@@ -3,7 +3,15 @@
 from reconciler.kube.values import text
 from reconciler.kube.yaml import read
 from reconciler.sizing.training_jobs.container import Container, parse_environment
-from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob, as_written
+from reconciler.sizing.training_jobs.job import (
+    Allocation,
+    Editor,
+    JobFormat,
+    PodCounts,
+    TrainingJob,
+    TrainingPods,
+    as_written,
+)
 from reconciler.sizing.training_jobs.reader import JobReader
 
 _CLUSTER = ("spec", "rayClusterSpec")
@@ -57,7 +65,7 @@ def ray_job_training(reader: JobReader) -> TrainingJob | None:
         document=reader.document,
         format=_FORMAT,
         root=reader.root,
-        pods=workers or (Pods(role="head", replicas=1, container=head, template=template),),
+        pods=workers or (TrainingPods(role="head", replicas=1, container=head, template=template),),
         command=("/bin/sh", "-c", entrypoint),
         args=(),
         env=_environment(reader, head),
@@ -68,7 +76,7 @@ def ray_job_training(reader: JobReader) -> TrainingJob | None:
     )
 
 
-def _workers(reader: JobReader) -> tuple[Pods, ...] | None:
+def _workers(reader: JobReader) -> tuple[TrainingPods, ...] | None:
     """Return the only group of workers; () if there is none, None if it is ambiguous which group trains."""
     groups = reader.items(*_GROUPS)
     path = (*reader.root, *_GROUPS)
@@ -89,7 +97,7 @@ def _workers(reader: JobReader) -> tuple[Pods, ...] | None:
     minimum = reader.count(*_GROUPS, 0, "minReplicas", default=0)
     replicas = max(reader.count(*_GROUPS, 0, "replicas", default=minimum), minimum)
     role = text(reader.get(*_GROUPS, 0, "groupName")) or "workers"
-    return (Pods(role=role, replicas=replicas, container=container, template=template),)
+    return (TrainingPods(role=role, replicas=replicas, container=container, template=template),)
 
 
 def _environment(reader: JobReader, head: Container) -> tuple[tuple[str, str | None], ...]:

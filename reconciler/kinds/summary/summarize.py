@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.kinds.facts import NO_KIND, PodSet, QueueRole, Reference
+from reconciler.kinds.facts import NO_KIND, Body, PodSet, QueueRole, Reference
 from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
-from reconciler.kinds.kind import ANY_KIND, Body, FaultyRowError, Kind, Kinds
+from reconciler.kinds.kind import ANY_KIND, FaultyRowError, Kind, Kinds
 from reconciler.kinds.manifests.finished import is_finished
-from reconciler.kinds.pods import is_paused, is_stopped, is_suspended
+from reconciler.kinds.pods import is_paused, is_stopped, is_suspended, replicas
 from reconciler.kinds.summary.object_summary import (
     Demand,
     Need,
@@ -153,9 +153,9 @@ def summarize(
     }
     if row.relations is not None:
         return ObjectSummary(**identity, **_relations(row, body))
-    if row.provides is not None:
+    if row.pods.provides is not None:
         return ObjectSummary(**identity, **_provided(row, body))
-    pod_sets = kinds.pod_sets(body) if row.pods is None else list(row.pods(body, ""))
+    pod_sets = kinds.pod_sets(body) if row.pods.read is None else list(row.pods.read(body, ""))
     uncounted = find_uncounted(body, pod_sets or ()) if row.kind in ("", ANY_KIND) else ()
     if pod_sets is None:
         return ObjectSummary(**identity, uncounted=uncounted)
@@ -166,25 +166,25 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
     if row.relations is None:
         return {}
     relations = row.relations(body)
-    if row.queue_role is QueueRole.TREE and [quota.product for quota in relations.quotas] != [""]:
+    if row.queueing.role is QueueRole.TREE and [quota.product for quota in relations.quotas] != [""]:
         message = f"the relations of {row.kind} ({row.group}) need one quota, of product '': a queue in a tree has one"
         raise FaultyRowError(message, row.id)
     return {
         "parent": relations.parent,
-        "parent_kind": row.parent_kind if relations.parent else NO_KIND,
+        "parent_kind": relations.parent_kind if relations.parent else NO_KIND,
         "quotas": relations.quotas,
         "references": relations.references,
         "product": relations.product,
         "labels": relations.labels,
         "priority": relations.priority,
         "resources": relations.resources,
-        "queue_role": row.queue_role,
+        "queue_role": row.queueing.role,
     }
 
 
 def _provided(row: Kind, body: Body) -> dict[str, Any]:
     """Summarize an object that says what others request: it requests nothing itself."""
-    pod_sets = [] if row.provides is None else list(row.provides(body, ""))
+    pod_sets = [] if row.pods.provides is None else list(row.pods.provides(body, ""))
     pods = [read_pod(pod_set.template, pod_set.prefix, "") for pod_set in pod_sets]
     requests, stated = requested_by(pod_set.template for pod_set in pod_sets)
     return {
@@ -259,8 +259,8 @@ def _workload(
         if reference.writes and reference is not first:
             writes = tuple(sorted({*first.writes, *reference.writes}))
             references[reference.group, reference.kind, reference.name] = replace(first, writes=writes)
-    brought = _components(row, body) if row.components is not None else frozenset()
-    role = queue_kind.queue_role if queue_kind is not None else QueueRole.NONE
+    brought = _components(row, body) if row.pods.components is not None else frozenset()
+    role = queue_kind.queueing.role if queue_kind is not None else QueueRole.NONE
     requests, stated = _requested(pod_sets) if role is QueueRole.ALIAS else Requested()
     has_ended = is_finished(body)
     return {
@@ -276,7 +276,7 @@ def _workload(
         "suspended": has_ended
         or is_stopped(body)
         or is_paused(body)
-        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.job_metadata))),
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata))),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
@@ -284,8 +284,8 @@ def _workload(
         "requests": requests,
         "stated": stated,
         "is_workload": True,
-        "on_nodes": _nodes(pod_sets) if row.runs_on_each_node and demands else None,
-        **(_preemption(row, body, pod_sets, pods) if queue_kind is not None and queue_kind.follows_kai else {}),
+        "on_nodes": _nodes(pod_sets) if row.pods.on_each_node and demands else None,
+        **(_preemption(row, body, pod_sets, pods) if queue_kind and queue_kind.queueing.follows_kai else {}),
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
         "gpu_hours": _gpu_hours(body),
@@ -313,7 +313,7 @@ def _nodes(pod_sets: Sequence[PodSet]) -> NodeMatch:
 
 def _requests(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, Any]:
     """Return the workloads that a queue by flavor admits, and what each of them requests."""
-    workloads = max(1, row.workloads(body)) if row.workloads is not None else 1
+    workloads = max(1, replicas(body)) if row.pods.queued_one_by_one else 1
     return {"workloads": workloads, "pod_requests": tuple(_pod_requests(pod_sets, pods, workloads))}
 
 
@@ -354,7 +354,7 @@ def _queue(
     for labels, prefix in _labels(row, body, pod_sets, pods):
         for label, kind in kinds.queue_labels if labels else ():
             name = labels.get(label)
-            if jobs and prefix in ("", jobs) and (kind.queue_role is QueueRole.ALIAS) is not bool(prefix):
+            if jobs and prefix in ("", jobs) and (kind.queueing.role is QueueRole.ALIAS) is not bool(prefix):
                 continue  # Kueue reads the label of each job, KAI that of the object which creates them
             if name and type(name) is str:
                 return kind, name, f'{prefix}metadata.labels["{label}"]'
@@ -363,7 +363,7 @@ def _queue(
 
 def _job_prefix(row: Kind) -> str:
     """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
-    return f"{format_path(row.job_metadata[:-1])}." if len(row.job_metadata) > 1 else ""
+    return f"{format_path(row.pods.job_metadata[:-1])}." if len(row.pods.job_metadata) > 1 else ""
 
 
 def _labels(
@@ -372,9 +372,9 @@ def _labels(
     """Yield the labels of an object, its jobs, its components, and its pods, each with the prefix of its fields."""
     yield mapping(mapping(body.get("metadata")).get("labels")), ""
     if jobs := _job_prefix(row):
-        yield mapping(mapping(value_at(body, row.job_metadata)).get("labels")), jobs
-    if row.components is not None:
-        for path, component in row.components(body):
+        yield mapping(mapping(value_at(body, row.pods.job_metadata)).get("labels")), jobs
+    if row.pods.components is not None:
+        for path, component in row.pods.components(body):
             yield mapping(mapping(component.get("metadata")).get("labels")), f"{format_path(path)}."
     for pod_set, pod in zip(pod_sets, pods, strict=True):
         yield pod.labels, pod_set.prefix
@@ -392,7 +392,7 @@ def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
 
 def _components(row: Kind, body: Body) -> frozenset[tuple[str, str, str]]:
     """Return group, kind and name of the objects that an object wraps, and so creates itself."""
-    components = row.components(body) if row.components is not None else ()
+    components = row.pods.components(body) if row.pods.components is not None else ()
     return frozenset(_identity(component) for _, component in components)
 
 

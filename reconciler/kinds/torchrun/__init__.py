@@ -1,6 +1,7 @@
 """The `torchrun.ai` family: queues and distributed jobs."""
 
-from reconciler.kinds.kind import Kind, Lookup
+from reconciler.kinds.aspects import Dependents, Lookup, NamedQueue, Queueing, Source
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.torchrun.intent import TorchrunJob, TorchrunQueue, job_intent, queue_intent
 from reconciler.kinds.torchrun.training import node_gpus, offered_products, torchrun_training
@@ -9,15 +10,12 @@ GROUP = "torchrun.ai"
 QUEUE = (GROUP, "TorchrunQueue")
 
 
-def _queue(queue: TorchrunQueue, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_queue  # noqa: PLC0415 - many plans compile no such file
+def _render(intent: TorchrunQueue | TorchrunJob, lookup: Lookup) -> Rendered:
+    from reconciler.kinds.torchrun.render import render_job, render_queue  # noqa: PLC0415 - many plans hold neither
 
-    return render_queue(queue, lookup.cluster, lookup.inventory())
-
-
-def _job(job: TorchrunJob, lookup: Lookup) -> Rendered:
-    from reconciler.kinds.torchrun.render import render_job  # noqa: PLC0415 - as above
-
+    if isinstance(intent, TorchrunQueue):
+        return render_queue(intent, lookup.cluster, lookup.inventory())
+    job = intent
     namespace = job.namespace or lookup.cluster.namespace
     queue = lookup.defined(QUEUE, namespace, job.queue)
     known = (job.queue,) if queue is not None else lookup.defined_names(QUEUE, namespace)
@@ -36,19 +34,13 @@ KINDS = (
     Kind(
         group=GROUP,
         kind="TorchrunQueue",
-        parse=queue_intent,
-        render=_queue,
-        is_definition=True,
-        offers=offered_products,
-        node_gpus=node_gpus,
+        source=Source(parse=queue_intent, render=_render, dependents=Dependents.NAMED),
+        queueing=Queueing(offers=offered_products),
     ),
     Kind(
         group=GROUP,
         kind="TorchrunJob",
-        parse=job_intent,
-        render=_job,
-        training=torchrun_training,
-        queue_kind=QUEUE,
-        queue_field=("spec", "jobQueue"),
+        source=Source(parse=job_intent, render=_render, training=torchrun_training),
+        queueing=Queueing(queue=NamedQueue(kind=QUEUE, field=("spec", "jobQueue"), node_gpus=node_gpus)),
     ),
 )

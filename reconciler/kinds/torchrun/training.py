@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
-from reconciler.kinds.kind import Lookup, Offer
+from reconciler.kinds.aspects import Lookup, Offer
 from reconciler.kinds.torchrun.intent import TorchrunQueue
 from reconciler.kube.reasons import Reason
 from reconciler.kube.values import plural, text
 from reconciler.sizing.devices import product_label
 from reconciler.sizing.training_jobs.container import parse_container, parse_environment
-from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob
+from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, TrainingJob, TrainingPods
 from reconciler.sizing.training_jobs.reader import JobReader
 
 _SCHEDULING = ("spec", "scheduling")
@@ -52,7 +52,7 @@ def torchrun_training(reader: JobReader) -> TrainingJob | None:
     return TrainingJob(
         document=reader.document,
         format=_FORMAT,
-        pods=(Pods(role="trainer", replicas=reader.count("spec", "numNodes"), container=container),),
+        pods=(TrainingPods(role="trainer", replicas=reader.count("spec", "numNodes"), container=container),),
         command=("/bin/sh", "-c", text(reader.get("spec", "command"))),
         args=(),
         env=parse_environment(environment),

@@ -1,16 +1,15 @@
 """Volcano (`batch.volcano.sh`): jobs of several tasks."""
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.kinds.facts import PodSet
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.aspects import Life, Pods
+from reconciler.kinds.facts import Body, PodSet
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import of_spec, replicated
+from reconciler.kinds.progress import Progress
 from reconciler.kinds.volcano.progress import volcano_job_progress
 from reconciler.kube.values import mapping, sequence
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 
 def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
@@ -18,8 +17,10 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
         yield from replicated(task, f"{prefix}tasks[{index}].")
 
 
-def _volcano_job_progress(body: Body) -> "Progress":
+def _volcano_job_progress(body: Body) -> Progress:
     return volcano_job_progress(body)
 
 
-KINDS = (Kind(group="batch.volcano.sh", kind="Job", pods=of_spec(_pods), progress=_volcano_job_progress),)
+KINDS = (
+    Kind(group="batch.volcano.sh", kind="Job", pods=Pods(of_spec(_pods)), life=Life(progress=_volcano_job_progress)),
+)

@@ -1,6 +1,7 @@
 """The progress of a job of Volcano."""
 
-from reconciler.kinds.progress import ENDED, Body, Phase, Progress, Workers, status_of
+from reconciler.kinds.facts import Body
+from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, status_of
 from reconciler.kube.values import count, mapping, sequence, text
 
 _PHASES = {

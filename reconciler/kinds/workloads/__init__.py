@@ -1,14 +1,16 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from reconciler.kinds.facts import Controlled, Deletion, PodSet, Quota, Reference, Relations
+from reconciler.kinds.aspects import Dependents, Holds, Life, Naming, Pods, Source
+from reconciler.kinds.facts import Body, Controlled, Deletion, PodSet, Quota, Reference, Relations
 from reconciler.kinds.immutable import only
-from reconciler.kinds.kind import Body, Kind
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.kinds.manifests.ownership import KEEP
-from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicas, replicated
+from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicated
+from reconciler.kinds.progress import Progress
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
@@ -17,9 +19,6 @@ from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -109,7 +108,7 @@ def _job_pods(body: Body, prefix: str) -> Iterator[PodSet]:
         yield pods._replace(spare=max(0, pods.replicas - int(least))) if is_elastic else pods
 
 
-def _job_progress(body: Body) -> "Progress":
+def _job_progress(body: Body) -> Progress:
     return job_progress(body)
 
 
@@ -178,111 +177,111 @@ def _on_delete(before: Body, after: Body) -> Sequence[str]:
     return _TEMPLATE(before, after) if strategy == "OnDelete" else ()
 
 
-def _copies(group: str, kind: str, **facts: Any) -> Kind:
-    """Return the row of a kind that runs `replicas` pods, each a workload of its own."""
-    return Kind(group=group, kind=kind, scale=REPLICAS, pods=of_spec(replicated), workloads=replicas, **facts)
-
+_COPIES = Pods(of_spec(replicated), queued_one_by_one=True, scale=REPLICAS)
 
 _RUNNING = (
-    Kind(group="", kind="Pod", pods=_pod, immutable=immutable.pod, authored=authored.pod),
-    _copies("", "ReplicationController", unapplied=_TEMPLATE),
-    _copies("apps", "Deployment", immutable=immutable.deployment),
-    _copies("apps", "ReplicaSet", unapplied=_TEMPLATE, immutable=immutable.selector),
+    Kind(group="", kind="Pod", pods=Pods(_pod), life=Life(immutable=immutable.pod, authored=authored.pod)),
+    Kind(group="", kind="ReplicationController", pods=_COPIES, life=Life(unapplied=_TEMPLATE)),
+    Kind(group="apps", kind="Deployment", pods=_COPIES, life=Life(immutable=immutable.deployment)),
+    Kind(
+        group="apps",
+        kind="ReplicaSet",
+        pods=_COPIES,
+        life=Life(immutable=immutable.selector, unapplied=_TEMPLATE),
+    ),
     Kind(
         group="apps",
         kind="StatefulSet",
-        scale=REPLICAS,
-        pods=of_spec(replicated),
-        immutable=immutable.stateful_set,
-        unapplied=_on_delete,
-        authored=authored.stateful_set,
-        losses=losses.stateful_set,
-        is_stateful=True,
+        pods=Pods(of_spec(replicated), scale=REPLICAS),
+        life=Life(
+            immutable=immutable.stateful_set,
+            unapplied=_on_delete,
+            losses=losses.stateful_set,
+            is_stateful=True,
+            authored=authored.stateful_set,
+        ),
     ),
     Kind(
         group="apps",
         kind="DaemonSet",
-        pods=of_spec(on_each_node),
-        runs_on_each_node=True,
-        unapplied=_on_delete,
-        immutable=immutable.selector,
+        pods=Pods(of_spec(on_each_node), on_each_node=True),
+        life=Life(immutable=immutable.selector, unapplied=_on_delete),
     ),
     Kind(
         group="batch",
         kind="Job",
-        pods=_job_pods,
-        suspend=_SUSPEND,
-        scale=("spec", "parallelism"),
-        deadline=("spec", "activeDeadlineSeconds"),
-        controlled=_PARTIALLY_ADMITTED,
-        immutable=immutable.job,
-        authored=authored.job,
-        has_generations=True,
-        training=job_training,
-        progress=_job_progress,
+        source=Source(training=job_training),
+        pods=Pods(_job_pods, suspend=_SUSPEND, scale=("spec", "parallelism")),
+        life=Life(
+            immutable=immutable.job,
+            has_generations=True,
+            controlled=_PARTIALLY_ADMITTED,
+            authored=authored.job,
+            progress=_job_progress,
+        ),
     ),
-    Kind(group="batch", kind="CronJob", pods=of_spec(_cron_job), job_metadata=("spec", "jobTemplate", "metadata")),
+    Kind(
+        group="batch", kind="CronJob", pods=Pods(of_spec(_cron_job), job_metadata=("spec", "jobTemplate", "metadata"))
+    ),
 )
 
 _STORING = (
     Kind(
         group="",
         kind="PersistentVolumeClaim",
+        holds=Holds.VOLUME,
         relations=_claim,
-        immutable=immutable.claim,
-        authored=authored.claim,
-        is_stateful=True,
-        storage=("spec", "resources", "requests", "storage"),
-        reference_rule="reference.pvc",
-        deletion=Deletion(
-            rule="risk.pvc-data-loss",
-            noun="claim",
-            effect=", and its data may be lost with it",
-            hint=f"back up the data first, or annotate the claim with {KEEP}: 'true' before you remove its source",
-            names_users=True,
+        life=Life(
+            immutable=immutable.claim,
+            deletion=Deletion(
+                rule="risk.pvc-data-loss",
+                noun="claim",
+                effect=", and its data may be lost with it",
+                hint=f"back up the data first, or annotate the claim with {KEEP}: 'true' before you remove its source",
+                names_users=True,
+            ),
+            is_stateful=True,
+            authored=authored.claim,
         ),
+        naming=Naming(rule="reference.pvc"),
     ),
     Kind(
         group="",
         kind="PersistentVolume",
-        immutable=immutable.volume,
-        authored=authored.volume,
-        losses=losses.volume,
-        is_stateful=True,
         is_cluster_scoped=True,
+        life=Life(immutable=immutable.volume, losses=losses.volume, is_stateful=True, authored=authored.volume),
     ),
     Kind(
         group=STORAGE_CLASS[0],
         kind=STORAGE_CLASS[1],
-        immutable=immutable.storage_class,
-        deletion=Deletion(
-            rule="risk.storage-class-delete",
-            noun="storage class",
-            effect=", so claims of it that have no volume yet stay Pending",
-            hint="first change the claims and templates that name it",
-            names_users=True,
-        ),
-        losses=losses.storage_class,
-        reference_rule="reference.storage-class",
         is_cluster_scoped=True,
+        life=Life(
+            immutable=immutable.storage_class,
+            deletion=Deletion(
+                rule="risk.storage-class-delete",
+                noun="storage class",
+                effect=", so claims of it that have no volume yet stay Pending",
+                hint="first change the claims and templates that name it",
+                names_users=True,
+            ),
+            losses=losses.storage_class,
+        ),
+        naming=Naming(rule="reference.storage-class"),
     ),
     Kind(
         group="",
         kind="ConfigMap",
-        is_definition=True,
-        looked_up=_TRAINING,
-        immutable=immutable.data,
-        data_limit=_MAX_DATA,
-        reference_rule="reference.config-map",
-        existing=("kube-root-ca.crt",),
+        holds=Holds.DATA,
+        source=Source(dependents=Dependents.NAMED, looked_up=_TRAINING),
+        life=Life(immutable=immutable.data),
+        naming=Naming(rule="reference.config-map", existing=("kube-root-ca.crt",)),
     ),
     Kind(
         group="",
         kind="Secret",
-        immutable=immutable.data,
-        data_limit=_MAX_DATA,
-        is_secret=True,
-        reference_rule="reference.secret",
+        holds=Holds.SECRETS,
+        life=Life(immutable=immutable.data),
+        naming=Naming(rule="reference.secret"),
     ),
 )
 
@@ -290,92 +289,98 @@ _GOVERNING = (
     Kind(
         group="",
         kind="Namespace",
-        affects_all_files=True,
-        is_namespace=True,
-        authored=authored.namespace,
         is_cluster_scoped=True,
-        never_moves=True,  # its objects are deleted with it
-        existing=("default", "kube-system", "kube-public", "kube-node-lease"),
-        deletion=Deletion(
-            rule="risk.namespace-delete",
-            noun="namespace",
-            effect=" with everything in it",
-            hint="first move what you want to keep to another namespace",
+        holds=Holds.OBJECTS,
+        source=Source(dependents=Dependents.ALL),
+        life=Life(
+            deletion=Deletion(
+                rule="risk.namespace-delete",
+                noun="namespace",
+                effect=" with everything in it",
+                hint="first move what you want to keep to another namespace",
+            ),
+            never_moves=True,  # its objects are deleted with it
+            authored=authored.namespace,
         ),
+        naming=Naming(existing=("default", "kube-system", "kube-public", "kube-node-lease")),
     ),
-    *(Kind(group=group, kind=kind, affects_all_files=True, is_cluster_scoped=True) for group, kind in MUTATIONS),
+    *(
+        Kind(group=group, kind=kind, is_cluster_scoped=True, source=Source(dependents=Dependents.ALL))
+        for group, kind in MUTATIONS
+    ),
     Kind(
         group="apiextensions.k8s.io",
         kind="CustomResourceDefinition",
-        affects_all_files=True,
-        defines_kinds=True,
-        controlled=_authorities("spec", "conversion", "webhook", "clientConfig"),
-        immutable=immutable.definition,
         is_cluster_scoped=True,
-        never_moves=True,  # its objects are deleted with it
-        deletion=Deletion(
-            rule="risk.crd-delete",
-            noun="definition",
-            effect=" with every object of its kind",
-            hint="delete or migrate the objects first",
+        holds=Holds.KINDS,
+        source=Source(dependents=Dependents.ALL),
+        life=Life(
+            immutable=immutable.definition,
+            deletion=Deletion(
+                rule="risk.crd-delete",
+                noun="definition",
+                effect=" with every object of its kind",
+                hint="delete or migrate the objects first",
+            ),
+            never_moves=True,  # its objects are deleted with it
+            controlled=_authorities("spec", "conversion", "webhook", "clientConfig"),
         ),
     ),
-    Kind(group="", kind="Node", immutable=immutable.node, is_cluster_scoped=True),
-    Kind(group="", kind="ResourceQuota", relations=_resource_quota, immutable=immutable.quota),
+    Kind(group="", kind="Node", is_cluster_scoped=True, life=Life(immutable=immutable.node)),
+    Kind(group="", kind="ResourceQuota", relations=_resource_quota, life=Life(immutable=immutable.quota)),
     Kind(group="", kind="LimitRange", relations=_limit_range),
-    Kind(group="", kind="Service", immutable=immutable.service, authored=authored.service),
-    Kind(group="", kind="ServiceAccount", reference_rule="reference.service-account", existing=("default",)),
+    Kind(group="", kind="Service", life=Life(immutable=immutable.service, authored=authored.service)),
+    Kind(group="", kind="ServiceAccount", naming=Naming(rule="reference.service-account", existing=("default",))),
     Kind(
-        group="rbac.authorization.k8s.io",
-        kind="ClusterRole",
-        is_cluster_scoped=True,
-        controlled=_AGGREGATED,
+        group="rbac.authorization.k8s.io", kind="ClusterRole", is_cluster_scoped=True, life=Life(controlled=_AGGREGATED)
     ),
     *(
         Kind(
             group=group,
             kind=kind,
             is_cluster_scoped=True,
-            controlled=_authorities("webhooks", "*", "clientConfig"),
+            life=Life(controlled=_authorities("webhooks", "*", "clientConfig")),
         )
         for group, kind in WEBHOOKS
     ),
-    Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", immutable=immutable.role_ref),
+    Kind(group="rbac.authorization.k8s.io", kind="RoleBinding", life=Life(immutable=immutable.role_ref)),
     Kind(
         group="rbac.authorization.k8s.io",
         kind="ClusterRoleBinding",
-        immutable=immutable.role_ref,
         is_cluster_scoped=True,
+        life=Life(immutable=immutable.role_ref),
     ),
     Kind(
         group=PRIORITY_CLASS[0],
         kind=PRIORITY_CLASS[1],
-        relations=_priority_class,
-        immutable=immutable.priority_class,
-        reference_rule="reference.priority-class",
         is_cluster_scoped=True,
-        existing=("system-cluster-critical", "system-node-critical"),
-        # Installed with the KAI scheduler.
-        existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
+        relations=_priority_class,
+        life=Life(immutable=immutable.priority_class),
+        naming=Naming(
+            rule="reference.priority-class",
+            existing=("system-cluster-critical", "system-node-critical"),
+            # Installed with the KAI scheduler.
+            existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
+        ),
     ),
     Kind(
         group=RUNTIME_CLASS[0],
         kind=RUNTIME_CLASS[1],
-        provides=_runtime_class,
-        immutable=immutable.handler,
         is_cluster_scoped=True,
+        pods=Pods(provides=_runtime_class),
+        life=Life(immutable=immutable.handler),
     ),
-    Kind(group="", kind="PodTemplate", provides=_pod_template),
+    Kind(group="", kind="PodTemplate", pods=Pods(provides=_pod_template)),
     Kind(group="networking.k8s.io", kind="IngressClass", is_cluster_scoped=True),
     Kind(group="storage.k8s.io", kind="CSIDriver", is_cluster_scoped=True),
     Kind(
         group="storage.k8s.io",
         kind="VolumeAttributesClass",
-        immutable=immutable.attributes_class,
         is_cluster_scoped=True,
+        life=Life(immutable=immutable.attributes_class),
     ),
-    Kind(group="", kind="Event", has_group_in_path=True),
-    Kind(group="events.k8s.io", kind="Event", has_group_in_path=True),
+    Kind(group="", kind="Event", naming=Naming(has_group_in_path=True)),
+    Kind(group="events.k8s.io", kind="Event", naming=Naming(has_group_in_path=True)),
 )
 
 KINDS = (*_RUNNING, *_STORING, *_GOVERNING)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from functools import reduce
 from typing import Any
 
-from reconciler.kinds.kind import Body
+from reconciler.kinds.facts import Body
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import mapping, pruned, sequence, text, value_at
 

@@ -6,7 +6,8 @@ Both sides of a change are as a server has them, with defaults.
 from collections.abc import Mapping
 from typing import Any
 
-from reconciler.kinds.immutable import Body, all_but, differing, every, omit, once, only, same, value_of
+from reconciler.kinds.facts import Body
+from reconciler.kinds.immutable import all_but, differing, every, omit, once, only, same, value_of
 from reconciler.kinds.kueue.labels import (
     frozen_labels,
     frozen_labels_of_pod,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from reconciler.kinds.facts import Loss
-from reconciler.kinds.immutable import Body, value_of
+from reconciler.kinds.facts import Body, Loss
+from reconciler.kinds.immutable import value_of
 from reconciler.kube.values import count, plural
 
 _RULE = "risk.volume-data-loss"

@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
+from reconciler.kinds.facts import Body
 from reconciler.kinds.pods import is_paused, is_suspended
-from reconciler.kinds.progress import Body, Phase, Progress, Workers, by_conditions, holds, status_of
+from reconciler.kinds.progress import Phase, Progress, Workers, by_conditions, holds, status_of
 from reconciler.kube.values import count, mapping
 
 

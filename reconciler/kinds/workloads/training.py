@@ -4,7 +4,7 @@ from typing import Any
 
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM
 from reconciler.kube.objects import FieldPath
-from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob
+from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, TrainingJob, TrainingPods
 from reconciler.sizing.training_jobs.reader import JobReader
 
 
@@ -55,7 +55,7 @@ def batch_training(
         document=reader.document,
         format=job_format,
         root=reader.root,
-        pods=(Pods(role=role, replicas=replicas, container=container, template=template),),
+        pods=(TrainingPods(role=role, replicas=replicas, container=container, template=template),),
         command=container.command,
         args=container.args,
         env=container.env,

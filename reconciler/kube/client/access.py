@@ -221,8 +221,7 @@ def _proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
 
 def _provider_token(provider: Mapping[str, Any]) -> str:
     """Ask the official client for the header that an authentication provider gives; empty if it gives none."""
-    from kubernetes.client import Configuration  # noqa: PLC0415 - rare, and its 700 models take long to import
-    from kubernetes.config import ConfigException, load_kube_config_from_dict  # noqa: PLC0415 - the same
+    from kubernetes import client, config  # noqa: PLC0415 - rare, and its 700 models take long to import
 
     content = {
         "current-context": "a",
@@ -230,10 +229,10 @@ def _provider_token(provider: Mapping[str, Any]) -> str:
         "clusters": [{"name": "a", "cluster": {"server": "https://localhost"}}],
         "users": [{"name": "a", "user": {"auth-provider": provider}}],
     }
-    asked = Configuration()
+    asked = client.Configuration()
     try:
-        load_kube_config_from_dict(content, client_configuration=asked, persist_config=False)
-    except ConfigException as error:
+        config.load_kube_config_from_dict(content, client_configuration=asked, persist_config=False)
+    except config.ConfigException as error:
         raise ConfigError(one_line(error).rstrip(".")) from None
     return str(asked.api_key.get("BearerToken", ""))
 

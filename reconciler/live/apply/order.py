@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.facts import NO_KIND, QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
@@ -33,11 +34,11 @@ class Ordered(Struct, frozen=True, kw_only=True):
 def phase_of(kinds: Kinds, summary: ObjectSummary) -> ApplyPhase:
     """Return the phase of an object."""
     row = kinds.find(summary.group, summary.kind)
-    if row.is_namespace:
+    if row.holds is Holds.OBJECTS:
         return ApplyPhase.NAMESPACES
-    if row.defines_kinds:
+    if row.holds is Holds.KINDS:
         return ApplyPhase.DEFINITIONS
-    if row.queue_role and row.queue_role not in (QueueRole.FLAVOR, QueueRole.CHECK):
+    if row.queueing.role and row.queueing.role not in (QueueRole.FLAVOR, QueueRole.CHECK):
         return ApplyPhase.QUOTAS
     if summary.is_workload:
         return ApplyPhase.WORKLOADS
@@ -79,14 +80,14 @@ _Identity = tuple[str, str, str, str]
 
 def _needs(kinds: Kinds, steps: Sequence[Step]) -> dict[str, set[str]]:
     """Return the paths of the steps that must succeed before each step."""
-    spaces = [(row.group, row.kind) for row in kinds.values() if row.is_namespace]
+    spaces = [(row.group, row.kind) for row in kinds.values() if row.holds is Holds.OBJECTS]
     coming = {_identity(step.summary): step.path for step in steps if step.verb is not Verb.DELETE}
     going = {_identity(step.summary): step.path for step in steps if step.verb is Verb.DELETE}
     gone = set(going.values())
     needs: dict[str, set[str]] = {step.path: set() for step in steps}
     definitions: dict[str, list[str]] = defaultdict(list)
     for step in steps:
-        if step.verb is not Verb.DELETE and kinds.find(step.summary.group, step.summary.kind).defines_kinds:
+        if step.verb is not Verb.DELETE and kinds.find(step.summary.group, step.summary.kind).holds is Holds.KINDS:
             definitions[step.summary.name.partition(".")[2]].append(step.path)
     for step in steps:
         before = step.summary if step.verb is Verb.DELETE else step.before

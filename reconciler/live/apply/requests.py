@@ -264,10 +264,10 @@ def _moved(rules: Rules, target: Target, body: Mapping[str, Any]) -> str:
 
 def what_runs_in(live: LiveCluster, kinds: Kinds, body: Mapping[str, Any]) -> str:
     """Return what runs in a queue, in words; empty if nothing does. Raises `ClusterError` if that cannot be read."""
-    row = kinds.of(body)
-    if row.users is None:
+    deletion = kinds.of(body).life.deletion
+    if deletion is None or deletion.users is None:
         return ""
-    users = row.users(body)
+    users = deletion.users(body)
     try:
         resource = live.resource(*users.kind)
     except UnknownKind:

@@ -25,7 +25,7 @@ def roll_back(workspace: Workspace, revision: str, *, message: str = "") -> Roll
     Settings, policies, evidence and approvals stay as they are: a rollback must not weaken what judges it, and evidence
     tells what is measured now. `rendered/` follows with the next `reconciler commit`.
     """
-    repository, head = workspace.runtime.repository, workspace.tree.commit
+    repository, head = workspace.repository, workspace.tree.commit
     if head is None:
         raise ConfigError("there is no commit to roll back from", hint="commit your changes first")
     target = repository.resolve(revision)

@@ -2,22 +2,21 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.clock import Clock
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.pods import is_suspended
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.client.port import ClusterError, ClusterUnavailable, LiveCluster
+from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping
 from reconciler.live.apply.readiness import Readiness, State, is_established, readiness
 from reconciler.live.apply.steps import Step, Verb
 from reconciler.plan.live.reading import read_now
-
-if TYPE_CHECKING:
-    from reconciler.kube.objects import ObjectKey
 
 Check = Callable[[Kinds, Step, Mapping[str, Any] | None], Readiness]
 """Judges an object of a step, or that it is gone."""
@@ -91,12 +90,12 @@ def _judge(waiter: Waiter, step: Step, found: Mapping[str, Any] | ClusterError |
 
 def _matters(kinds: Kinds, step: Step) -> bool:
     row = kinds.find(step.summary.group, step.summary.kind)
-    return step.verb is Verb.DELETE or row.defines_kinds or row.is_namespace
+    return step.verb is Verb.DELETE or row.holds in (Holds.OBJECTS, Holds.KINDS)
 
 
 def _reliable(kinds: Kinds, step: Step, body: Mapping[str, Any] | None) -> Readiness:
     row = kinds.find(step.summary.group, step.summary.kind)
-    if step.verb is not Verb.DELETE and row.defines_kinds and body is not None and not is_established(body):
+    if step.verb is not Verb.DELETE and row.holds is Holds.KINDS and body is not None and not is_established(body):
         return Readiness(State.IN_PROGRESS, "its kind is not served yet (condition Established)")
     if step.verb is Verb.DELETE and body is not None and is_suspended(body) and not _has_running_pods(body):
         return Readiness(State.READY)
@@ -118,7 +117,7 @@ def _ready(kinds: Kinds, step: Step, body: Mapping[str, Any] | None) -> Readines
 def object_readiness(kinds: Kinds, summary: ObjectSummary, body: Mapping[str, Any]) -> Readiness:
     """Return the state of an object that exists. A workload with GPUs may wait: it is ready unless it failed."""
     row = kinds.find(summary.group, summary.kind)
-    found = readiness(body, waits_for_user=row.storage is not None)
+    found = readiness(body, waits_for_user=row.holds is Holds.VOLUME)
     if summary.is_workload and found.state is State.IN_PROGRESS and summary.gpus:
         return Readiness(State.READY)
     return found

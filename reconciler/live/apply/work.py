@@ -54,7 +54,7 @@ def plan_work(
         summaries=summaries,
         keys=frozenset((row.cluster, row.key) for row in summaries),
         folder=folder,
-        kinds=workspace.runtime.kinds,
+        kinds=workspace.runtime.engine.kinds,
         steps=steps_of(made, folder, index.summaries(desired), existing),
         body=body,
         sent=lambda path, found: live.sent(path, body(path), found),
@@ -63,7 +63,7 @@ def plan_work(
         version_of=live.version_of,
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
-        left=live.omitted.keys(),
+        left=live.left().keys(),
     )
 
 

@@ -1,8 +1,9 @@
 """`reconciler apply`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,7 +12,7 @@ from reconciler.console.printing import emit, emit_report
 from reconciler.console.progress import progress
 from reconciler.errors import OutsideError, UnsafePlan
 from reconciler.kube.values import plural
-from reconciler.live.apply import apply
+from reconciler.live.apply import Applied, apply
 from reconciler.live.apply.results import UNSAFE
 from reconciler.live.apply.work import adopted, plan_work
 from reconciler.live.opening import apply_runs
@@ -20,12 +21,7 @@ from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.summary import blockers
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from reconciler.live.apply import Applied
-    from reconciler.settings import Settings
+from reconciler.settings import Settings
 
 _FORMATS = ("text", "json")
 
@@ -91,7 +87,7 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     return _end(applied)
 
 
-def _report(applied: "Sequence[Applied]", settings: "Settings") -> None:
+def _report(applied: Sequence[Applied], settings: Settings) -> None:
     if settings.output == "json":
         plain = [applied_json(one.record, one.results, one.not_ready, one.notes) for one in applied]
         emit(json.dumps(plain, indent=2, ensure_ascii=False), form="json")
@@ -101,7 +97,7 @@ def _report(applied: "Sequence[Applied]", settings: "Settings") -> None:
         emit_report(render_applied(one.record, one.results, one.not_ready, one.notes), settings)
 
 
-def _end(applied: "Sequence[Applied]") -> int:
+def _end(applied: Sequence[Applied]) -> int:
     """Return 0, or raise what went wrong: the interruption, what a new plan has to solve, then other failures."""
     for one in applied:
         if one.interruption is not None:

@@ -51,7 +51,7 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
     with open_clusters(access_flags(flags), environ, run) as clusters:
         choices = live_choices(run.settings)
         planned = plan(run.workspace, date=run.settings.date, clusters=clusters, choices=choices)
-        found = adopt(run.workspace.runtime.repository, planned, everything=everything)
+        found = adopt(run.workspace.repository, planned, everything=everything)
     drift = planned.plan.drift
     if run.settings.output == "json":
         emit(json.dumps(msgspec.to_builtins(drift), indent=2, ensure_ascii=False), form="json")

@@ -2,24 +2,20 @@
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError, OutsideError
-from reconciler.live.importing import ImportScope, cluster_folders, import_objects, misplaced
+from reconciler.live.importing import Imported, ImportScope, cluster_folders, import_objects, misplaced
 from reconciler.live.pages.imported import imported_json, render_imported
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, open_clusters
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from reconciler.live.importing import Imported
-    from reconciler.plan.opening import Run
+from reconciler.plan.opening import Run
 
 
 @click.command(
@@ -90,28 +86,28 @@ def command(
     return 0 if all(one.is_complete for one in found) else OutsideError.exit_code
 
 
-def _inside(run: "Run", folder: Path | None) -> str:
+def _inside(run: Run, folder: Path | None) -> str:
     """Return the path of a folder below the root of the repository; empty if it is elsewhere."""
     if folder is None:
         return ""
-    path = os.path.relpath(folder.absolute().resolve(), run.workspace.runtime.repository.root.resolve())
+    path = os.path.relpath(folder.absolute().resolve(), run.workspace.repository.root.resolve())
     return "" if path.startswith("..") else Path(path).as_posix()
 
 
-def _require_places(run: "Run", folders: dict[str, str]) -> None:
+def _require_places(run: Run, folders: dict[str, str]) -> None:
     """Refuse folders that a plan would not read, or that it would read for other clusters."""
     problems = list(misplaced(run.workspace.config, folders))
     if problems:
         raise ConfigError(f"--to: {'; '.join(problems)}", hint="nothing was written")
 
 
-def _print_sources(found: "Sequence[Imported]") -> None:
+def _print_sources(found: Sequence[Imported]) -> None:
     for one in found:
         for row in one.objects:
             emit(f"---\n# {one.cluster}/{row.path}\n{row.content.decode()}", form="yaml", nl=False)
 
 
-def _report(found: "Sequence[Imported]", roots: dict[str, str], form: str, *, has_files: bool) -> None:
+def _report(found: Sequence[Imported], roots: dict[str, str], form: str, *, has_files: bool) -> None:
     """Print what was imported and left out: the text to standard error, where it is apart from the sources."""
     if form == "json" and has_files:
         rows = [

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,13 +11,10 @@ from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.errors import OutsideError, UnsafePlan
 from reconciler.kube.values import plural
-from reconciler.live.observe.evidence import observe
+from reconciler.live.observe.evidence import Observed, observe
 from reconciler.nodehealth.stored import last_stored, store_reports
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, cluster_opener
-
-if TYPE_CHECKING:
-    from reconciler.live.observe.evidence import Observed
 
 
 @click.command(
@@ -63,14 +60,14 @@ def command(*, repo: str, allow_shrink: bool, is_stored: bool, reports_dir: str 
         for line in _lines(seen):
             emit(line)
         if is_stored or reports_dir is not None:
-            default = run.workspace.runtime.repository.root / run.workspace.config.evidence / seen.cluster / "reports"
+            default = run.workspace.repository.root / run.workspace.config.evidence / seen.cluster / "reports"
             emit(f"  {_store(seen, default if reports_dir is None else Path(reports_dir, seen.cluster), now, days)}")
         is_refused |= bool(seen.refused)
         is_failed |= bool(seen.kept) and not seen.refused
     return UnsafePlan.exit_code if is_refused else OutsideError.exit_code if is_failed else 0
 
 
-def _store(seen: "Observed", folder: Path, now: "dt.datetime", days: int) -> str:
+def _store(seen: Observed, folder: Path, now: "dt.datetime", days: int) -> str:
     """Store the reports of a cluster in a folder, delete those that are too old, and say so."""
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
     last = last_stored(((name, (folder / name).read_bytes) for name in names), now.timestamp())
@@ -82,7 +79,7 @@ def _store(seen: "Observed", folder: Path, now: "dt.datetime", days: int) -> str
     return f"health reports of {plural(len(seen.reports), 'node')} in {folder}: {files}"
 
 
-def _lines(seen: "Observed") -> Iterator[str]:
+def _lines(seen: Observed) -> Iterator[str]:
     """Yield what is new about a cluster, what stays, and what is odd."""
     yield f"{seen.cluster}: {seen.summary}" if seen.summary else f"{seen.cluster}: could not be read"
     yield from (f"  wrote {path}" for path in sorted(seen.files))

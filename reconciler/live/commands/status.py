@@ -1,7 +1,8 @@
 """`reconciler status`."""
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -9,16 +10,11 @@ from reconciler.console import options
 from reconciler.console.printing import emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import OutsideError
-from reconciler.live.observe.status import choose, statuses, watch_statuses
+from reconciler.live.observe.status import ClusterStatus, choose, statuses, watch_statuses
 from reconciler.live.pages.status import render_status, status_json, to_json
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, cluster_opener
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from reconciler.live.observe.status import ClusterStatus
-    from reconciler.settings import Settings
+from reconciler.settings import Settings
 
 
 @click.command(
@@ -60,8 +56,8 @@ def command(*, job: str, repo: str, watch: bool, interval: float, **flags: Any) 
     return 0
 
 
-def _printer(settings: "Settings") -> "Callable[[Sequence[ClusterStatus]], None]":
-    def show(found: "Sequence[ClusterStatus]") -> None:
+def _printer(settings: Settings) -> Callable[[Sequence[ClusterStatus]], None]:
+    def show(found: Sequence[ClusterStatus]) -> None:
         if settings.output == "json":
             text = to_json([status_json(one.cluster, one.jobs, one.failures) for one in found])
         else:

@@ -375,7 +375,7 @@ def _runs(sight: _Sight) -> Observed:
     """Observe the jobs that we rendered. Of a kind that cannot be listed the records stay."""
     context, path = sight.index.context, sight.path("runs.yaml")
     known = context.evidence.runs.get(sight.name)
-    jobs = [row.id for row in context.kinds.values() if row.progress is not None]
+    jobs = [row.id for row in context.kinds.values() if row.life.progress is not None]
     readings = {kind: read_kind(sight.live, kind, labels=_OURS) for kind in jobs}
     rendered = sight.index.revision.files.rendered
 

@@ -30,7 +30,7 @@ def placed_jobs(kinds: Kinds, pods: Iterable[Body]) -> tuple[PlacedJob, ...]:
         owner = controller_of(pod)
         uid = text(owner.get("uid")) or text(metadata.get("uid"))
         users.setdefault(node, set()).add(uid)
-        if owner and row_of(kinds, owner).progress is not None and all(name in WHOLE_GPUS for name in amounts):
+        if owner and row_of(kinds, owner).life.progress is not None and all(name in WHOLE_GPUS for name in amounts):
             owners[uid] = {**owner, "namespace": metadata.get("namespace")}
             gpus.setdefault(uid, {}).setdefault(node, 0)
             gpus[uid][node] += sum(amounts.values())
@@ -62,7 +62,7 @@ def succeeded_owners(kinds: Kinds, pods: Iterable[Body], since: float) -> tuple[
             continue
         uid = text(owner.get("uid"))
         owners[uid] = {**owner, "namespace": mapping(pod.get("metadata")).get("namespace")}
-        is_job = row_of(kinds, owner).progress is not None and labels.get(DEEP_RUN[0]) != DEEP_RUN[1]
+        is_job = row_of(kinds, owner).life.progress is not None and labels.get(DEEP_RUN[0]) != DEEP_RUN[1]
         is_good = status.get("phase") == "Succeeded" and moment(text(status.get("startTime"))) >= since
         if not is_job or not is_good or not all(name in WHOLE_GPUS for name in amounts):
             others.add(uid)

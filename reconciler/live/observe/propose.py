@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, RESOURCE_FLAVOR, TOPOLOGY
@@ -25,6 +25,7 @@ from reconciler.plan.workspace import Workspace
 from reconciler.policy.references import evidence_ages
 from reconciler.repo.config import Backend, Cluster
 from reconciler.repo.files import selects
+from reconciler.repo.port import Repository
 from reconciler.sizing.inventory import Inventory, Node
 
 # Flavors, quotas and topologies that fit the observed nodes, as new documents and edits of existing ones.
@@ -348,15 +349,15 @@ def propose(workspace: Workspace, *, share: float, today: dt.date) -> Iterator[C
         found = Proposed(cluster=cluster.name)
         if cluster.backend is Backend.KUEUE:
             found = propose_kueue(cluster, inventory, known, share=share)
-        moves = _moves(workspace.runtime, index, cluster, inventory, today)
+        moves = _moves(workspace.repository, index, cluster, inventory, today)
         found = replace(found, notes=(*found.notes, *(move.note for move in moves)))
         moved = (move.proposal for move in moves if move.proposal is not None)
         proposals = (*found.proposals, *propose_torchrun(inventory, known, share=share), *moved)
-        yield _edits(workspace.runtime, index, cluster, proposals, found)
+        yield _edits(workspace.repository, index, cluster, proposals, found)
 
 
 def _moves(
-    runtime: Runtime, index: CompiledRevision, cluster: Cluster, inventory: Inventory, today: dt.date
+    repository: Repository, index: CompiledRevision, cluster: Cluster, inventory: Inventory, today: dt.date
 ) -> list[NodeSwap]:
     """Return other nodes for the jobs that name bad ones. Only files that name such a node are parsed."""
     health = index.context.evidence.health.get(cluster.name) or FleetHealth(cluster=cluster.name, taken_at="")
@@ -366,7 +367,7 @@ def _moves(
     if not names:
         return []
     files = index.revision.files.sources
-    raw = read_files(runtime.repository, files, sorted(files))
+    raw = read_files(repository, files, sorted(files))
     readings = [read(path, content) for path, content in raw if any(name in content for name in names)]
     documents = [
         document
@@ -388,7 +389,7 @@ def _known(index: CompiledRevision, cluster: Cluster) -> list[Document]:
 
 
 def _edits(
-    runtime: Runtime, index: CompiledRevision, cluster: Cluster, proposals: Sequence[Proposal], found: Proposed
+    repository: Repository, index: CompiledRevision, cluster: Cluster, proposals: Sequence[Proposal], found: Proposed
 ) -> ClusterProposals:
     sources = index.revision.files.sources
     changes: dict[str, list[tuple[Document, Data]]] = {}
@@ -403,7 +404,7 @@ def _edits(
         notes.append("new objects are left out: the cluster has no select, so every cluster would get them")
         new = []
     wanted = sorted({*changes, *([path] if new else [])})
-    before = dict(read_files(runtime.repository, sources, [one for one in wanted if one in sources]))
+    before = dict(read_files(repository, sources, [one for one in wanted if one in sources]))
     edits: list[ProposedEdit] = []
     problems: list[Problem] = []
     for one in wanted:
@@ -412,7 +413,7 @@ def _edits(
         content = edited.content + (_appended(edited.content, new) if one == path else b"")
         edits.append(ProposedEdit(path=one, before=before.get(one, b""), after=content))
     if found.patches:
-        edits.append(_node_labels(runtime, cluster, found.patches))
+        edits.append(_node_labels(repository, cluster, found.patches))
     return ClusterProposals(
         cluster=cluster.name,
         edits=tuple(edit for edit in edits if edit.before != edit.after),
@@ -445,7 +446,7 @@ def _appended(before: bytes, new: Sequence[Data]) -> bytes:
     return (b"---\n" if before else b"# Proposed by `reconciler propose` from the observed nodes.\n") + text
 
 
-def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) -> ProposedEdit:
+def _node_labels(repository: Repository, cluster: Cluster, patches: Sequence[Data]) -> ProposedEdit:
     """Return the labels for nodes as a file that nothing syncs: a GitOps tool would create missing nodes."""
     head = (
         "# Labels that distinguish the nodes of a pool. Nothing applies this file by itself. After a review:\n"
@@ -453,6 +454,6 @@ def _node_labels(runtime: Runtime, cluster: Cluster, patches: Sequence[Data]) ->
     )
     after = head.encode() + b"---\n".join(write(patch) for patch in patches)
     path = f"node-labels/{cluster.name}.yaml"
-    entry = runtime.repository.work_file(path)
-    before = next(iter(runtime.repository.read([entry.oid])), b"") if entry is not None and entry.is_file else b""
+    entry = repository.work_file(path)
+    before = next(iter(repository.read([entry.oid])), b"") if entry is not None and entry.is_file else b""
     return ProposedEdit(path=path, before=before, after=after)

@@ -51,7 +51,7 @@ def key_of(body: Body) -> ObjectKey:
 
 def _finished(kinds: Kinds, body: Body) -> FinishedRun | None:
     row, metadata = kinds.of(body), mapping(body.get("metadata"))
-    progress = row.progress(body) if row.progress is not None else None
+    progress = row.life.progress(body) if row.life.progress is not None else None
     if progress is None or progress.phase not in ENDED:
         return None
     created = text(metadata.get("creationTimestamp"))

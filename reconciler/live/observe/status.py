@@ -45,7 +45,7 @@ def rendered_jobs(workspace: Workspace) -> tuple[CompiledRevision, tuple[Rendere
     kinds = index.context.kinds
     keys: dict[str, list[ObjectKey]] = {}
     for row in index.first_summaries():
-        if kinds.find(row.group, row.kind).progress is not None:
+        if kinds.find(row.group, row.kind).life.progress is not None:
             keys.setdefault(row.cluster, []).append(row.key)
     runs = index.context.evidence.runs
     return index, tuple(
@@ -61,7 +61,7 @@ def rendered_jobs(workspace: Workspace) -> tuple[CompiledRevision, tuple[Rendere
 def status(index: CompiledRevision, jobs: RenderedJobs, live: LiveCluster) -> ClusterStatus:
     """Return the status of the jobs of one cluster. What cannot be read is a failure, and is not guessed."""
     kinds, name = index.context.kinds, jobs.cluster.name
-    read = _read_all(live, [row.id for row in kinds.values() if row.progress is not None])
+    read = _read_all(live, [row.id for row in kinds.values() if row.life.progress is not None])
     state, failures = _state(read)
     return ClusterStatus(
         cluster=name, jobs=job_statuses(kinds, name, state, jobs.keys, jobs.runs), failures=tuple(failures)

@@ -207,7 +207,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) -> JobStatus:
     """Return the status of a job that exists."""
     row = summarize(kinds, cluster=cluster, body=job, path="", digest="")
-    reader = kinds.of(job).progress
+    reader = kinds.of(job).life.progress
     progress = reader(job) if reader is not None else Progress(phase=Phase.UNKNOWN)
     status = JobStatus(
         cluster=cluster,

@@ -4,9 +4,9 @@ A GPU that dies may block a call in the kernel. Its child is left behind, the GP
 gone, and another child reads the other GPUs.
 """
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -21,9 +21,6 @@ from reconciler.nodehealth.readings import (
     normal_slot,
     placeholder,
 )
-
-if TYPE_CHECKING:
-    import subprocess
 
 CALL_SECONDS, SWEEP_SECONDS = 10.0, 30.0
 _MAX_GPUS = 256

@@ -6,6 +6,7 @@ The parent knows which call hangs by the line before it (`call`).
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -13,12 +14,9 @@ from typing import Any
 def _records(source: str, request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield what a source reads. A library that cannot be imported is a reading too."""
     try:
-        if source == "nvml":
-            from reconciler.nodehealth.readers.nvml_calls import sweep as read  # noqa: PLC0415 - each child needs one
-        elif source == "amdsmi":
-            from reconciler.nodehealth.readers.amdsmi_calls import sweep as read  # noqa: PLC0415
-        else:
-            from reconciler.nodehealth.readers.kmsg_calls import sweep as read  # noqa: PLC0415
+        read = import_module(
+            f"reconciler.nodehealth.readers.{source}_calls"
+        ).sweep  # a child needs one of the libraries
     except Exception as error:  # noqa: BLE001 - amdsmi raises what it likes where there is no driver
         yield {"name": "init", "gpu": -1, "error": "no_library", "detail": f"{type(error).__name__}: {error}"[:200]}
     else:

@@ -1,11 +1,12 @@
 """Xids as NVML tells them, without the kernel's log: a process waits for events, a thread takes them."""
 
 import json
+import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,9 +14,6 @@ from msgspec.structs import replace
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.readers.child import kill, python_child
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings, normal_slot
-
-if TYPE_CHECKING:
-    import subprocess
 
 SILENT_SECONDS = 30.0
 """A wait takes five seconds at most, so a process that says nothing for this long hangs."""
@@ -86,7 +84,7 @@ class XidSource:
             kill(process)
             self._stuck = process
 
-    def _listen(self, process: "subprocess.Popen[bytes]") -> None:
+    def _listen(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None  # noqa: S101 - a pipe
         try:
             for line in process.stdout:

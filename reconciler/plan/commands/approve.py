@@ -2,29 +2,23 @@
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.console import options
 from reconciler.console.printing import emit
+from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import plural
-from reconciler.plan import opening
+from reconciler.plan import Approval, Plan, opening
 from reconciler.plan.approvals import approves, write_approval
-from reconciler.plan.live.choices import NO_CHOICES
+from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.opening import Run
 from reconciler.plan.outputs.summary import counts, headlines
 from reconciler.plan.use_cases import approve_plan, last_day
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from reconciler.kube.client.port import LiveCluster
-    from reconciler.plan import Approval, Plan
-    from reconciler.plan.live.choices import LiveChoices
-    from reconciler.plan.opening import Run
 
 _DAYS = 7
 
@@ -99,15 +93,15 @@ def command(
     return 0
 
 
-def _clusters(run: "Run", flags: dict[str, Any]) -> AbstractContextManager["Mapping[str, LiveCluster]"]:
+def _clusters(run: Run, flags: dict[str, Any]) -> AbstractContextManager[Mapping[str, LiveCluster]]:
     return open_clusters(access_flags(flags), options.environment(), run)
 
 
-def _choices(run: "Run") -> "LiveChoices":
+def _choices(run: Run) -> LiveChoices:
     return live_choices(run.settings)
 
 
-def _lines(plan: "Plan", approval: "Approval") -> Iterator[str]:
+def _lines(plan: Plan, approval: Approval) -> Iterator[str]:
     """Yield what is approved: budgets, GPUs and risks."""
     path = approval.place.path
     yield f"{path} approves this plan through {approval.expires}:"

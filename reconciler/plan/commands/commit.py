@@ -53,7 +53,9 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
     emit_report(format_plan(planned.plan, settings), settings)
     uncommitted = uncommitted_changes(run.workspace)
     committed = commit(run.workspace, planned, branch=branch, message=message or "")
-    if committed is None:
+    if committed is None and not run.workspace.config.is_rendered:
+        emit("nothing to commit: spec.rendered is none, so that Argo CD or Flux builds the sources itself", err=True)
+    elif committed is None:
         emit("nothing to commit: rendered/ is up to date with the sources of HEAD", err=True)
     else:
         emit(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)

@@ -1,8 +1,9 @@
 """`reconciler plan`."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import click
 
@@ -11,19 +12,13 @@ from reconciler.console.printing import emit, emit_report, report_error
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.values import plural
 from reconciler.outputs import output_names
-from reconciler.plan import opening, use_cases
+from reconciler.plan import Plan, opening, use_cases
 from reconciler.plan.gate import refuse
 from reconciler.plan.live.choices import is_pattern
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.page_options import page
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from typing import NoReturn
-
-    from reconciler.plan import Plan
-    from reconciler.settings import Settings
+from reconciler.settings import Settings
 
 
 @click.command(
@@ -34,6 +29,7 @@ Examples:
   reconciler plan --revision HEAD --base main   a pull request
   reconciler plan -o markdown > comment.md      a comment for a pull request
   reconciler plan --out plan.json --exit-code   save the plan; exit with 1 if there are changes
+  reconciler plan --base main --sources apps/prod   a repository without reconciler.yaml
   reconciler plan --summary                     only GPUs, risks and counts
   reconciler plan --merge-result --base main    what main has after the merge
   reconciler plan --filter queue=h100 --filter severity=error
@@ -43,6 +39,7 @@ Examples:
 """,
 )
 @options.repo
+@options.sources
 @options.base
 @options.revision
 @options.cluster
@@ -79,6 +76,7 @@ Examples:
 def command(
     *,
     repo: str,
+    sources: tuple[str, ...],
     full: bool,
     summary: bool,
     filters: dict[str, tuple[str, ...]],
@@ -101,7 +99,7 @@ def command(
     With --watch, the plan is printed again whenever a change of a file or branch changes it.
     """
     options.check_access(flags | {"adopt": adopt}, live=live)
-    make = partial(_plan, repo, flags, adopt, merge=merge_result, live=live)
+    make = partial(_plan, repo, flags, adopt, merge=merge_result, live=live, sources=sources)
     show = partial(_show, full=full, summary=summary, filters=filters)
     if watch:
         _check_watched({"--out": out, "--live": live, "--exit-code": exit_code})
@@ -114,11 +112,18 @@ def command(
 
 
 def _plan(
-    repo: str, flags: dict[str, Any], adopt: tuple[str, ...], *, merge: bool, live: bool, imports: bool = True
-) -> "tuple[Plan, Settings]":
+    repo: str,
+    flags: dict[str, Any],
+    adopt: tuple[str, ...],
+    *,
+    merge: bool,
+    live: bool,
+    sources: tuple[str, ...] = (),
+    imports: bool = True,
+) -> tuple[Plan, Settings]:
     """Make a plan. imports: modules are still to be imported, which takes the time that git needs to compare files."""
     named = ({"revision": "HEAD"} if merge else {}) | options.setting_flags(flags)
-    run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports)
+    run = opening.open_run(repo, named, options.environment(), merge=merge, compiles=imports, sources=sources)
     settings = run.settings
     if not live:
         return use_cases.plan(run.workspace, base=settings.base, date=settings.date).plan, settings
@@ -131,7 +136,7 @@ def _plan(
     return planned.plan, settings
 
 
-def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
+def _check_adopted(plan: Plan, adopt: tuple[str, ...]) -> None:
     """Refuse names that adopt nothing: they are misspelled, or the object is ours already. A pattern may match none."""
     known = {str(change.key) for change in plan.changes if change.adopts}
     missing = [name for name in adopt if not is_pattern(name) and name not in known]
@@ -140,7 +145,7 @@ def _check_adopted(plan: "Plan", adopt: tuple[str, ...]) -> None:
         raise ConfigError(f"--adopt: there is no object {' or '.join(missing)} to adopt", hint=hint)
 
 
-def _show(plan: "Plan", settings: "Settings", **shown: Any) -> None:
+def _show(plan: Plan, settings: Settings, **shown: Any) -> None:
     """Print a plan. Raises what forbids it."""
     emit_report(format_plan(plan, settings, **shown), settings)
     refuse(plan)
@@ -152,9 +157,7 @@ def _check_watched(flags: dict[str, object]) -> None:
             raise click.UsageError(f"{flag} does not apply to --watch")
 
 
-def _watch(
-    repo: str, make: "Callable[..., tuple[Plan, Settings]]", show: "Callable[[Plan, Settings], None]"
-) -> "NoReturn":
+def _watch(repo: str, make: Callable[..., tuple[Plan, Settings]], show: Callable[[Plan, Settings], None]) -> NoReturn:
     """Plan now and after every change. In one process, what is imported and compiled once is not again."""
     shown, changed = "", tuple[str, ...]()
     again = partial(make, imports=False)
@@ -165,10 +168,10 @@ def _watch(
 
 
 def _plan_again(
-    make: "Callable[[], tuple[Plan, Settings]]",
-    show: "Callable[[Plan, Settings], None]",
+    make: Callable[[], tuple[Plan, Settings]],
+    show: Callable[[Plan, Settings], None],
     shown: str,
-    changed: "Sequence[str]",
+    changed: Sequence[str],
 ) -> str:
     """Make a plan, show it or its error unless that was shown last, and return what identifies it."""
     found = ""
@@ -188,7 +191,7 @@ def _plan_again(
     return found
 
 
-def _announce(changed: "Sequence[str]") -> None:
+def _announce(changed: Sequence[str]) -> None:
     if changed:
         others = f" and {plural(len(changed) - 1, 'more file')}" if len(changed) > 1 else ""
         emit(f"\n{changed[0]}{others} changed", err=True)

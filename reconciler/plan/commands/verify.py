@@ -42,10 +42,10 @@ def command(*, repo: str, **flags: Any) -> int:
         emit_report(format_plan(plan, run.settings), run.settings)
     require_verified(plan, rendered_by="" if plan.is_empty else rendered_by(run.workspace))
     objects = f"{plan.unchanged} object{'' if plan.unchanged == 1 else 's'}"
-    emit(
-        f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources",
-        err=is_shown or run.settings.output == "name",
-    )
+    sentence = f"verified: {objects} at {run.settings.revision} match{'es' if plan.unchanged == 1 else ''} the sources"
+    if not run.workspace.config.is_rendered:
+        sentence = f"nothing to verify: spec.rendered is none; {objects} at {run.settings.revision} can be built"
+    emit(sentence, err=is_shown or run.settings.output == "name")
     if run.settings.revision == "HEAD":
         for sentence in uncommitted_changes(run.workspace):
             emit(f"warning: {sentence}", err=True)

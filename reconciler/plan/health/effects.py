@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Iterator, Mapping
 
-from reconciler.index.build import CompiledRevision, Runtime, read_files
+from reconciler.index.build import CompiledRevision, read_files
 from reconciler.kinds.health import POLICY, policy_from, policy_of
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
@@ -20,13 +20,14 @@ from reconciler.plan.baseline import Baseline
 from reconciler.policy.references import evidence_ages
 from reconciler.repo.config import Cluster
 from reconciler.repo.files import report_files
+from reconciler.repo.port import Repository
 
 _UNREADABLE = (ValueError, TypeError, AttributeError, KeyError)
 """The errors of reading a policy that no schema has accepted, such as a rendered file that was edited by hand."""
 
 
 def effect_of_change(
-    runtime: Runtime,
+    repository: Repository,
     index: CompiledRevision,
     baseline: Baseline,
     cluster: Cluster,
@@ -42,7 +43,7 @@ def effect_of_change(
     """
     change = _policy_change(index, cluster, baseline, paths, existing)
     try:
-        return _effect_of(runtime, index, change, day, most_days) if change.matters else None
+        return _effect_of(repository, index, change, day, most_days) if change.matters else None
     except _UNREADABLE:
         return unknown_effect(change, "the effect: a policy of the base cannot be read")
 
@@ -90,13 +91,13 @@ def _nodes(index: CompiledRevision, cluster: str) -> dict[str, FleetNode]:
 
 
 def _effect_of(
-    runtime: Runtime, index: CompiledRevision, change: PolicyChange, day: dt.date | None, most_days: int | None
+    repository: Repository, index: CompiledRevision, change: PolicyChange, day: dt.date | None, most_days: int | None
 ) -> PolicyEffect:
     """Return the effect by the best record that there is."""
     config, evidence = index.revision.config, index.context.evidence
     files = report_files(config, index.revision.files.evidence, change.cluster)
     reports = []
-    for path, raw in read_files(runtime.repository, files, sorted(files)):
+    for path, raw in read_files(repository, files, sorted(files)):
         try:
             reports += stored_reports(path, raw)
         except MalformedReport as error:

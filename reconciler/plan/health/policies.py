@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 
-from reconciler.index.build import CompiledRevision, Runtime
+from reconciler.index.build import CompiledRevision
 from reconciler.kinds.health import POLICY
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan.baseline import Baseline
@@ -11,12 +11,13 @@ from reconciler.plan.health.quarantines import changed_names
 from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, RuleSetting
+from reconciler.repo.port import Repository
 
 _RULE = "health.replay"
 
 
 def policy_effects(
-    runtime: Runtime,
+    repository: Repository,
     index: CompiledRevision,
     baseline: Baseline,
     changed: Iterable[str],
@@ -35,7 +36,7 @@ def policy_effects(
     from reconciler.plan.health.effects import effect_of_change  # noqa: PLC0415 - few plans change policies
 
     effects = (
-        effect_of_change(runtime, index, baseline, cluster, paths, existing=existing, day=day, most_days=most_days)
+        effect_of_change(repository, index, baseline, cluster, paths, existing=existing, day=day, most_days=most_days)
         for cluster, paths in found.values()
     )
     return tuple(effect for effect in effects if effect is not None)

@@ -9,7 +9,9 @@ from enum import StrEnum
 from functools import reduce
 from typing import Any
 
-from reconciler.kinds.kind import Body, Kind, Kinds
+from reconciler.kinds.aspects import Holds
+from reconciler.kinds.facts import Body
+from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.manifests.ownership import LABEL, is_owned
 from reconciler.kinds.progress import ENDED
 from reconciler.kinds.records import RECORDS
@@ -76,15 +78,15 @@ def why_left_out(kinds: Kinds, live: Body) -> LeftOut | None:
         LeftOut.OWNED: bool(metadata.get("ownerReferences") or annotation(live, "pv.kubernetes.io/provisioned-by")),
         LeftOut.SYSTEM: _is_of_system(row, metadata),
         LeftOut.CONTROLLED: is_record or (bool(wrote) and all(one.is_controller for one in wrote)),
-        LeftOut.SECRET: row.is_secret,
+        LeftOut.SECRET: row.holds is Holds.SECRETS,
         LeftOut.TERMINATING: "deletionTimestamp" in metadata,
-        LeftOut.ENDED: row.progress is not None and row.progress(live).phase in ENDED,
+        LeftOut.ENDED: row.life.progress is not None and row.life.progress(live).phase in ENDED,
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _is_of_system(row: Kind, metadata: Mapping[str, Any]) -> bool:
-    is_reserved = text(metadata.get("namespace")).startswith(_RESERVED) or metadata.get("name") in row.existing
+    is_reserved = text(metadata.get("namespace")).startswith(_RESERVED) or metadata.get("name") in row.naming.existing
     return is_reserved or "kubernetes.io/bootstrapping" in mapping(metadata.get("labels"))
 
 
@@ -97,8 +99,8 @@ def authored(
     """
     row = kinds.of(live)
     body = _without_controlled(kinds, live, dict(_as_queued(kinds, live, queued)) if queued is not None else {})
-    body = _without_queue(kinds, body) if not row.suspend and kinds.is_queued(body) else body
-    body = row.authored(body) if row.authored is not None else body
+    body = _without_queue(kinds, body) if not row.pods.suspend and kinds.is_queued(body) else body
+    body = row.life.authored(body) if row.life.authored is not None else body
     body = pruned(pruned(body, _RESTARTED), ("status",))
     found: dict[str, Any] = without_nulls({**body, "metadata": _metadata(mapping(body.get("metadata")))})
     return found if has_defaults else catalogue.without_defaults(found)

@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
 from reconciler.plan.live.choices import LiveChoices
+from reconciler.plan.opening import Run
 from reconciler.repo.config import Cluster, Config
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
     from reconciler.kube.client.port import Discovery, LiveCluster
-    from reconciler.plan.opening import Run
 
 
 class ClusterFlags(Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ def live_choices(settings: Settings, *, adopt: frozenset[str] = frozenset()) -> 
 
 
 @contextmanager
-def open_clusters(flags: ClusterFlags, environ: Mapping[str, str], run: "Run") -> "Iterator[Mapping[str, LiveCluster]]":
+def open_clusters(flags: ClusterFlags, environ: Mapping[str, str], run: Run) -> "Iterator[Mapping[str, LiveCluster]]":
     """Open the clusters of a run, by name, while the block runs: all of them, or the chosen one."""
     chosen, config = run.settings.cluster, run.workspace.config
     opener = cluster_opener(flags, environ, config, run.settings)

@@ -1,6 +1,6 @@
 """The fields of a live object that belong to other controllers: applies leave them, and they are never drift.
 
-The row of a kind names the fields that a queue or an operator writes (`Kind.suspend`, `Kind.controlled`); the managers
+The row of a kind names the fields that a queue or an operator writes (`Pods.suspend`, `Life.controlled`); the managers
 of the object tell what an autoscaler sets. Everything else that controllers add lies beside what people wrote, where a
 server-side apply never touches it.
 """
@@ -10,7 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.kind import Body, Kinds
+from reconciler.kinds.facts import Body
+from reconciler.kinds.kind import Kinds
 from reconciler.kinds.pods import is_stopped
 from reconciler.kube.items import ListKeys
 from reconciler.kube.objects import FieldPath
@@ -43,13 +44,13 @@ def controlled_fields(kinds: Kinds, live: Body) -> tuple[ControlledField, ...]:
     """Return the fields of a live object that other controllers write."""
     row = kinds.of(live)
     found = [ControlledField(path=path, by=AUTOSCALER) for path in scaled_fields(live)]
-    for one in row.controlled:
+    for one in row.life.controlled:
         if one.applies(live):
             found += [ControlledField(path=path, by=one.by, adds=one.adds) for path in _expanded(live, one.path)]
     if kinds.is_queued(live):
-        found += [ControlledField(path=row.suspend, by=KUEUE)] if row.suspend else []
-        if value_at(live, row.suspend) is not True:
-            found += _placement(kinds, live, is_template=bool(row.suspend))
+        found += [ControlledField(path=row.pods.suspend, by=KUEUE)] if row.pods.suspend else []
+        if value_at(live, row.pods.suspend) is not True:
+            found += _placement(kinds, live, is_template=bool(row.pods.suspend))
     return tuple(found)
 
 

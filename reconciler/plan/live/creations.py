@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 
 from msgspec import Struct
 
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.client.port import ClusterError, LiveCluster, UnknownKind
 from reconciler.kube.objects import ObjectKey
@@ -46,8 +47,8 @@ def created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
     """Return what desired objects are for others."""
     rows = [(kinds.find(key.group, key.kind), key) for key in keys]
     return Places(
-        namespaces=frozenset(key for row, key in rows if row.is_namespace),
-        groups=frozenset(key.name.partition(".")[2] for row, key in rows if row.defines_kinds),
+        namespaces=frozenset(key for row, key in rows if row.holds is Holds.OBJECTS),
+        groups=frozenset(key.name.partition(".")[2] for row, key in rows if row.holds is Holds.KINDS),
         names=frozenset(key.name for _, key in rows),
     )
 

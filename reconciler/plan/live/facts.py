@@ -31,9 +31,10 @@ def find_drift(
     existing: `rendered/` of the base.
     """
     existing.objects(path for path in updates if path in existing.versions)  # all at one time
-    for path in sorted({*updates, *live.left, *live.deleted}):
+    left = live.left()
+    for path in sorted({*updates, *left, *live.deleted}):
         yield from _reverted(index, live, existing, path, updates[path]) if path in updates else ()
-        yield from live.left.get(path, ())
+        yield from left.get(path, ())
         yield from live.deleted.get(path, ())
 
 
@@ -46,10 +47,10 @@ def _reverted(
     before = existing.body(path) if path in existing.versions else None
     key = comparison.key
     keys = _list_keys(index, key.group, key.kind)
-    file = f"{index.revision.config.rendered}/{path}"
+    file, is_adopted = f"{index.revision.config.rendered}/{path}", bool(live.found[path].adopted)
     for field in comparison.fields:
         managers = changed_by(field, body, before, keys)
-        if managers or (managers is not None and path not in live.adopted):  # what an adopted one lacks, it never had
+        if managers or (managers is not None and not is_adopted):  # what an adopted one lacks, it never had
             yield drift_of(comparison.cluster, key, file, field, managers, comparison.source, body)
 
 
@@ -79,11 +80,11 @@ def live_facts(
 ) -> LiveFacts:
     """Collect what live clusters said. `existing` is `rendered/` of the base; `kept` objects are not changed."""
     return LiveFacts(
-        clusters=tuple(live.states),
-        versions=live.live_versions(),
+        clusters=live.states,
+        versions={path: one.version for path, one in live.identities().items()},
         problems=tuple(_problems(index, live, updates, kept)),
         drift=tuple(find_drift(index, live, existing, updates)),
-        adopted=live.adopted,
+        adopted=live.adopted(),
     )
 
 
@@ -122,14 +123,14 @@ def _exclusions(
 ) -> Iterator[Problem]:
     """Yield what an apply leaves out because of an annotation or label on the cluster, which Git may lack."""
     rows = index.summaries(updates.keys() - set(kept))
-    for path in live.live_versions():
+    for path, identity in live.identities().items():
         body = live.live(path)
         if body is None or path in kept or is_kept(body):
             continue
         is_deleted = path not in index.desired
         why = why_not_deleted(body) if is_deleted else why_not_applied({}, body) if path in rows else ""
         if is_deleted and not why and not is_owned(body):
-            yield _unlabelled(SourceRef(path=f"{index.revision.config.rendered}/{path}"), live.key(path), body)
+            yield _unlabelled(SourceRef(path=f"{index.revision.config.rendered}/{path}"), identity.key, body)
         if why:
             yield Problem(
                 rule=EXCLUDED,

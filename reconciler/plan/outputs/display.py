@@ -1,24 +1,20 @@
 """Formats results for the terminal or for the file that standard output is."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.outputs import FOR_PEOPLE, RenderOptions, render
-from reconciler.plan.outputs.explain import render_explain, render_explain_json
-
-if TYPE_CHECKING:
-    from reconciler.plan import Plan
-    from reconciler.plan.explanation import Explanation
-    from reconciler.settings import Settings
-
 from reconciler.console.terminal import terminal
+from reconciler.outputs import FOR_PEOPLE, RenderOptions, render
+from reconciler.plan import Plan
+from reconciler.plan.explanation import Explanation
+from reconciler.plan.outputs.explain import render_explain, render_explain_json
+from reconciler.settings import Settings
 
 
 def format_plan(
-    plan: "Plan",
-    settings: "Settings",
+    plan: Plan,
+    settings: Settings,
     *,
     full: bool = False,
     lint: bool = False,
@@ -33,7 +29,7 @@ def format_plan(
     return render(plan, settings.output, options)
 
 
-def format_explanation(explanation: "Explanation", settings: "Settings") -> str:
+def format_explanation(explanation: Explanation, settings: Settings) -> str:
     """Format the reasons of an object or a field."""
     if settings.output == "json":
         return render_explain_json(explanation)

@@ -34,7 +34,7 @@ class RenderingTools(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     def renders(self, document: Document) -> bool:
         """Return whether other objects are rendered from a document, which no cluster gets to see."""
-        return self.kinds.find(document.group, document.kind).render is not None
+        return self.kinds.find(document.group, document.kind).source.render is not None
 
 
 class ExampleRenderer:

@@ -6,6 +6,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.facts import KindId, QueueRole
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.manifests.generations import base_name
@@ -55,7 +56,7 @@ def check_claims(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
 
 def _name(evaluation: Evaluation, row: ObjectSummary) -> str:
     """Return the name of a workload without the suffix of its generation, which changes with each replacement."""
-    has_generations = evaluation.kinds.find(row.group, row.kind).has_generations
+    has_generations = evaluation.kinds.find(row.group, row.kind).life.has_generations
     return str(replace(row.key, name=base_name(row.name)) if has_generations else row.key)
 
 
@@ -63,7 +64,7 @@ class ReferenceTargets:
     """The objects that a rule requires to exist where others refer to them, by kind, namespace and name."""
 
     def __init__(self, kinds: Kinds, rows: Iterable[ObjectSummary]) -> None:
-        wanted = {row.id for row in kinds.values() if row.reference_rule or row.is_namespace}
+        wanted = {row.id for row in kinds.values() if row.naming.rule or row.holds is Holds.OBJECTS}
         self.known = {
             ((row.group, row.kind), row.namespace, row.name) for row in rows if (row.group, row.kind) in wanted
         }
@@ -120,7 +121,7 @@ def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> No
     check_claims(evaluation, rows)
     external = External(evaluation.cluster)
     for kind in evaluation.kinds.values():
-        if kind.is_namespace:
+        if kind.holds is Holds.OBJECTS:
             _check_namespaces(evaluation, rows, kind, known, external)
 
 
@@ -135,8 +136,8 @@ def check_references(evaluation: Evaluation, rows: Iterable[ObjectSummary], targ
 
 def _existing(evaluation: Evaluation, kind: Kind) -> tuple[str, ...]:
     """Return the names that every cluster of the backend has, in every namespace."""
-    backends = dict(kind.existing_with)
-    return (*kind.existing, *backends.get(evaluation.cluster.backend, ()))
+    backends = dict(kind.naming.existing_with)
+    return (*kind.naming.existing, *backends.get(evaluation.cluster.backend, ()))
 
 
 def _check_reference(
@@ -146,7 +147,7 @@ def _check_reference(
     kind, namespace, name = reference.kind, reference.namespace, reference.name
     if name in _existing(evaluation, target) or external.has(kind, namespace, name):
         return
-    rule = "reference.parent" if target.id == (row.group, row.kind) else target.reference_rule
+    rule = "reference.parent" if target.id == (row.group, row.kind) else target.naming.rule
     if not rule or not evaluation.is_enabled(rule):
         return
     whole = f"{namespace}/{name}" if namespace else name

@@ -71,4 +71,4 @@ def _reserved(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
 
 
 def _is_shared(evaluation: Evaluation, row: ObjectSummary) -> bool:
-    return evaluation.kinds.find(row.group, row.kind).is_shared
+    return evaluation.kinds.find(row.group, row.kind).queueing.is_shared

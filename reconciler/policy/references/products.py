@@ -61,7 +61,7 @@ def check_products(
     workloads = [row for row in rows if row.demands and not row.provides]
     flavors = [row for row in rows if row.queue_role is QueueRole.FLAVOR and row.product]
     for row in workloads:
-        if evaluation.kinds.find(row.group, row.kind).runs_on_each_node:
+        if evaluation.kinds.find(row.group, row.kind).pods.on_each_node:
             hint = "leave them out of the quotas, or run it without GPUs"
             evaluation.report("quota.daemon-set", row, _on_each_node(row, inventory), hint=hint)
     if inventory is not None:
@@ -88,7 +88,7 @@ def taken_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: I
     """Return the GPUs by product that DaemonSets take of the schedulable nodes."""
     taken: Counter[str] = Counter()
     for row in rows:
-        where = row.on_nodes if kinds.find(row.group, row.kind).runs_on_each_node else None
+        where = row.on_nodes if kinds.find(row.group, row.kind).pods.on_each_node else None
         if where is None or any(is_slice(demand.product) for demand in row.demands):
             continue
         for node in inventory.nodes if _is_measured(where, inventory) else ():

@@ -250,7 +250,7 @@ def _check_tree_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
 
 def _quota_fields(evaluation: Evaluation, queue: QueueKey | ObjectKey) -> tuple[str, str]:
     """Return the fields with the guarantee and the limit of a queue; empty where its kind does not name them."""
-    return evaluation.kinds.find(queue.group, queue.kind).quota_fields
+    return evaluation.kinds.find(queue.group, queue.kind).queueing.quota_fields
 
 
 def _short(field: str) -> str:
@@ -282,7 +282,7 @@ def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
 
 def _follows_kai(evaluation: Evaluation, usage: QueueUsage, queue: QueueKey) -> bool:
     """Return whether this repository has a queue, and its workloads run as in KAI's."""
-    return usage.is_tree(queue) and evaluation.kinds.find(queue.group, queue.kind).follows_kai
+    return usage.is_tree(queue) and evaluation.kinds.find(queue.group, queue.kind).queueing.follows_kai
 
 
 def _names(names: Sequence[str]) -> str:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.values import plural
-from reconciler.repo.config.config import Budgets, Cluster, Config
+from reconciler.repo.config.builds import Build
+from reconciler.repo.config.config import NOT_RENDERED, Budgets, Cluster, Config
 from reconciler.repo.config.pod_paths import DeclaredPods, PodPath
 
 _FILE = SourceRef(path="reconciler.yaml")
@@ -85,11 +86,18 @@ def _plain(config: Config) -> dict[str, Any]:
     days = config.evidence_days
     return {
         **plain,
-        **dict.fromkeys(("clusters", "rules", "sizing")),
+        **dict.fromkeys(("clusters", "rules", "sizing", "is_rendered")),
+        "rendered": config.rendered if config.is_rendered else NOT_RENDERED,
+        "builds": [_built(one) for one in config.builds],
         "pod_paths": [_declared(one) for one in config.pod_paths],
         "drift": {"action": str(config.drift.action), "rules": [str(rule) for rule in config.drift.rules]},
         "evidence_days": None if days is None else f"{days}d",
     }
+
+
+def _built(build: Build) -> str:
+    """Return a build in one line; what else its entry says is shown by the objects that change."""
+    return f"{build.path} ({' '.join(filter(None, (build.tool, build.release)))})"
 
 
 def _declared(pods: DeclaredPods) -> str:
@@ -113,11 +121,14 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         longer = before is not None and (after is None or _days(after) > _days(before))
         return longer, "older evidence is no longer reported" if longer else ""
     if top == "rendered":
-        return True, f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
+        words = f"{before}/ is no longer written and no longer compared; what syncs it keeps the objects there"
+        begins = "plans compare with the committed files, which `reconciler commit` writes"
+        return before != NOT_RENDERED, begins if before == NOT_RENDERED else words
     if top == "defaults" and name in _JUDGING_DEFAULTS:
         return after is not None, "takes effect once the base has it" if after is not None else ""
-    if top in ("sources", "policies", "evidence", "approvals", "pod_paths"):
-        gone = sorted({*_listed(before)} - {*_listed(after)})
+    if top in ("sources", "builds", "policies", "evidence", "approvals", "pod_paths", "exclude"):
+        sides = (before, after) if top != "exclude" else (after, before)
+        gone = sorted({*_listed(sides[0])} - {*_listed(sides[1])})
         return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
     looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})
     words = "live objects may differ from Git" if looser else ""

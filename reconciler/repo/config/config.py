@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -10,14 +10,13 @@ from msgspec.structs import replace
 from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.problems import Problem, Violation
 from reconciler.kube.values import text
+from reconciler.kube.yaml import Document
+from reconciler.repo.config.builds import ROOT, Build, build_violations, parse_builds, source_folders
 from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
 from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.prices import NO_PRICES, Prices, parse_prices
-
-if TYPE_CHECKING:
-    from reconciler.kube.yaml import Document
 
 GROUP = "gpureconciler.io"
 
@@ -30,6 +29,11 @@ DEFAULT_FOLDERS: Mapping[str, tuple[str, ...]] = {"sources": ("queues", "jobs"),
 DEFAULT_EVIDENCE = "evidence"
 
 DEFAULT_APPROVALS = "approvals"
+
+DEFAULT_RENDERED = "rendered"
+
+NOT_RENDERED = "none"
+"""`spec.rendered` of a repository that only reviews: what exists is what the base builds."""
 
 
 class Backend(StrEnum):
@@ -121,6 +125,9 @@ class Config(Struct, frozen=True, kw_only=True):
     evidence_shrink: float = 0.25  # share of the nodes and GPUs that one observation may miss
     approvals: str = DEFAULT_APPROVALS
     rendered: str = "rendered"
+    is_rendered: bool = True  # False (`rendered: none`): no folder of ours; paths are still named below `rendered`
+    builds: tuple[Build, ...] = ()  # those of `sources` that a program builds
+    exclude: tuple[str, ...] = ()  # patterns of files in source folders that are not read
     rules: Mapping[str, RuleSetting] = field(default_factory=dict)
     budgets: Budgets = Budgets()
     on_immutable_change: OnImmutableChange = OnImmutableChange.REFUSE  # queues and jobs may set their own
@@ -134,10 +141,11 @@ class Config(Struct, frozen=True, kw_only=True):
         return next((cluster for cluster in self.clusters if cluster.name == name), None)
 
 
-def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ...]]:
+def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]]:
     """Read a document that its JSON Schema has accepted; problems are about what a schema cannot say."""
     spec = document.data["spec"]
-    problems = document.problems(_violations(spec))
+    builds = parse_builds(spec, _normalize)
+    problems = document.problems([*_violations(spec), *build_violations(builds)])
     if problems:
         return None, problems
     shipped = Config(clusters=())
@@ -147,13 +155,16 @@ def parse_config(document: "Document") -> tuple[Config | None, tuple[Problem, ..
                 _cluster(entry, spec.get("sizing", {}), spec.get("prices", {})) for entry in spec["clusters"]
             ),
             name=text(document.metadata.get("name")),
-            sources=tuple(_normalize(written) for written in spec.get("sources", shipped.sources)),
+            sources=tuple(map(_normalize, source_folders(spec.get("sources", shipped.sources)))),
+            builds=builds,
+            exclude=tuple(spec.get("exclude", ())),
             policies=tuple(_normalize(written) for written in spec.get("policies", shipped.policies)),
             evidence=_normalize(_evidence_folder(spec)[1]),
             evidence_days=_evidence_days(spec),
             evidence_shrink=_evidence_shrink(spec, shipped.evidence_shrink),
             approvals=_normalize(spec.get("approvals", shipped.approvals)),
-            rendered=_normalize(spec.get("rendered", shipped.rendered)),
+            rendered=_rendered_folder(spec),
+            is_rendered=spec.get("rendered") != NOT_RENDERED,
             rules={
                 rule: RuleSetting(**setting, place=document.at(("spec", "rules", rule), key=True))
                 for rule, setting in spec.get("rules", {}).items()
@@ -236,15 +247,22 @@ def _duplicate_clusters(spec: Mapping[str, Any]) -> Iterator[Violation]:
         seen.add(cluster["name"])
 
 
+def _rendered_folder(spec: Mapping[str, Any]) -> str:
+    written = spec.get("rendered", DEFAULT_RENDERED)
+    return DEFAULT_RENDERED if written == NOT_RENDERED else _normalize(written)
+
+
 def _normalize(text: str) -> str:
     """Normalize a folder: no `./` at the start, no `/` at the end."""
-    return text.removeprefix("./").rstrip("/")
+    return text.removeprefix("./").rstrip("/") or ROOT
 
 
 def _folder_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     """Yield the folders that are outside the repository, or overlap with a folder of another role."""
     for path, written in _folders(spec):
         parts = _normalize(written).split("/")
+        if written in {".", "./"} and path[1] in {"sources", "clusters"}:
+            continue
         if written.startswith("/") or not all(parts) or {"..", "."} & set(parts):
             hint = "use a folder below the root of the repository, such as jobs/team-a"
             message = f"{written!r} is not a folder inside the repository"
@@ -255,11 +273,12 @@ def _folder_violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
 
 def _folders(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
     for name, default in DEFAULT_FOLDERS.items():
-        for index, written in enumerate(spec.get(name, default)):
+        for index, written in enumerate(source_folders(spec.get(name, default))):
             yield ("spec", name, index), written
     yield _evidence_folder(spec)
     yield ("spec", "approvals"), spec.get("approvals", DEFAULT_APPROVALS)
-    yield ("spec", "rendered"), spec.get("rendered", "rendered")
+    if spec.get("rendered") != NOT_RENDERED:
+        yield ("spec", "rendered"), spec.get("rendered", DEFAULT_RENDERED)
     for index, cluster in enumerate(spec["clusters"]):
         for position, written in enumerate(cluster.get("select", {}).get("folders", ())):
             yield ("spec", "clusters", index, "select", "folders", position), written
@@ -300,11 +319,11 @@ def _overlaps(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str, str]]:
                     yield path, message, "use separate folders"
     sources = [written for _, written in roles["sources"]]
     for path, written in roles["clusters"]:
-        if not any(_overlap(written, source) for source in sources):
+        if ROOT not in (*sources, written) and not any(_overlap(written, source) for source in sources):
             yield path, f"{written!r} is not in a source folder", f"source folders: {', '.join(sources)}"
 
 
 def _overlap(one: str, other: str) -> bool:
-    """Return whether two folders are equal, or one contains the other."""
+    """Return whether two folders are equal, or one contains the other. The root contains no folder of another role."""
     first, second = f"{_normalize(one)}/", f"{_normalize(other)}/"
     return first.startswith(second) or second.startswith(first)

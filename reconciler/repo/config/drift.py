@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
@@ -10,9 +10,7 @@ from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Violation
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.times import is_date
-
-if TYPE_CHECKING:
-    from reconciler.kube.yaml import Document
+from reconciler.kube.yaml import Document
 
 
 class DriftAction(StrEnum):
@@ -79,7 +77,7 @@ class DriftPolicy(Struct, frozen=True, kw_only=True):
         return next(found, DriftRule(action=self.action))
 
 
-def parse_drift(document: "Document", spec: Mapping[str, Any]) -> DriftPolicy:
+def parse_drift(document: Document, spec: Mapping[str, Any]) -> DriftPolicy:
     """Read `spec.drift` of a document that its schema has accepted."""
     drift = spec.get("drift", {})
     return DriftPolicy(

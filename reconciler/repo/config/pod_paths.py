@@ -5,15 +5,13 @@ a map. What is found may be a pod template, a pod's spec, a container, or the re
 """
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Violation
-
-if TYPE_CHECKING:
-    from reconciler.kube.yaml import Document
+from reconciler.kube.yaml import Document
 
 
 class PodPath(Struct, frozen=True, kw_only=True):
@@ -43,7 +41,7 @@ class DeclaredPods(Struct, frozen=True, kw_only=True):
     place: SourceRef = SourceRef(path="reconciler.yaml")
 
 
-def parse_pod_paths(document: "Document", spec: Mapping[str, Any]) -> tuple[DeclaredPods, ...]:
+def parse_pod_paths(document: Document, spec: Mapping[str, Any]) -> tuple[DeclaredPods, ...]:
     """Read `spec.podPaths` of a document that its schema has accepted."""
     return tuple(
         DeclaredPods(

@@ -1,21 +1,17 @@
 """Answers to sizing questions as text or JSON."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from reconciler.console.terminal import terminal
+from reconciler.settings import Settings
+from reconciler.size.pages.answer import SizeAnswer
 from reconciler.size.pages.report import size_report
 from reconciler.size.pages.text import render_size
 
-if TYPE_CHECKING:
-    from reconciler.settings import Settings
-    from reconciler.size.pages.answer import SizeAnswer
 
-from reconciler.console.terminal import terminal
-
-
-def format_sizes(answers: Sequence["SizeAnswer"], settings: "Settings") -> str:
+def format_sizes(answers: Sequence[SizeAnswer], settings: Settings) -> str:
     """Format answers to sizing questions; as JSON, one indented object or one object per line."""
     if settings.output == "json":
         lines = [msgspec.json.encode(size_report(answer)) for answer in answers]

@@ -1,15 +1,12 @@
 """The port to external sizing engines; the modules beside this one implement it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 from msgspec import Struct
 
-from reconciler.sizing.engine_registry import Outcome
-
-if TYPE_CHECKING:
-    from reconciler.sizing.engine_registry import Engine
-    from reconciler.sizing.question import EngineQuestion
+from reconciler.sizing.engine_registry import Engine, Outcome
+from reconciler.sizing.question import EngineQuestion
 
 
 class Prediction(Struct, frozen=True, kw_only=True):
@@ -21,7 +18,7 @@ class Prediction(Struct, frozen=True, kw_only=True):
     `versions` name everything that the reply depends on.
     """
 
-    engine: "Engine"
+    engine: Engine
     outcome: Outcome
     gpus: int = 0
     workers: int = 0
@@ -40,11 +37,11 @@ class Predictor(Protocol):
     """An external sizing engine. Every method may raise `PredictorError`; none exceeds its deadline."""
 
     @property
-    def engine(self) -> "Engine":
+    def engine(self) -> Engine:
         """The row of the engine in the registry."""
         ...
 
-    def predict(self, question: "EngineQuestion", layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
+    def predict(self, question: EngineQuestion, layouts: Sequence[tuple[int, int]] = ()) -> Prediction:
         """Answer one question; engines that predict chances do so for `layouts`: (total GPUs, samples per step)."""
         ...
 
@@ -63,10 +60,10 @@ class Predictor(Protocol):
 class DeferredPredictor(Predictor, Protocol):
     """An engine that accepts a question now and answers it later, perhaps in another run."""
 
-    def submit(self, question: "EngineQuestion") -> str:
+    def submit(self, question: EngineQuestion) -> str:
         """Submit a question once and return the id of the request."""
         ...
 
-    def resume(self, question: "EngineQuestion", request: str) -> Prediction:
+    def resume(self, question: EngineQuestion, request: str) -> Prediction:
         """Return the answer of an earlier request; `Outcome.PENDING` if there is none yet."""
         ...

@@ -2,7 +2,7 @@
 
 from reconciler.sizing.training_jobs.container import Container
 from reconciler.sizing.training_jobs.gpus import allows_product, binds_all_pods, named_product, requested_gpus
-from reconciler.sizing.training_jobs.job import JobFormat, Pods, TrainingJob, word_place
+from reconciler.sizing.training_jobs.job import JobFormat, TrainingJob, TrainingPods, word_place
 from reconciler.sizing.training_jobs.labels import is_done, is_watched
 from reconciler.sizing.training_jobs.reader import JobReader, Launches
 
@@ -11,8 +11,8 @@ __all__ = [
     "JobFormat",
     "JobReader",
     "Launches",
-    "Pods",
     "TrainingJob",
+    "TrainingPods",
     "allows_product",
     "binds_all_pods",
     "is_done",

@@ -116,7 +116,7 @@ class JobFormat(ABC):
             editor.set((*pods.template, "spec", "nodeSelector", label), product, reason)
 
 
-class Pods(Struct, frozen=True, kw_only=True, eq=False):
+class TrainingPods(Struct, frozen=True, kw_only=True, eq=False):
     """Pods of one template that run the launch line.
 
     `template` is the path of their template; () if the kind has none of its own (TrainJob, TorchrunJob).
@@ -145,7 +145,7 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
     document: Document
     format: JobFormat
     root: FieldPath = ()
-    pods: tuple[Pods, ...]
+    pods: tuple[TrainingPods, ...]
     command: tuple[str, ...]
     args: tuple[str, ...]
     env: tuple[tuple[str, str | None], ...]
@@ -162,7 +162,7 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
         return self.format.kind
 
     @property
-    def lead(self) -> Pods:
+    def lead(self) -> TrainingPods:
         """The pods whose container starts the training."""
         return self.pods[0]
 

@@ -1,17 +1,14 @@
 """`reconciler new`: starting files for jobs, queues, health policies and quarantines."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.plan import opening
-from reconciler.submit.new import new_job, new_policy, new_quarantine, new_queue
-
-if TYPE_CHECKING:
-    from reconciler.plan.opening import Run
-    from reconciler.submit.new import StartingFile
+from reconciler.plan.opening import Run
+from reconciler.submit.new import StartingFile, new_job, new_policy, new_quarantine, new_queue
 
 _NAME = click.argument("name", metavar="NAME")
 _FILE = click.option(
@@ -136,7 +133,7 @@ def quarantine(*, node: str, reason: str, effect: str, path: str, repo: str, **f
     return _write(run, new_quarantine(run.workspace, node, reason=reason, effect=effect, path=_inside(path)), path)
 
 
-def _open(repo: str, flags: dict[str, Any]) -> "Run":
+def _open(repo: str, flags: dict[str, Any]) -> Run:
     return opening.open_run(repo, options.setting_flags(flags), options.environment())
 
 
@@ -144,7 +141,7 @@ def _inside(path: str) -> str:
     return "" if path == "-" else path
 
 
-def _write(run: "Run", file: "StartingFile", path: str) -> int:
+def _write(run: Run, file: StartingFile, path: str) -> int:
     if path == "-":
         emit(file.content.decode(), form="yaml", nl=False)
         return 0

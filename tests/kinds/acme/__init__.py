@@ -5,9 +5,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.aspects import Life, Lookup, Pods, Source
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import only
-from reconciler.kinds.kind import Kind, Lookup
+from reconciler.kinds.kind import Kind
 from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.pods import of_spec
 from reconciler.kinds.rendered import Rendered
@@ -16,7 +17,7 @@ from reconciler.kube.reasons import Origin, Reason, Traced, copied
 from reconciler.kube.values import count, mapping
 from reconciler.kube.yaml import Document
 from reconciler.sizing.training_jobs.container import parse_container
-from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, Pods, TrainingJob
+from reconciler.sizing.training_jobs.job import Allocation, Editor, JobFormat, PodCounts, TrainingJob, TrainingPods
 from reconciler.sizing.training_jobs.reader import JobReader
 
 GROUP = "acme.example.com"
@@ -75,7 +76,7 @@ def _training(reader: JobReader) -> TrainingJob:
         document=reader.document,
         format=_RunFormat(),
         root=reader.root,
-        pods=(Pods(role="node", replicas=reader.count("spec", "nodes"), container=container),),
+        pods=(TrainingPods(role="node", replicas=reader.count("spec", "nodes"), container=container),),
         command=container.command,
         args=container.args,
         env=container.env,
@@ -105,29 +106,31 @@ _FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 RUN = Kind(
     group=GROUP,
     kind="Run",
-    parse=_parse,
-    render=_render,
-    training=_training,
-    crd=_crd(
-        "Run",
-        {
-            "required": ["image", "command"],
-            "properties": {
-                "image": {"type": "string", "description": "Image that trains."},
-                "nodes": {"type": "integer", "minimum": 1},
-                "command": _STRINGS,
-                "args": _STRINGS,
-                "env": {"type": "array", "items": _FREE},
-                "resources": _FREE,
+    source=Source(
+        crd=_crd(
+            "Run",
+            {
+                "required": ["image", "command"],
+                "properties": {
+                    "image": {"type": "string", "description": "Image that trains."},
+                    "nodes": {"type": "integer", "minimum": 1},
+                    "command": _STRINGS,
+                    "args": _STRINGS,
+                    "env": {"type": "array", "items": _FREE},
+                    "resources": _FREE,
+                },
             },
-        },
+        ),
+        parse=_parse,
+        render=_render,
+        training=_training,
     ),
 )
 GANG = Kind(
     group=GROUP,
     kind="Gang",
-    pods=of_spec(_gang_pods),
-    immutable=only("spec.template"),
-    crd=_crd("Gang", {"properties": {"size": {"type": "integer"}, "template": _FREE}}),
+    source=Source(crd=_crd("Gang", {"properties": {"size": {"type": "integer"}, "template": _FREE}})),
+    pods=Pods(of_spec(_gang_pods)),
+    life=Life(immutable=only("spec.template")),
 )
 KINDS = (RUN, GANG)

@@ -485,7 +485,7 @@ def test_a_suspended_job_of_kueue_has_neither_a_deadline_nor_a_minimum() -> None
     assert (body["spec"]["parallelism"], body["spec"]["completions"]) == (0, 4)
     assert "activeDeadlineSeconds" not in body["spec"]
     assert "annotations" not in body["metadata"]
-    immutable = BUILT_IN.find("batch", "Job").immutable
+    immutable = BUILT_IN.find("batch", "Job").life.immutable
     assert immutable is not None
     assert immutable(running, body) == ["spec.parallelism"], "Kueue lets nobody change it while the job runs"
     assert immutable(body, running) == []

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 
 from reconciler.clock import SystemClock
 from reconciler.errors import ReconcilerError
+from reconciler.index.runtime import RunOptions
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.live.apply import Applied, ApplyRun, apply
@@ -89,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         self.repository = MemoryRepository()
         self.cache = MemoryCache()
         runtime = opening.runtime(self.repository, self.cache, Settings(processes=1))
-        self.runtime = replace(runtime, inventory_namespace=self.namespace)
+        self.runtime = replace(runtime, options=RunOptions(inventory_namespace=self.namespace))
         self.saved: Plan | None = None
         self.before: dict[str, Any] = {}
         self.inputs: dict[str, bytes] = {}

@@ -25,7 +25,13 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
+def git_served() -> None:
+    """Mark a test that depends on the answers of a Git server: `tests/tiers.py` lets it fail once."""
+
+
+@pytest.fixture
+def server(git_served: None, tmp_path: Path) -> Iterator[GitServer]:
+    del git_served
     with git_server(tmp_path / "server") as started:
         yield started
 

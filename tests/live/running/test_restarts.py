@@ -54,7 +54,7 @@ def alone(body: Body) -> Body:
     found = copy.deepcopy(body)
     del found["metadata"]["labels"][_QUEUE]
     row = BUILT_IN.of(found)
-    return dict(with_value(found, row.suspend, value=False)) if row.suspend else found
+    return dict(with_value(found, row.pods.suspend, value=False)) if row.pods.suspend else found
 
 
 _TEMPLATE = ("spec", "template")

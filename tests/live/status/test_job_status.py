@@ -374,7 +374,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.sampled_from([row.id for row in BUILT_IN.values() if row.progress is not None]), JSON, JSON)
+@given(st.sampled_from([row.id for row in BUILT_IN.values() if row.life.progress is not None]), JSON, JSON)
 def test_a_malformed_status_never_fails(kind: tuple[str, str], status: Any, spec: Any) -> None:
     body = {
         "apiVersion": f"{kind[0]}/v1",

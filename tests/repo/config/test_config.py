@@ -52,7 +52,7 @@ def test_sound_settings(spec: str) -> None:
         ("  evidence: rendered\n", "5:13", "of spec.rendered"),
         ("  sources: []\n", "5:12", "1"),
         ("  sources: [../jobs]\n", "5:13", "is not a folder inside the repository"),
-        ("  sources: [.]\n", "5:13", "is not a folder inside the repository"),
+        ("  policies: [.]\n", "5:14", "is not a folder inside the repository"),
     ],
 )
 def test_folders_of_two_roles_do_not_overlap(spec: str, place: str, words: str) -> None:

@@ -1,0 +1,220 @@
+"""Builds among the source files: each is one file, whose content is what the program printed.
+
+The file stands at the path of the kustomization or chart, in place of the files that the build reads. Before each of
+its documents comments say where the object is from and what changed it, which leads findings back there.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from reconciler.kube.objects import SourceRef, split_api_version
+from reconciler.kube.patterns import later
+from reconciler.kube.problems import Problem
+from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.yaml import Document, read
+from reconciler.kube.yaml.parser import split
+from reconciler.kube.yaml.writer import write
+from reconciler.repo.builds.inputs import BuildInputs, inputs_of, missing_problem
+from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
+from reconciler.repo.builds.variables import SWITCH, Substitution
+from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.files import BlobIds
+from reconciler.repo.port import Cache, Repository
+from reconciler.version import __version__
+
+ORIGIN, CHANGED = "# from: ", "# changed by: "
+"""Comments before a document: the file that it is from, and the kustomizations that changed it, in order."""
+
+_NOTHING = b"# no objects\n"  # a file without content would look lost
+_ORIGIN_KEY = "config.kubernetes.io/origin"
+_TRANSFORMATIONS_KEY = "alpha.config.kubernetes.io/transformations"
+_HELM_SOURCE = later(rb"^# Source: (\S+)$", re.MULTILINE)
+IsNamespaced = Callable[[str, str], "bool | None"]
+"""Returns whether objects of a group and kind are in a namespace; None: unknown."""
+
+
+class Built(Struct, frozen=True, kw_only=True):
+    """The result of one build of one revision: the path and id of its file, and what it was made from."""
+
+    build: Build
+    oid: str
+    inputs: Mapping[str, str]  # blob ids by path
+    problems: tuple[Problem, ...] = ()
+
+
+class _Saved(Struct, frozen=True, array_like=True):
+    """What the cache keeps of a build. A build that failed is not kept."""
+
+    content: bytes
+    problems: tuple[Problem, ...] = ()
+
+
+def build_all(
+    builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
+) -> Iterator[Built]:
+    """Build what differs from the last runs, and yield the results of all entries."""
+    for build in builds:
+        inputs = inputs_of(build, files, lambda paths: repository.read([files[path] for path in paths]))
+        if not inputs.files:
+            yield Built(build=build, oid="", inputs={}, problems=(missing_problem(build),))
+            continue
+        saved = _Saved(_NOTHING, inputs.problems)
+        if not inputs.problems:
+            saved = _saved(build, inputs, repository, cache, is_namespaced)
+        oid = repository.hold(saved.content)
+        yield Built(build=build, oid=oid, inputs=inputs.files, problems=saved.problems)
+
+
+def _saved(
+    build: Build, inputs: BuildInputs, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
+) -> _Saved:
+    program = find_program(build.tool, build.version)
+    identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
+    key = f"build:{sha256(identity).hexdigest()}"
+    if cache is not None and (known := cache.get(key)) is not None:
+        try:
+            return msgspec.msgpack.decode(known, type=_Saved)
+        except msgspec.MsgspecError:
+            pass  # written by another version: built again
+    paths = list(inputs.files)
+    contents = dict(zip(paths, repository.read(inputs.files.values()), strict=True))
+    try:
+        printed = run_build(program, build, contents)
+    except BuildFailed as error:
+        return _Saved(_NOTHING, (_failed(build, error),))
+    saved = normalize(build, printed, is_namespaced)
+    if cache is not None:
+        cache.put(key, msgspec.msgpack.encode(saved))
+    return saved
+
+
+def _failed(build: Build, error: BuildFailed) -> Problem:
+    said = " ".join(line.strip() for line in error.lines).removeprefix("Error: ").removeprefix("error: ")
+    said = said.removesuffix(" Use --debug flag to render out invalid YAML")
+    folder = "" if build.path == "." else f" {build.path}"
+    return Problem(
+        rule="build.failed",
+        place=SourceRef(path=build.source),
+        message=said or str(error),
+        hint=f"try it: kustomize build{folder}" if build.tool is Tool.KUSTOMIZE else f"try it: helm template{folder}",
+    )
+
+
+def normalize(build: Build, printed: bytes, is_namespaced: IsNamespaced) -> _Saved:
+    """Return the documents of a build as our writer writes them, each with its origin, and what is wrong with them."""
+    reading = read(build.source, printed)
+    substitution = None if build.variables is None else Substitution(build.variables)
+    origins = _helm_origins(build, printed) if build.tool is Tool.HELM else {}
+    parts: list[bytes] = []
+    for document in reading.documents:
+        body: Mapping[str, Any] = document.data
+        comments = origins.get(document.index, "")
+        if build.tool is Tool.KUSTOMIZE:
+            body, comments = _without_origin(body, _prefix(build))
+        body = _placed(body, build.namespace, namespaced=is_namespaced(*_group_kind(document)))
+        content = write(body)
+        if substitution is not None and not _keeps_variables(document):
+            content = substitution.apply(content.decode()).encode()
+        parts.append(comments.encode() + content)
+    problems = [*reading.problems]
+    if substitution is not None:
+        problems += _variable_problems(build, substitution)
+    return _Saved(b"---\n".join(parts) or _NOTHING, tuple(problems))
+
+
+def _prefix(build: Build) -> str:
+    return "repository/" if build.path == "." else ""
+
+
+def _group_kind(document: Document) -> tuple[str, str]:
+    return split_api_version(document.api_version)[0], document.kind
+
+
+def _without_origin(body: Mapping[str, Any], prefix: str) -> tuple[Mapping[str, Any], str]:
+    """Return an object without the annotations that say where it is from, and the comments that say so."""
+    metadata = mapping(body.get("metadata"))
+    annotations = dict(mapping(metadata.get("annotations")))
+    origin = _parsed(annotations.pop(_ORIGIN_KEY, ""))
+    changes = _parsed(annotations.pop(_TRANSFORMATIONS_KEY, ""))
+    kept = {**metadata, "annotations": annotations}
+    if not annotations:
+        del kept["annotations"]
+    from_file = text(mapping(origin).get("path")) or text(mapping(origin).get("configuredIn"))
+    by = dict.fromkeys(text(mapping(one).get("configuredIn")) for one in sequence(changes))
+    comments = [f"{ORIGIN}{from_file.removeprefix(prefix)}\n"] if from_file else []
+    comments += [f"{CHANGED}{name.removeprefix(prefix)}\n" for name in by if name]
+    return {**body, "metadata": kept}, "".join(comments)
+
+
+def _parsed(annotation: object) -> Any:
+    if not isinstance(annotation, str) or not annotation.strip():
+        return None
+    if annotation.lstrip().startswith("-"):  # the reader takes mappings
+        documents = read("", b"items:\n" + annotation.encode()).documents
+        return documents[0].data.get("items") if documents else None
+    documents = read("", annotation.encode()).documents
+    return documents[0].data if documents else None
+
+
+def _helm_origins(build: Build, printed: bytes) -> dict[int, str]:
+    """Return the comments of Helm's documents: the template of each. Helm names the chart, not its folder."""
+    found: dict[int, str] = {}
+    folder = "" if build.path == "." else f"{build.path}/"
+    for chunk in split(printed):
+        if source := _HELM_SOURCE.search(chunk.text):
+            inside = source[1].decode("utf-8", "replace").partition("/")[2]
+            found[chunk.index] = f"{ORIGIN}{folder}{inside}\n"
+    return found
+
+
+def _placed(body: Mapping[str, Any], namespace: str, *, namespaced: bool | None) -> Mapping[str, Any]:
+    """Return an object in the namespace of its delivery if it has none, and in none if its kind is cluster-scoped.
+
+    Kustomize does not know which kinds of operators are cluster-scoped, and adds a namespace that servers ignore.
+    """
+    metadata = mapping(body.get("metadata"))
+    if namespaced and namespace and not metadata.get("namespace"):
+        return {**body, "metadata": {**metadata, "namespace": namespace}}
+    if namespaced is False and "namespace" in metadata:
+        return {**body, "metadata": {key: value for key, value in metadata.items() if key != "namespace"}}
+    return body
+
+
+def _keeps_variables(document: Document) -> bool:
+    metadata = document.metadata
+    return "disabled" in (
+        mapping(metadata.get("labels")).get(SWITCH),
+        mapping(metadata.get("annotations")).get(SWITCH),
+    )
+
+
+def _variable_problems(build: Build, substitution: Substitution) -> Iterator[Problem]:
+    place = SourceRef(path=build.source)
+    if substitution.unknown:
+        names = ", ".join(f"${{{name}}}" for name in substitution.unknown)
+        yield Problem(
+            rule="build.variable",
+            place=place,
+            message=f"no value for {names}",
+            hint="add it to substitute in spec.sources of reconciler.yaml, or give it a default: ${NAME:=default}",
+        )
+    if substitution.refused:
+        yield Problem(
+            rule="build.variable",
+            place=place,
+            message=f"Flux cannot substitute {', '.join(substitution.refused)}",
+            hint="write $$ for a dollar sign that stays",
+        )
+
+
+def sources_with(builds: Sequence[Built], sources: BlobIds) -> BlobIds:
+    """Return the source files with the results of builds, in order, without the files in the folders that are built."""
+    folders = tuple("" if one.build.path == "." else f"{one.build.path}/" for one in builds)
+    merged = {path: oid for path, oid in sources.items() if not path.startswith(folders)}
+    merged |= {one.build.source: one.oid for one in builds if one.oid}
+    return dict(sorted(merged.items()))

@@ -1,0 +1,274 @@
+"""`reconciler init --existing`: from a repository as it is to one `reconciler.yaml`, and a report of what was found.
+
+In: the files of the working tree. What a controller delivers becomes a source with the build that it uses; so do
+overlays and charts that nothing delivers, and folders of manifests. No file besides `reconciler.yaml` is written.
+"""
+
+import posixpath
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from reconciler.errors import ConfigError
+from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
+from reconciler.kinds.facts import QueueRole
+from reconciler.kinds.kind import Kinds
+from reconciler.kube.yaml import Document, Reading, read
+from reconciler.kube.yaml.writer import write
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
+from reconciler.repo.config import Backend
+from reconciler.repo.config.builds import ROOT, Build, Tool
+from reconciler.repo.files import CONFIG_PATH, SUFFIXES
+from reconciler.repo.others import not_a_manifest
+from reconciler.repo.port import Repository
+
+_RESERVED = ("policies", "evidence", "approvals", "rendered")
+_MAX_BYTES = 4 << 20  # of one file that is looked at
+
+
+class FoundSource(Struct, frozen=True, kw_only=True):
+    """A source that was found: the folder, how it is built, and why it is one."""
+
+    path: str
+    reason: str
+    tool: Tool | None = None
+    clusters: tuple[str, ...] = ()
+    delivery: Delivery | None = None
+    variables: Mapping[str, str] | None = None
+
+
+class Survey(Struct, frozen=True, kw_only=True):
+    """What a repository holds: the sources, the clusters with their backends, and what was left out, with reasons."""
+
+    entries: tuple[FoundSource, ...]
+    clusters: Mapping[str, str]  # backends by name
+    left_out: tuple[tuple[str, str], ...]
+    excluded: tuple[str, ...] = ()
+    manifests: int = 0
+
+
+def survey(repository: Repository, kinds: Kinds) -> Survey:
+    """Read the working tree and find its sources."""
+    return _Surveyor(repository, kinds).survey()
+
+
+class _Surveyor:
+    def __init__(self, repository: Repository, kinds: Kinds) -> None:
+        tree = {path: entry.oid for path, entry in repository.work_tree().items() if entry.is_file}
+        self._repository = repository
+        self._kinds = kinds
+        self._blobs = tree
+        self._paths = [path for path in tree if path.endswith(SUFFIXES) and path != CONFIG_PATH]
+        self._raw = dict(zip(self._paths, repository.read([tree[path] for path in self._paths]), strict=True))
+        self._readings: dict[str, Reading] = {
+            path: read(path, raw) if len(raw) <= _MAX_BYTES else Reading() for path, raw in self._raw.items()
+        }
+        self._left_out: list[tuple[str, str]] = []
+
+    def survey(self) -> Survey:
+        folders = sorted({parent for path in self._blobs for parent in _parents(path)})
+        documents = [one for reading in self._readings.values() for one in reading.documents]
+        found: list[FoundSource] = []
+        for delivery in deliveries(documents, folders):
+            entry = self._delivered(delivery, documents)
+            if entry is not None and not any(_is_same(entry, other) for other in found):
+                found.append(entry)
+        used = set[str]().union(*(self._read_by(entry) for entry in found))
+        found += self._undelivered(used)
+        used = used.union(*(self._read_by(entry) for entry in found))
+        plain, others = self._plain(used)
+        found += plain
+        if not found:
+            raise ConfigError(
+                "no Kubernetes manifest, overlay or chart was found in the repository",
+                hint="create a config repository instead: reconciler init DIR",
+            )
+        return Survey(
+            entries=tuple(sorted(found, key=lambda one: (one.path, one.clusters, one.reason))),
+            clusters=self._clusters(found, documents),
+            left_out=tuple(dict.fromkeys(self._left_out)),
+            excluded=tuple(others),
+            manifests=sum(1 for one in documents if one.api_version and one.kind),
+        )
+
+    # What controllers deliver.
+
+    def _delivered(self, delivery: Delivery, documents: Sequence[Document]) -> FoundSource | None:
+        named = f"{delivery.kind} {delivery.name} ({delivery.place.path})"
+        if delivery.left_out:
+            self._left_out.append((named, delivery.left_out))
+            return None
+        tool = self._tool(delivery.path)
+        is_there = delivery.path == ROOT or any(path.startswith(f"{delivery.path}/") for path in self._blobs)
+        if not is_there:
+            self._left_out.append((named, f"its path {delivery.path} is not in this repository"))
+            return None
+        variables = delivery.substitute
+        if delivery.substitute_from:
+            variables = {**self._variables(delivery, documents), **(variables or {})}
+        if tool is None and (variables is not None or delivery.overrides or delivery.cluster):
+            tool = Tool.KUSTOMIZE  # which takes a folder of manifests too, as Flux does
+        return FoundSource(
+            path=delivery.path,
+            reason=f"{delivery.kind} {delivery.name} in {delivery.place}",
+            tool=tool,
+            clusters=(delivery.cluster,) if delivery.cluster else (),
+            delivery=delivery,
+            variables=variables,
+        )
+
+    def _variables(self, delivery: Delivery, documents: Sequence[Document]) -> dict[str, str]:
+        """Return the data of the ConfigMaps that a Flux Kustomization substitutes from."""
+        found: dict[str, str] = {}
+        for name in delivery.substitute_from:
+            of_name = [one for one in documents if one.key.name == name and isinstance(one.data.get("data"), dict)]
+            if not of_name:
+                reason = f"{delivery.name} substitutes them, but they are not in the repository"
+                self._left_out.append((f"the variables of {name}", reason))
+            for one in of_name[:1]:
+                found.update({key: str(value) for key, value in one.data["data"].items()})
+        return found
+
+    def _tool(self, folder: str) -> Tool | None:
+        if any(_join(folder, name) in self._blobs for name in KUSTOMIZATIONS):
+            return Tool.KUSTOMIZE
+        return Tool.HELM if _join(folder, "Chart.yaml") in self._blobs else None
+
+    # What nothing delivers.
+
+    def _undelivered(self, used: set[str]) -> Iterator[FoundSource]:
+        """Yield overlays that no other one uses, and charts, besides those that are delivered."""
+        overlays = [path for path in self._blobs if posixpath.basename(path) in KUSTOMIZATIONS and path not in used]
+        of_others: set[str] = set()
+        for path in overlays:
+            folder = posixpath.dirname(path) or ROOT
+            read_too = self._read_by(FoundSource(path=folder, reason="", tool=Tool.KUSTOMIZE))
+            of_others |= {other for other in read_too if other != path}
+        for path in overlays:
+            is_component = any(one.kind == "Component" for one in read(path, self._content(path)).documents)
+            if path not in of_others and not is_component:
+                folder = posixpath.dirname(path) or ROOT
+                yield FoundSource(path=folder, reason="an overlay that no other one uses", tool=Tool.KUSTOMIZE)
+        charts = [posixpath.dirname(path) or ROOT for path in self._blobs if posixpath.basename(path) == "Chart.yaml"]
+        for folder in charts:
+            is_part = any(_join(other, "charts") in _parents(f"{folder}/x") for other in charts)
+            if _join(folder, "Chart.yaml") not in used and not is_part:
+                yield FoundSource(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
+
+    def _content(self, path: str) -> bytes:
+        (raw,) = self._read([path])
+        return raw
+
+    def _read_by(self, entry: FoundSource) -> set[str]:
+        """Return the files that a source reads."""
+        if entry.tool is None:
+            return {path for path in generated_resources(entry.path, self._paths) if path in self._blobs}
+        values = entry.delivery.values if entry.delivery else ()
+        overrides = entry.delivery.overrides if entry.delivery else {}
+        build = Build(path=entry.path, tool=entry.tool, values=values, overrides=overrides)
+        return {*inputs_of(build, self._blobs, self._read).files}
+
+    def _read(self, paths: list[str]) -> Iterable[bytes]:
+        return self._repository.read([self._blobs[path] for path in paths])
+
+    def _plain(self, used: set[str]) -> tuple[list[FoundSource], list[str]]:
+        """Return the folders whose manifests nothing builds, and the files in them that are none."""
+        manifests, others = set[str](), set[str]()
+        for path in self._paths:
+            if path in used or path.split("/")[0] in _RESERVED:
+                continue
+            reading = self._readings[path]
+            has_type = any(one.api_version and one.kind for one in reading.documents)
+            if has_type and all(is_delivery(one) for one in reading.documents):
+                self._left_out.append((path, "it says what is delivered, which the sources follow; it is no source"))
+            elif not_a_manifest(path, self._raw[path], reading) is None and (has_type or reading.problems):
+                manifests.add(path)
+            elif reading.documents or reading.problems:
+                others.add(path)
+        folders: list[str] = []
+        for path in sorted(manifests):
+            if any(folder == ROOT or path.startswith(f"{folder}/") for folder in folders):
+                continue
+            choices = [parent for parent in _parents(path) if not any(one.startswith(f"{parent}/") for one in used)]
+            folders.append(choices[0] if choices else posixpath.dirname(path) or ROOT)
+        inside = [path for path in sorted(others) if any(one == ROOT or path.startswith(f"{one}/") for one in folders)]
+        for path in sorted(others):
+            note = not_a_manifest(path, self._raw[path], self._readings[path])
+            if note is not None:
+                reason = note.message.removeprefix("is ").removesuffix(", and is not read")
+                self._left_out.append((path, reason))
+        return [FoundSource(path=folder, reason="manifests that nothing builds") for folder in folders], inside
+
+    def _clusters(self, entries: Iterable[FoundSource], documents: Sequence[Document]) -> dict[str, str]:
+        """Return the clusters with their backends: that of the queues which the repository has."""
+        names = sorted({name for entry in entries for name in entry.clusters}) or ["main"]
+        rows = [self._kinds.find(one.group, one.kind) for one in documents]
+        queues = [row for row in rows if row.queueing.role is not QueueRole.NONE]
+        backend = Backend.NONE if not queues else Backend.KAI if queues[0].queueing.follows_kai else Backend.KUEUE
+        return dict.fromkeys(names, str(backend))
+
+
+def _is_same(one: FoundSource, other: FoundSource) -> bool:
+    is_alike = (one.path, one.clusters, one.tool) == (other.path, other.clusters, other.tool)
+    return is_alike and _extras(one) == _extras(other)
+
+
+def _parents(path: str) -> list[str]:
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
+def _join(folder: str, name: str) -> str:
+    return posixpath.normpath(posixpath.join(folder, name))
+
+
+# The file.
+
+
+def _extras(entry: FoundSource) -> dict[str, Any]:
+    """Return what an entry of `spec.sources` says besides the folder and the program."""
+    delivery = entry.delivery
+    if delivery is None:
+        return {"release": posixpath.basename(entry.path)} if entry.tool is Tool.HELM else {}
+    of_tool: dict[str, Any] = {"overrides": dict(delivery.overrides), "substitute": entry.variables}
+    if entry.tool is Tool.HELM:
+        inline = dict(delivery.inline_values)
+        of_tool = {"release": delivery.release, "values": [*delivery.values], "inlineValues": inline}
+    of_tool["namespace"] = delivery.namespace
+    return {key: value for key, value in of_tool.items() if value or (key == "substitute" and value is not None)}
+
+
+def configuration(found: Survey, name: str) -> bytes:
+    """Return `reconciler.yaml` for what was found, with a comment for each source."""
+    lines = [
+        *("apiVersion: gpureconciler.io/v1alpha1", "kind: ReconcilerConfig", f"metadata: {{name: {name}}}", "spec:"),
+        f"  # {_clusters_comment(found)}",
+        "  clusters:",
+        *(f"    - {{name: {cluster}, backend: {backend}}}" for cluster, backend in found.clusters.items()),
+        "  # Nothing is committed: plans compare what the sources build with what the base builds.",
+        "  rendered: none",
+        "  sources:",
+    ]
+    for entry in found.entries:
+        first, *rest = _written(entry, is_many=len(found.clusters) > 1)
+        lines += [f"    # {entry.reason}", f"    - {first}", *(f"      {line}" for line in rest)]
+    if found.excluded:
+        lines += ["  # No Kubernetes manifests.", "  exclude:", *(f"    - /{path}" for path in found.excluded)]
+    return "\n".join((*lines, "")).encode()
+
+
+def _written(entry: FoundSource, *, is_many: bool) -> list[str]:
+    """Return the lines of an entry of `spec.sources`, the folder first."""
+    path = write({"path": entry.path}).decode().rstrip()
+    if entry.tool is None:
+        return [path.removeprefix("path: ")]
+    clusters = {"clusters": [*entry.clusters]} if is_many and entry.clusters else {}
+    more = {**clusters, **_extras(entry)}
+    return [path, f"build: {entry.tool}", *(write(more).decode().splitlines() if more else ())]
+
+
+def _clusters_comment(found: Survey) -> str:
+    if [*found.clusters] == ["main"]:
+        return "No file names a cluster: one is assumed."
+    return "From the folders clusters/<name>/ and the destinations of Applications."

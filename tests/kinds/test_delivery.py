@@ -1,0 +1,120 @@
+"""What Flux and Argo CD deliver, as their objects say it."""
+
+from typing import Any
+
+from reconciler.kinds.delivery import Delivery, deliveries
+from reconciler.kube.yaml import read
+
+
+def delivered(text: str, path: str = "clusters/alpha/apps.yaml", folders: tuple[str, ...] = ()) -> list[Delivery]:
+    return [*deliveries(read(path, text.encode()).documents, folders)]
+
+
+def facts(one: Delivery, *names: str) -> tuple[Any, ...]:
+    return tuple(getattr(one, name) for name in names)
+
+
+def test_a_flux_kustomization() -> None:
+    """F-150."""
+    text = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: apps}
+spec:
+  path: ./apps/alpha/
+  targetNamespace: training
+  images: [{name: a, newTag: "2"}]
+  sourceRef: {kind: GitRepository, name: fleet}
+  postBuild: {substitute: {QUOTA: "64"}, substituteFrom: [{kind: ConfigMap, name: variables}]}
+"""
+    (one,) = delivered(text)
+    assert facts(one, "path", "cluster") == ("apps/alpha", "alpha")
+    assert one.overrides == {"namespace": "training", "images": [{"name": "a", "newTag": "2"}]}
+    assert facts(one, "substitute", "substitute_from") == ({"QUOTA": "64"}, ("variables",))
+
+
+def test_what_is_not_in_the_repository_is_left_out_with_its_reason() -> None:
+    bucket = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\n"
+    bucket += "spec: {sourceRef: {kind: Bucket}}\n"
+    registry = """\
+apiVersion: helm.toolkit.fluxcd.io/v2
+kind: HelmRelease
+metadata: {name: b}
+spec: {chart: {spec: {chart: gpu-operator, sourceRef: {kind: HelmRepository, name: nvidia}}}}
+"""
+    clusters = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: c}\n"
+    clusters += "spec: {generators: [{clusters: {}}]}\n"
+    reasons = [one.left_out for one in delivered(f"{bucket}---\n{registry}---\n{clusters}")]
+    assert reasons[0] == "it is delivered from a Bucket, not from a Git repository"
+    assert reasons[1] == "its chart gpu-operator is in a HelmRepository, not in this repository"
+    assert "its generator `clusters` depends on more than the repository" in reasons[2]
+
+
+def test_an_application_with_a_chart_and_values_of_another_source() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: train}
+spec:
+  destination: {name: beta, namespace: ml}
+  sources:
+    - repoURL: https://git.example.com/fleet.git
+      path: charts/train
+      helm:
+        releaseName: big
+        valueFiles: [prod.yaml, $values/values/beta.yaml]
+        valuesObject: {gpus: 4}
+        parameters: [{name: image.tag, value: "3"}]
+    - {repoURL: https://git.example.com/fleet.git, ref: values}
+"""
+    (one,) = delivered(text, "argocd/train.yaml")
+    assert facts(one, "path", "cluster", "namespace", "release") == ("charts/train", "beta", "ml", "big")
+    assert one.values == ("charts/train/prod.yaml", "values/beta.yaml")
+    assert one.inline_values == {"gpus": 4, "image": {"tag": "3"}}
+
+
+def test_images_of_an_application() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: a}
+spec:
+  source: {path: apps/a, kustomize: {namePrefix: x-, images: ["a=reg:5000/b:2", "c:3", "d@sha256:0", "e=f"]}}
+"""
+    (one,) = delivered(text, "argocd/a.yaml")
+    assert one.overrides["images"] == [
+        {"name": "a", "newTag": "2", "newName": "reg:5000/b"},
+        {"name": "c", "newTag": "3"},
+        {"name": "d", "digest": "sha256:0"},
+        {"name": "e", "newName": "f"},
+    ]
+
+
+def test_sets_over_lists_and_folders() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: teams}
+spec:
+  generators:
+    - matrix:
+        generators:
+          - git: {directories: [{path: teams/*}, {path: teams/old, exclude: true}]}
+          - list: {elements: [{cluster: alpha}, {cluster: beta}]}
+  template:
+    metadata: {name: "{{path.basename}}-{{ cluster }}"}
+    spec: {source: {path: "{{path}}"}, destination: {name: "{{.cluster}}", namespace: "{{.path.basename}}"}}
+"""
+    found = delivered(text, "argocd/teams.yaml", ("teams", "teams/a", "teams/a/deep", "teams/b", "teams/old"))
+    assert [facts(one, "name", "path", "cluster", "namespace") for one in found] == [
+        ("a-alpha", "teams/a", "alpha", "a"),
+        ("a-beta", "teams/a", "beta", "a"),
+        ("b-alpha", "teams/b", "alpha", "b"),
+        ("b-beta", "teams/b", "beta", "b"),
+    ]
+
+
+def test_objects_that_are_written_wrong_do_not_fail() -> None:
+    for spec in ("{}", "[]", "null", "{sources: 3}", "{source: {path: [a]}}", "{generators: [3]}", "{template: 1}"):
+        for group, kind in (("argoproj.io", "Application"), ("argoproj.io", "ApplicationSet")):
+            delivered(f"apiVersion: {group}/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n")
