@@ -195,7 +195,7 @@ class ChildProcess:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return self._process.poll() is not None
 
-    def ask_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Send SIGTERM to the child, from any thread; it may still answer."""
         with suppress(ProcessLookupError):
             if not self._is_ended:

@@ -80,7 +80,7 @@ def note_reverts(
     return tuple(list(entries.values())[-_MAX_COUNT:])
 
 
-def fight_message(fields: Sequence[RevertedField]) -> str:
+def contested_message(fields: Sequence[RevertedField]) -> str:
     """Name contested fields and those who change them, for a condition."""
     named = [_rival(one) for one in fields[:_MAX_NAMED]]
     more = f" and {len(fields) - _MAX_NAMED} more" if len(fields) > _MAX_NAMED else ""

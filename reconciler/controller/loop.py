@@ -476,7 +476,7 @@ class Controller:
         is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
         if is_new or outcome.pushed:
             try:
-                self._store.tell(source, warning=is_wrong, reason=ready.reason, message=ready.message)
+                self._store.record_event(source, warning=is_wrong, reason=ready.reason, message=ready.message)
             except ReconcilerError as error:
                 _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
 

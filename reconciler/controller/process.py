@@ -294,7 +294,7 @@ class ChildRunner:
             self._children[request.source.key] = child
         try:
             if self._is_stopping or not self._leads():
-                child.ask_to_end()
+                child.request_stop()
             line = msgspec.json.encode(request) + b"\n"
             seconds = request.source.timeout + _GRACE_SECONDS
             answer = child.exchange(line, seconds=seconds, max_bytes=_ANSWER_BYTES)
@@ -313,7 +313,7 @@ class ChildRunner:
         """Ask all running passes to end."""
         with self._lock:
             for child in self._children.values():
-                child.ask_to_end()
+                child.request_stop()
 
     def stop(self) -> None:
         """Ask all passes to end: those that run, and those that start later."""

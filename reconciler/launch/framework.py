@@ -278,7 +278,7 @@ class Extraction:
         self.unresolved: dict[str, Diagnostic] = {}
         self.defaults: dict[str, Fact] = {}
         self.diagnostics: list[Diagnostic] = []
-        self.doubts: list[Diagnostic] = []
+        self.uncertain: list[Diagnostic] = []
         self.length: dict[str, float] = {}
         self.model_config: dict[str, Any] = {}
 
@@ -346,11 +346,11 @@ class Extraction:
         self.unresolved[name] = Diagnostic(rule="launch.value", message=message, hint=hint, span=span)
         self.diagnostics.append(self.unresolved[name])
 
-    def doubt(self, setting: Setting, effect: str) -> None:
+    def mark_uncertain(self, setting: Setting, effect: str) -> None:
         """Record a value whose effect on memory is not modelled; it widens the band. `effect` is a predicate."""
         message = f"`{setting.fact.snippet}` {effect}; the range of the estimate is wider"
         hint = "compare the recommendation with a measured run"
-        self.doubts.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
+        self.uncertain.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
 
     def discard(self, name: str) -> None:
         """Remove everything known about a fact."""

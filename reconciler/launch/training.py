@@ -319,7 +319,7 @@ def _read_checkpointing(extraction: Extraction) -> None:
         if kind in _OFFLOADED_CHECKPOINTING:
             extraction.add("offloads_activations", setting, "true")
         else:
-            extraction.doubt(setting, "keeps different tensors than checkpointing does")
+            extraction.mark_uncertain(setting, "keeps different tensors than checkpointing does")
     elif setting is not None:
         extraction.add_boolean("checkpointing", setting)
     else:
@@ -386,7 +386,9 @@ def _mixed_precision(extraction: Extraction) -> Setting | None:
         if setting is not None and is_true(setting):
             return replace(setting, text=name)
     if launcher is not None and launcher.text.lower() == "fp8":
-        extraction.doubt(launcher, "computes in FP8: weights stay in their type, and what layers keep is not modelled")
+        extraction.mark_uncertain(
+            launcher, "computes in FP8: weights stay in their type, and what layers keep is not modelled"
+        )
         return replace(launcher, text="bf16")
     if launcher is not None and launcher.text.lower() in {"bf16", "fp16"}:
         return replace(launcher, text=launcher.text.lower())

@@ -62,7 +62,7 @@ from reconciler.queues.queues import defines_queues, subtract_workloads
 from reconciler.repo.config import Config
 from reconciler.repo.files import BlobIds, RevisionFiles, below, count_below, digest_files, read_paths
 from reconciler.repo.port import Repository
-from reconciler.repo.revision import LoadedRevision, TreeReference, read_past_files
+from reconciler.repo.revision import LoadedRevision, TreeReference, read_earlier_files
 from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
@@ -442,7 +442,7 @@ def _last_rendered(runtime: Runtime, index: CompiledRevision) -> RevisionFiles:
     if commit is None or all(below(files.sources, folder) for folder in config.sources):
         return files
     last = runtime.repository.last_change(commit.oid, config.rendered)
-    return files if last is None else read_past_files(runtime.repository, last, config)
+    return files if last is None else read_earlier_files(runtime.repository, last, config)
 
 
 def _judged_by(index: CompiledRevision) -> str:

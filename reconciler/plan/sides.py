@@ -26,7 +26,7 @@ from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.moves import find_replacements
 from reconciler.plan.replacements import is_kept
 from reconciler.plan.tracing import find_causes
-from reconciler.plan.updates import Update, compare_updates, refused_creations, taken_by_server
+from reconciler.plan.updates import Update, accepted_by_server, compare_updates, refused_creations
 from reconciler.repo.config import Config
 from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import below
@@ -331,7 +331,7 @@ def compare(runtime: Runtime, sides: Sides) -> Differences:
     replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
     compared = compare_updates(runtime, index, renderer, baseline, replaced, causes=causes)
     for path in compared.keys() & sides.live.accepted if sides.live is not None else ():
-        compared[path] = taken_by_server(compared[path])
+        compared[path] = accepted_by_server(compared[path])
     updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(

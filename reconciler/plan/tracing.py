@@ -39,7 +39,7 @@ from reconciler.plan.comparison import NO_CAUSES, Causes
 from reconciler.plan.differences import CauseFinder, differences
 from reconciler.repo.config import Config, parse_config
 from reconciler.repo.files import CONFIG_PATH, BlobIds, RevisionFiles
-from reconciler.repo.revision import LoadedRevision, read_past_files
+from reconciler.repo.revision import LoadedRevision, read_earlier_files
 
 # The sources that the base was rendered from, and what they render to, by themselves or beside those of the head.
 
@@ -183,7 +183,7 @@ def find_causes(runtime: Runtime, index: CompiledRevision, renderer: Renderer, b
     changed = _changed(past, index.revision.files)
     if not changed and before.tree.tip is not None:
         last = runtime.repository.last_change(before.tree.tip.oid, index.revision.config.rendered)
-        past = past if last is None else read_past_files(runtime.repository, last, index.revision.config)
+        past = past if last is None else read_earlier_files(runtime.repository, last, index.revision.config)
         changed = _changed(past, index.revision.files)
     if not changed:
         return NO_CAUSES

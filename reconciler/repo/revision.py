@@ -173,7 +173,7 @@ def read_base(
     return LoadedRevision(tree=tree, config=config, files=assign_roles(config, listing), listing=listing)
 
 
-def read_past_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
+def read_earlier_files(repository: Repository, commit: str, config: Config) -> RevisionFiles:
     """List the files of an older commit by role, without `rendered/`."""
     paths = [path for path in read_paths(config) if path != config.rendered]
     return assign_roles(config, split_tree(repository.tree(commit, paths), config.rendered))

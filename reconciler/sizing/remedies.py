@@ -332,7 +332,7 @@ class _RemedySearch:
         helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
         helpful += self._silent(savings, singles)
         for size in _COMBINED:
-            if not any(_settles(one) for one in (*singles, *combined)):
+            if not any(_is_sufficient(one) for one in (*singles, *combined)):
                 combined += [one for one in self._remedies(_combinations(helpful, size)) if one.is_enough]
         combined = sorted(combined, key=_rank)[:_MAX_COMBINED]
         enough = [one for one in singles if one.is_enough]
@@ -481,7 +481,7 @@ def _smaller_batches(layout: Layout) -> Iterator[Layout]:
             yield replace(layout, batch=batch, accumulation=in_all // batch)
 
 
-def _settles(remedy: Remedy) -> bool:
+def _is_sufficient(remedy: Remedy) -> bool:
     """Return whether a remedy is enough on the same GPUs, without training something else or running much slower."""
     is_mild = not {SavingKind.MORE_GPUS, SavingKind.OFFLOAD} & set(remedy.kinds)
     return remedy.is_enough and remedy.keeps_training and is_mild

@@ -22,7 +22,7 @@ class CelError(Exception):
         self.unanswerable = unanswerable
 
 
-def more_telling(one: CelError | None, other: CelError) -> CelError:
+def more_informative(one: CelError | None, other: CelError) -> CelError:
     """Return the error to report of two: what is unknown offline might decide otherwise on a server."""
     return other if one is None or (other.unanswerable and not one.unanswerable) else one
 

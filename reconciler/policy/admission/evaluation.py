@@ -229,7 +229,7 @@ class PolicySet:
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._settled: dict[_Kind, tuple[tuple[str, BoundPolicy], ...]] = {}
+        self._units_of_kind: dict[_Kind, tuple[tuple[str, BoundPolicy], ...]] = {}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -297,7 +297,7 @@ class PolicySet:
     def evaluate(self, subject: Subject) -> tuple[Verdict, ...]:
         """Return the verdicts on a request."""
         kind = _kind(subject)
-        units = self._settled.get(kind)
+        units = self._units_of_kind.get(kind)
         verdicts: list[Verdict] = []
         request: AdmissionRequest | None = None
         if units is None:
@@ -305,7 +305,7 @@ class PolicySet:
             request = _request(subject, resource)
             units = tuple(self._matching(candidates, request, subject, verdicts))
             if not varying and not verdicts:
-                self._settled[kind] = units
+                self._units_of_kind[kind] = units
         if units:
             request = request or _request(subject, self._candidates(kind)[0])
             values: dict[str, Activation] = {}

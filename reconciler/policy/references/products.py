@@ -84,7 +84,7 @@ def _on_each_node(row: ObjectSummary, inventory: Inventory | None) -> str:
     return message + (f"; its pods wait on {plural(lacking, 'node')} with fewer GPUs" if lacking else "")
 
 
-def taken_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: Inventory) -> Counter[str]:
+def used_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: Inventory) -> Counter[str]:
     """Return the GPUs by product that DaemonSets take of the schedulable nodes."""
     taken: Counter[str] = Counter()
     for row in rows:

@@ -52,7 +52,7 @@ from reconciler.repo.port import Commit, Draft, Entry, Tree
 # Changes of the files and branches of a checkout, as the operating system reports them.
 
 
-_SETTLING_SECONDS = 0.01
+_QUIET_SECONDS = 0.01
 """Editors and git write a file in several steps: a change is over when nothing else happened for this long."""
 
 _MAX_SECONDS = 1.0
@@ -104,7 +104,7 @@ def _next(changed: SimpleQueue[str]) -> tuple[str, ...]:
     end = time.monotonic() + _MAX_SECONDS
     while time.monotonic() < end:
         try:
-            paths.add(changed.get(timeout=_SETTLING_SECONDS))
+            paths.add(changed.get(timeout=_QUIET_SECONDS))
         except Empty:
             break
     return tuple(sorted(paths))

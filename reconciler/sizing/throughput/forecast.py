@@ -259,17 +259,17 @@ def throughput(training: Training, layout: Layout, gpu: Gpu, rates: Rates = RATE
         tokens / step_seconds(training, layout, gpu, replace(rates, network=network))
         for network in (SLOW_NETWORK, FAST_NETWORK)
     )
-    doubts = tuple(_doubts(training, layout, gpu))
-    factor = exp(sqrt(sum(error * error for _, error in doubts) + _BASE * _BASE))
+    uncertainties = tuple(_uncertainties(training, layout, gpu))
+    factor = exp(sqrt(sum(error * error for _, error in uncertainties) + _BASE * _BASE))
     return Throughput(
         tokens_per_s=sqrt(slow * fast),
         low=slow / factor,
         high=fast * factor,
-        doubts=tuple(name for name, _ in doubts),
+        uncertainties=tuple(name for name, _ in uncertainties),
     )
 
 
-def _doubts(training: Training, layout: Layout, gpu: Gpu) -> Iterator[tuple[str, float]]:
+def _uncertainties(training: Training, layout: Layout, gpu: Gpu) -> Iterator[tuple[str, float]]:
     """Yield what makes a run harder to predict, each with its error: the logarithm of a factor."""
     few = layout.batch * training.sequence / training.context < _FEW_TOKENS
     gathers = layout.gpus > 1 and shards_of(training, layout).weights > 1
