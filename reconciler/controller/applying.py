@@ -188,7 +188,7 @@ def _action(result: StepResult) -> str:
 
 
 def apply_failure(applied: Iterable[Applied]) -> PassFailure | None:
-    """Return why a plan was not carried out completely. What is refused waits for a person, the rest is tried again."""
+    """Return why a plan was not fully carried out. What is refused waits for a person, the rest is tried again."""
     applied = list(applied)
     if any(one.interruption is not None for one in applied):
         return PassFailure(reason="Interrupted", message="the apply was interrupted; the next pass continues it")

@@ -42,7 +42,7 @@ class FieldReverts(RevertedField, frozen=True, kw_only=True):
 
     @property
     def is_contested(self) -> bool:
-        """Whether we stop writing the field."""
+        """True if we stop writing the field."""
         return len(self.times) >= LIMIT
 
 

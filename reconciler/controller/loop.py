@@ -58,7 +58,7 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
 
 
 def _changed(outcome: PassOutcome) -> bool:
-    """Whether a pass changed objects of a cluster, and all that it had to."""
+    """Return whether a pass changed objects of a cluster, and all that it had to."""
     words = {name.partition(" ")[0] for name in outcome.operations}
     is_done = outcome.failure is None or outcome.failure.is_waiting
     return is_done and bool(words & {"created", "configured", "deleted"})
@@ -259,7 +259,7 @@ class Controller:
             return dict(self._sources)
 
     def unhealthy(self) -> str:
-        """Return why this process should be restarted; empty if it need not be."""
+        """Return the reason to restart this process; empty if there is none."""
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         return f"threads ended: {', '.join(dead)}" if dead and not self._stopping.is_set() else ""
 

@@ -31,7 +31,7 @@ CONFIG_EXTENSIONS = (".yaml", ".yml", ".json")
 MAX_NUMBER = 100_000_000
 """Larger than any batch, length, rank or number of processes; beyond it, the number is a typing error."""
 
-_DECIDED_LATER = frozenset({"auto", "gpu", "cpu", "xpu", "-1"})
+_DECIDED_LATER = frozenset({"auto", "gpu", "cpu", "xpu", "-1"})  # when the processes start
 _MAX_DIGITS = 30
 
 Names = tuple[str, ...]
@@ -120,7 +120,7 @@ class ScriptMatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     none: re.Pattern[str] | None = None
 
     def fits(self, script: str, flags: AbstractSet[str]) -> bool:
-        """Whether a script or module with these flags is recognised."""
+        """Return whether a script or module with these flags is recognised."""
         return (
             (self.script is None or self.script.fullmatch(script) is not None)
             and set(self.all) <= flags

@@ -62,7 +62,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     @property
     def in_shell(self) -> bool:
-        """Whether a shell expands the words."""
+        """True if a shell expands the words."""
         return self.line.source.script
 
     def fact(self, name: str) -> Fact | None:

@@ -76,7 +76,7 @@ def _read_replicas(extraction: Extraction) -> None:
 
 
 def _spelled(name: str) -> tuple[str, ...]:
-    """Return how a setting of accelerate's `ParallelismConfig` is spelled: as a flag, and in its file."""
+    """Return the spellings of a setting of accelerate's `ParallelismConfig`: as a flag, and in its file."""
     return f"{_ACCELERATE}{name}", f"{_FILE}{_ACCELERATE}{name}", f"{_FILE}{name}"
 
 
@@ -470,7 +470,7 @@ _QUANTISED_NAMES = (
 
 
 def _quantised_model(extraction: Extraction) -> Fact | None:
-    """Return how the weights are stored if the model's name says so."""
+    """Return the type of the stored weights if the model's name states it."""
     fact = extraction.facts.get("model")
     name = "" if fact is None else fact.value.rstrip("/").rpartition("/")[2]
     kind = next((kind for pattern, kind in _QUANTISED_NAMES if pattern.fullmatch(name)), "")

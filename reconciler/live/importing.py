@@ -61,7 +61,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be read and verified."""
+        """True if everything could be read and verified."""
         return not self.failures and all(one.is_verified for one in self.objects)
 
 
@@ -141,7 +141,7 @@ def _require_namespaces(kinds: Kinds, clusters: Iterable[LiveCluster], wanted: S
         try:
             listed = live.list(live.resource(row.group, row.kind), metadata_only=True).objects
             known |= {name: name for name in (text(body["metadata"].get("name")) for body in listed)}
-        except ClusterError:
+        except ClusterError:  # not every user may list namespaces
             return
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -249,7 +249,7 @@ def _definitions(
     def read(name: str) -> Body | None:
         try:
             return live.get(ObjectKey(group=definition.group, kind=definition.kind, namespace="", name=name))
-        except ClusterError:
+        except ClusterError:  # not every user may read definitions
             return None
 
     return [body for body in at_once(read, names) if body is not None]

@@ -243,7 +243,7 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_against_head(self) -> bool:
-        """Whether a revision is compared with its own `rendered/`."""
+        """True if a revision is compared with its own `rendered/`."""
         return self.before is self.index.revision
 
 

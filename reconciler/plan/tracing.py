@@ -95,7 +95,7 @@ class PastSources:
         return self.changed[source][side] if source in self.changed else self._renderer.raw(source)
 
     def context(self, parts: frozenset[InputPart] = ALL) -> Context:
-        """Return what source files are compiled against, without policies."""
+        """Return the context of source files, without policies."""
         parts &= self._parts
         if parts not in self._contexts:
             self._contexts[parts] = self._build(parts)
@@ -137,7 +137,7 @@ class PastSources:
 
     @cached_property
     def _looks_up(self) -> bool:
-        """Whether any file looks up definitions of kinds of which few do, or did so in the last run."""
+        """True if any file looks up definitions of kinds of which few do, or did so in the last run."""
         return any(map(self._runtime.kinds.looks_up, (*self._index.store.digests, *self._index.saved.digests)))
 
     @cached_property
@@ -241,7 +241,7 @@ class _SourceCauses:
         return find
 
     def of_deletion(self, path: str) -> Cause:
-        """Return why an object of the base is not rendered any more."""
+        """Return the reason that an object of the base is not rendered any more."""
         before = self._search_base(path)
         if before is None:
             return Cause()

@@ -74,7 +74,7 @@ def record(
 
 
 def _is_worse(answer: Answer, known: Answers) -> bool:
-    """Whether a failure would replace an answer."""
+    """Return whether a failure would replace an answer."""
     before = known.answer(answer.question)
     has_result = before is not None and before.outcome not in {Outcome.ERROR, Outcome.PENDING}
     return has_result and answer.outcome is Outcome.ERROR

@@ -73,7 +73,7 @@ class SavingKind(StrEnum):
 
     @property
     def keeps_training(self) -> bool:
-        """Whether the same weights are trained in the same way. 8-bit optimizers count (arXiv 2110.02861)."""
+        """True if the same weights are trained in the same way. 8-bit optimizers count (arXiv 2110.02861)."""
         return self not in {SavingKind.LORA, SavingKind.QLORA}
 
 
@@ -287,12 +287,12 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_training(self) -> bool:
-        """Whether the same weights are trained in the same way."""
+        """True if the same weights are trained in the same way."""
         return all(kind.keeps_training for kind in self.kinds)
 
     @property
     def is_enough(self) -> bool:
-        """Whether the training fits with the changes, and they can be made."""
+        """True if the training fits with the changes, and they can be made."""
         return self.after.fits and not self.refusal
 
 

@@ -330,7 +330,7 @@ def _tell(
         sources = [one for one in _sources(run) if one.cluster.name in acted]
         try:
             pushed = _mirror(request, remote, run, sources, acted)
-        except StalePlan:
+        except StalePlan:  # somebody pushed meanwhile: the next attempt is on top of it
             continue
         if pushed:
             return replace(outcome, pushed=pushed, push_result="pushed")  # proposals follow on top of it

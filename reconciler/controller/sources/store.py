@@ -19,7 +19,7 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.checkout_files import read_file, write_file
 
-_MAX_SECRET_BYTES = 1 << 20
+_MAX_SECRET_BYTES = 1 << 20  # an API server takes no larger Secret
 
 
 class SourceStore(Protocol):

@@ -87,7 +87,7 @@ def node_tests(
 
 
 def judge_of(**tables: object) -> Judge:
-    """Return what judges readings of tests, each by the check of its name."""
+    """Return the judge of readings of tests, each by the check of its name."""
 
     def judged(last: SweepResult, readings: Collection[NodeReading]) -> tuple[HealthFinding, ...]:
         sweep = replace(last.sweep, readings=(*last.sweep.readings, *readings))

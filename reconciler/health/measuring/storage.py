@@ -18,7 +18,7 @@ _WAITS_FOR_A_POD = "WaitForFirstConsumer"
 _CLAIM = "PersistentVolumeClaim"
 _POD = "Pod"
 _VOLUME = "/volume"
-_USER = 65532
+_USER = 65532  # of the image (Dockerfile)
 _ENDED = ("Succeeded", "Failed")
 _WRITE = (  # in Python, which the image has: a file of random bytes that is read back the same
     "import os,sys;p=sys.argv[1]+'/probe';b=os.urandom(1<<20);f=os.open(p,os.O_RDWR|os.O_CREAT|os.O_TRUNC,0o600);"

@@ -39,7 +39,7 @@ class PolicyChange(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def matters(self) -> bool:
-        """Whether nodes may be judged differently. What health changes in jobs is seen in their manifests."""
+        """True if nodes may be judged differently. What health changes in jobs is seen in their manifests."""
         return _judging(self.before) != _judging(self.after)
 
 

@@ -108,7 +108,7 @@ def _steps(ordered: Sequence[NodeReport]) -> Iterable[tuple[float, list[NodeRepo
 def _events(
     evaluation: FleetEvaluation, nodes: Iterable[str], known: set[tuple[str, str]], now: float
 ) -> Iterable[ReplayEvent]:
-    """Yield what begins for these nodes; `known` are the cases that go on, until the node is healthy again."""
+    """Yield the cases that begin for these nodes; `known` are the cases that go on, until the node is healthy again."""
     for name in sorted(nodes):
         decision = evaluation.decisions.get(name)
         if decision is None:
@@ -133,7 +133,7 @@ def _events(
 
 
 def compare_replays(current: Replay, candidate: Replay) -> ReplayComparison:
-    """Return what changes from one policy to another."""
+    """Return the differences between two policies."""
     names = sorted(candidate.verdicts.keys() | current.verdicts.keys())
     pairs = {
         name: (current.verdicts.get(name, HealthPhase.HEALTHY), candidate.verdicts.get(name, HealthPhase.HEALTHY))

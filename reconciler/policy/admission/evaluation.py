@@ -104,13 +104,13 @@ class BoundPolicy:
         return next(result for result in Result if result.value in (*self.binding.actions, "audit"))
 
     def _applies(self, activation: Activation) -> bool | PolicyOutcome:
-        """Whether all match conditions are true. A false one decides even if another one fails."""
+        """Return whether all match conditions are true. A false one decides even if another one fails."""
         failure: PolicyOutcome | None = None
         for condition, program in zip(self.policy.conditions, self._programs.conditions, strict=True):
             try:
                 if _evaluate(program, activation, shared=True) is not True:
                     return False
-            except CelError as error:
+            except CelError as error:  # a later condition may be false
                 failure = failure or self._failure(error, condition.text)
             if activation.spent > _CONDITIONS_BUDGET:
                 return self._failure(_OUT_OF_BUDGET, condition.text)
@@ -277,7 +277,7 @@ class PolicySet:
         )
 
     def may_match(self, subject: Subject) -> bool:
-        """Whether any policy is about such requests for objects of this kind."""
+        """Return whether any policy is about such requests for objects of this kind."""
         return bool(self._candidates(_kind(subject))[1])
 
     def matches(self, subject: Subject) -> bool:

@@ -105,7 +105,7 @@ def _next(changed: SimpleQueue[str]) -> tuple[str, ...]:
     while time.monotonic() < end:
         try:
             paths.add(changed.get(timeout=_QUIET_SECONDS))
-        except Empty:
+        except Empty:  # what belongs together was written
             break
     return tuple(sorted(paths))
 
@@ -133,7 +133,7 @@ class _Handler(FileSystemEventHandler):
 
 MAX_FILE_BYTES = 3 << 20  # bytes; as `Limits.file_bytes` of kube/yaml, which reports the error
 
-_OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 or SHA-256
 
 _MAX_CONFLICTS = 10  # in one message
 
@@ -145,7 +145,7 @@ _UPSTREAM = (
     *(f"{_REMOTE}{name}" for name in ("HEAD", "main", "master")),
 )
 
-_REVISION = later(r"(?!-)[^\s\x00-\x1f\x7f]+")
+_REVISION = later(r"(?!-)[^\s\x00-\x1f\x7f]+")  # git would take one with a dash for an option
 
 
 class GitRepository:

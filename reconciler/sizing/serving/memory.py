@@ -133,7 +133,7 @@ def weight_bytes(server: Server) -> float:
 
 
 def _copies(server: Server, linear: Linear) -> float:
-    """Return how often the heads of keys and values exist: at least once on each GPU."""
+    """Return the number of copies of the heads of keys and values: at least one on each GPU."""
     kv = linear.name in {"k_proj", "v_proj"}
     return max(1.0, server.tensor / server.architecture.kv_heads) if kv else 1.0
 
@@ -171,7 +171,7 @@ def _activations(server: Server, gpu: Gpu) -> float:
 
 
 def _tokens(server: Server, cache: float) -> int:
-    """Return how many tokens of requests of full length a cache holds."""
+    """Return the number of tokens of requests of full length that a cache holds."""
     length = server.length or 1 << 14
     return int(cache / cached_bytes(server, length) * length)
 

@@ -184,7 +184,7 @@ def _check_name(
     problems.append(problem_at(name, "torchrun.name", message, hint))
 
 
-_LABEL_LENGTH = 63
+_LABEL_LENGTH = 63  # of a host name, which is a label of DNS
 
 
 def _volumes(  # noqa: PLR0917 - the resolved parts of one job

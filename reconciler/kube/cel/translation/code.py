@@ -68,7 +68,7 @@ class TranslatedValue(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known."""
+        """True if the value is known."""
         return self.constant is not MISSING
 
 
