@@ -324,7 +324,7 @@ def with_money(jobs: Iterable[JobChange], config: Config) -> tuple[JobChange, ..
 
 
 def cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> tuple[CostLine, ...]:
-    """Return what each queue costs by product, for clusters with prices. Both sides have the prices of the head."""
+    """Return the cost of each queue by product, for clusters with prices. Both sides have the prices of the head."""
     return tuple(_cost_lines(gpus, jobs, config))
 
 

@@ -72,7 +72,7 @@ class Change(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the API server would refuse it: it needs a new object, and none was asked for."""
+        """True if the API server would refuse it: it needs a new object, and none was asked for."""
         return self.operation is Operation.REPLACE and not self.moved_from and not self.recreated
 
 
@@ -371,12 +371,12 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_live(self) -> bool:
-        """Whether it was compared with live clusters instead of `rendered/`."""
+        """True if it was compared with live clusters instead of `rendered/`."""
         return bool(self.clusters)
 
     @property
     def has_changes(self) -> bool:
-        """Whether objects, settings or evidence change."""
+        """True if objects, settings or evidence change."""
         return bool(self.changes or self.settings or self.evidence_changes)
 
     @property
@@ -386,5 +386,5 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to create, update, delete or move."""
+        """True if there is nothing to create, update, delete or move."""
         return not self.changes

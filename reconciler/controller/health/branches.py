@@ -135,7 +135,7 @@ class CaseBranches:
             return replace(case, branch="") if decision.phase is HealthPhase.HEALTHY else case
         try:
             self._remote.remove(branch_of(case), expected=tip)
-        except StalePlan:
+        except StalePlan:  # somebody pushed to it: the next round looks again
             return case
         return replace(case, branch="", evidence="", proposal="")
 

@@ -17,7 +17,7 @@ from reconciler.nodehealth.report import KIND
 from reconciler.repo.config.config import GROUP
 
 INTERVAL_SECONDS = 15.0
-_VOLATILE = frozenset({"measuredAt", "utilization", "activity"})
+_VOLATILE = frozenset({"measuredAt", "utilization", "activity"})  # every report changes them
 _PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
 _log = Log(__name__)
 

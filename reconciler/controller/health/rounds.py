@@ -25,7 +25,7 @@ from reconciler.errors import (
 from reconciler.health.deep_runs import DeepRunSettings, start_due_runs
 from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
 from reconciler.health.jobs.preflight import acknowledge
-from reconciler.health.jobs.running import JobWatch, look_at_jobs, tell_owners
+from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
 from reconciler.health.quarantine_files import HealthSources, mirror_files
 from reconciler.health.state_store import StateStore, claim_fleet
 from reconciler.http import IncomingWebhook
@@ -35,7 +35,7 @@ from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import NOT_JSON, plural
 from reconciler.nodehealth.active.due import due_runs
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_samples
-from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, told_after
+from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, sent_after
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation
 from reconciler.nodehealth.fleet.evaluate import FleetInput
 from reconciler.plan import opening
@@ -112,7 +112,7 @@ def watch_jobs(
         stored = store.read()
         state = made.state(stored.state)
         store.write(state, stored)  # first: what cannot be stored is told by the next look
-        tell_owners(cluster, made, clock)
+        notify_owners(cluster, made, clock)
         write_watch(file, made.watch)
     except (ClusterError, OSError) as error:
         return replace(done, failures=(*done.failures, f"jobs cannot be watched: {one_line(str(error))}"))
@@ -172,7 +172,7 @@ def tell(
         if any(taken):
             sent.append(notice)
     is_cut = len(new) > _MAX_COUNT and len(sent) == _MAX_COUNT
-    return told_after(told, new if is_cut else tuple(sent))
+    return sent_after(told, new if is_cut else tuple(sent))
 
 
 def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[str], None]) -> bool:
@@ -280,7 +280,7 @@ def _act(
             done = run_round(live, store, rules, clock=clock, dry_run=is_dry)
             if not is_dry:
                 done = acknowledge_preflights(live, store, done, rules, clock)
-                _tell_people(environ, store, done, name)
+                _notify_people(environ, store, done, name)
                 done = start_tests(environ, live, store, done, rules)
                 file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.engine.kinds
                 done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
@@ -290,19 +290,19 @@ def _act(
     return rounds
 
 
-def _tell_people(environ: dict[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
+def _notify_people(environ: dict[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
     """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
     try:
         receivers = webhooks(environ.get(ALERT_WEBHOOKS, ""))
-        told = tell(done.evaluation, done.state.told, receivers, _not_told, cluster)
+        told = tell(done.evaluation, done.state.told, receivers, _report_unsent, cluster)
         if told != done.state.told:
             stored = store.read()
             store.write(replace(stored.state, told=told), stored)
     except (ReconcilerError, OSError) as error:
-        _not_told(str(error))
+        _report_unsent(str(error))
 
 
-def _not_told(problem: str) -> None:
+def _report_unsent(problem: str) -> None:
     _log.event("warning", "a message about node health was not sent", error=mask_text(problem))
 
 
@@ -332,7 +332,7 @@ def _tell(
         sources = [one for one in _sources(run) if one.cluster.name in acted]
         try:
             pushed = _mirror(request, remote, run, sources, acted)
-        except StalePlan:
+        except StalePlan:  # somebody pushed meanwhile: the next attempt is on top of it
             continue
         if pushed:
             return replace(outcome, pushed=pushed, push_result="pushed")  # proposals follow on top of it

@@ -39,7 +39,7 @@ _CONTAINERS = frozenset(("containers", "initContainers"))
 
 
 def find_uncounted(body: Mapping[str, Any], counted: Sequence[PodSet]) -> tuple[Uncounted, ...]:
-    """Return what an object requests outside the templates that were counted; at most the first ones."""
+    """Return the requests of an object outside the templates that were counted; at most the first ones."""
     known = {id(pods.template) for pods in counted}
     found: dict[Uncounted, None] = {}
     for one in _walk({key: value for key, value in body.items() if key not in _NOT_SPEC}, "", known):
@@ -94,7 +94,7 @@ class Requested(NamedTuple):
 
 
 def requested_by(templates: Iterable[Mapping[str, Any]]) -> Requested:
-    """Return what the pods of these templates request.
+    """Return the requests of the pods of these templates.
 
     As in Kueue (0.16, pkg/workload/resources.go), a limit counts where a container states no request, and the overhead
     of the pod is added. Pod-level requests are those of the pod (k8s.io/component-helpers/resource).
@@ -336,7 +336,7 @@ def _requested(pod_sets: Sequence[PodSet]) -> Requested:
 
 
 def _preemption(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, str]:
-    """Return what KAI reads the priority and the preemptibility of a workload from: its own labels, or its pods."""
+    """Return the priority and the preemptibility that KAI reads: from the labels of a workload, or of its pods."""
     found = {"priority_class": "", "preemptibility": ""}
     for labels, _ in _labels(row, body, pod_sets, pods):
         for field, label in (("priority_class", PRIORITY_LABEL), ("preemptibility", PREEMPTIBILITY_LABEL)):

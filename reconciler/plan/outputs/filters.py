@@ -48,7 +48,7 @@ def parse_filters(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def apply_filters(plan: Plan, filters: Filters) -> Filtered:
-    """Return what is listed: changes, jobs, queues and findings that match.
+    """Return the rows to list: changes, jobs, queues and findings that match.
 
     Findings about files, budgets and exceptions name no queue or team, so only a severity hides them.
     """
