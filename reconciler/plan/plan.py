@@ -90,6 +90,20 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     most: int | None = None
 
 
+class UnknownGpus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A changed object that seems to request GPUs, or to run pods, which no figure includes.
+
+    before, after: what is not counted, with its field, as `gpus: 16 at spec.gpus`; empty where the object does not run.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    source: SourceRef | None = None
+
+
 class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """The cost of the GPUs of one product in one queue; None: no price, or no known hours on that side.
 
@@ -338,6 +352,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
     gpus: tuple[GpuLine, ...] = ()
+    unknown_gpus: tuple[UnknownGpus, ...] = ()
     queues: tuple[QueueLine, ...] = ()
     capacity: tuple[CapacityLine, ...] = ()
     evidence_changes: tuple[EvidenceChange, ...] = ()
