@@ -25,8 +25,7 @@ from msgspec import Struct
 from reconciler.clock import Clock, SystemClock
 from reconciler.console.logs import Log, set_up
 from reconciler.controller.exporting import SpanExporter
-from reconciler.controller.health.lane import HealthLane
-from reconciler.controller.health.rounds import health_round
+from reconciler.controller.health import HealthLane, health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
