@@ -124,7 +124,7 @@ class _Origins:
 
     @cached_property
     def _contents(self) -> Mapping[str, bytes]:
-        """What all builds were made from, and what they gave, by blob id: read in one call."""
+        """The sources and results of all builds, by blob id: read in one call."""
         oids = {oid for built in self.builds.values() for oid in (built.oid, *built.inputs.values())}
         wanted = [*oids, *filter(None, [self._revision.files.settings.get(CONFIG_PATH)])]
         return dict(zip(wanted, self._repository.read(wanted), strict=True))
