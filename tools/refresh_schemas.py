@@ -43,12 +43,12 @@ _WRITTEN = {
     },
     # github.com/NVIDIA/k8s-nim-operator, config/crd/bases
     "apps.nvidia.com": {"NIMPipeline": "nimpipelines", "NIMService": "nimservices"},
-    # github.com/volcano-sh/volcano, config/crd/volcano/bases
-    "batch.volcano.sh": {"Job": "jobs"},
     # github.com/flux-framework/flux-operator, config/crd/bases
     "flux-framework.org": {"MiniCluster": "miniclusters"},
     # github.com/ai-dynamo/grove, operator/api/core/v1alpha1/crds
     "grove.io": {"PodClique": "podcliques", "PodCliqueSet": "podcliquesets"},
+    # github.com/volcano-sh/volcano, config/crd/jobflow/bases
+    "flow.volcano.sh": {"JobFlow": "jobflows", "JobTemplate": "jobtemplates"},
     # github.com/fluxcd/helm-controller, config/crd/bases
     "helm.toolkit.fluxcd.io": {"HelmRelease": "helmreleases"},
     # github.com/kaito-project/kaito, config/crd/bases

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from reconciler.kinds.facts import Body, Controlled, Deletion, KindId, Loss, PodSet, QueueRole, Refusal
+from reconciler.kinds.facts import Body, Controlled, Deletion, KindId, Loss, PodSet, QueueName, QueueRole, Refusal
 from reconciler.kinds.progress import Progress
 from reconciler.kinds.rendered import Rendered
 from reconciler.kube.objects import FieldPath, ObjectKey
@@ -210,15 +210,19 @@ class Queueing(Struct, frozen=True, kw_only=True):
     quota_fields: the fields of a queue with its guarantee and its limit, which messages name.
     follows_kai: workloads run as in KAI's queues: only below a parent, best at the bottom of the tree, and without
         preemption only on guaranteed GPUs.
+    root: the queue above all others, of a tree in which only queues at the bottom accept workloads; empty: all do.
     offers: yields the GPU products that the definition of a queue offers.
     queue: the queue that a job names by a field of its own.
+    named: returns the queue that a workload names by a field of its own, whatever its labels say; None if it does not.
     """
 
     role: QueueRole = QueueRole.NONE
     quota_fields: tuple[str, str] = ("", "")
     follows_kai: bool = False
+    root: str = ""
     offers: Callable[[Any, Lookup], Iterable[Offer]] | None = None
     queue: NamedQueue | None = None
+    named: Callable[[Body], QueueName | None] | None = None
 
     @property
     def is_shared(self) -> bool:
@@ -231,6 +235,7 @@ class Naming(Struct, frozen=True, kw_only=True):
 
     rule: the rule that checks references to the kind; empty if none does.
     labels: the labels by which workloads name an object of the kind.
+    pod_annotations: annotations by which pods name a queue of the kind, each with the scheduler that reads it.
     existing: names that every cluster, or every namespace, has.
     existing_with: names that clusters of a backend have.
     has_group_in_path: the file name carries the group, although no other registered kind has the name.
@@ -238,6 +243,7 @@ class Naming(Struct, frozen=True, kw_only=True):
 
     rule: str = ""
     labels: tuple[str, ...] = ()
+    pod_annotations: tuple[tuple[str, str], ...] = ()
     existing: tuple[str, ...] = ()
     existing_with: tuple[tuple[Backend, tuple[str, ...]], ...] = ()
     has_group_in_path: bool = False

@@ -87,11 +87,19 @@ class Reference(Struct, frozen=True, array_like=True):
     writes: tuple[str, ...] = ()
 
 
+class QueueName(NamedTuple):
+    """The queue that a workload names by a field of its own: kind and name of the queue, and the field."""
+
+    kind: KindId
+    name: str
+    field: str
+
+
 class QueueRole(StrEnum):
     """The part that an object takes in queueing."""
 
     NONE = ""
-    TREE = "tree"  # has one quota, of any product; its parent is of the same kind and bounds its children (KAI)
+    TREE = "tree"  # has one quota, of any product; its parent is of its kind and bounds its children (KAI, Volcano)
     FLAVORED = "flavored"  # grants GPUs by flavor, and shares within a cohort (Kueue's ClusterQueue)
     COHORT = "cohort"  # adds its quota to that of its members, and never bounds them
     ALIAS = "alias"  # a namespaced name for another queue (Kueue's LocalQueue)

@@ -187,6 +187,11 @@ class Kinds(Mapping[KindId, Kind]):
         """The labels by which workloads name queues, with the queue's kind; the first that a workload has wins."""
         return tuple((label, row) for label, row in self._naming_labels() if row.queueing.role)
 
+    @cached_property
+    def queue_annotations(self) -> tuple[tuple[str, str, Kind], ...]:
+        """The annotations by which pods name queues: scheduler, annotation, kind of the queue."""
+        return tuple((*entry, row) for row in self._rows.values() for entry in row.naming.pod_annotations)
+
     def is_queued(self, body: Body) -> bool:
         """Return whether an object names a queue of Kueue by a label of its own, so that Kueue starts and stops it."""
         labels = mapping(mapping(body.get("metadata")).get("labels"))

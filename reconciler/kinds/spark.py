@@ -6,10 +6,11 @@ Sources: api/v1beta2/sparkapplication_types.go and internal/webhook/sparkpod_def
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reconciler.kinds.aspects import Pods
-from reconciler.kinds.facts import PodSet
+from reconciler.kinds.aspects import Pods, Queueing
+from reconciler.kinds.facts import Body, PodSet, QueueName
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import bounds, of_spec
+from reconciler.kinds.volcano import QUEUE, SCHEDULER
 from reconciler.kube.values import count, mapping, sequence, text
 
 _GROUP = "sparkoperator.k8s.io"
@@ -56,8 +57,21 @@ def _connect(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     return _application({**spec, "driver": spec.get("server")}, prefix)
 
 
+def _queue(application: Body) -> QueueName | None:
+    """Return the queue of Volcano (internal/scheduler/volcano/scheduler.go)."""
+    spec = mapping(application.get("spec"))
+    name = text(mapping(spec.get("batchSchedulerOptions")).get("queue"))
+    is_queued = name and spec.get("batchScheduler") == SCHEDULER
+    return QueueName(QUEUE, name, "spec.batchSchedulerOptions.queue") if is_queued else None
+
+
 KINDS = (
-    Kind(group=_GROUP, kind="SparkApplication", pods=Pods(of_spec(_application))),
+    Kind(
+        group=_GROUP,
+        kind="SparkApplication",
+        pods=Pods(of_spec(_application)),
+        queueing=Queueing(named=_queue),
+    ),
     Kind(group=_GROUP, kind="ScheduledSparkApplication", pods=Pods(of_spec(_scheduled), job_metadata=("metadata",))),
     Kind(group=_GROUP, kind="SparkConnect", pods=Pods(of_spec(_connect))),
 )

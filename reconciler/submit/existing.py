@@ -206,7 +206,7 @@ class _Surveyor:
         """Return the clusters with their backends: that of the queues which the repository has."""
         names = sorted({name for entry in entries for name in entry.clusters}) or ["main"]
         rows = [self._kinds.find(one.group, one.kind) for one in documents]
-        queues = [row for row in rows if row.queueing.role is not QueueRole.NONE]
+        queues = [row for row in rows if row.queueing.role is not QueueRole.NONE and not row.queueing.root]
         backend = Backend.NONE if not queues else Backend.KAI if queues[0].queueing.follows_kai else Backend.KUEUE
         if not queues and any(QUEUE_LABEL.encode() in raw for raw in self._raw.values()):
             backend = Backend.KUEUE

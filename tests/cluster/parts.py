@@ -90,6 +90,7 @@ SERVING_MODULES = (
     Module(path="github.com/kserve/kserve", version="v0.16.0", crds="config/crd/full"),
     Module(path="github.com/argoproj/argo-workflows/v3", version="v3.7.2", crds="manifests/base/crds/full"),
     Module(path="github.com/kubeflow/spark-operator/v2", version="v2.3.0", crds="config/crd/bases"),
+    Module(path="volcano.sh/volcano", version="v1.10.0", crds="config/crd/volcano/bases"),
 )
 """Whose definitions ship, too. They are large: a server needs a minute for them, so that few tests have one."""
 SHIPPED_MODULES = (*CRD_MODULES, *SERVING_MODULES)

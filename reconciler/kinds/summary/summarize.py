@@ -24,7 +24,7 @@ from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
 from reconciler.kinds.summary.uncounted import find_uncounted
 from reconciler.kube.objects import SourceRef, format_path, split_api_version
 from reconciler.kube.quantities import is_positive
-from reconciler.kube.values import NOT_JSON, mapping, sequence, text, value_at
+from reconciler.kube.values import NOT_JSON, annotation, mapping, sequence, text, value_at
 
 # The resources that pods request as Kueue sees them: any amount counts, of GPUs and of everything else.
 
@@ -296,7 +296,12 @@ def _preemption(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequenc
 def _queue(
     kinds: Kinds, row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
 ) -> tuple[Kind | None, str, str]:
-    """Return kind, name and field of the queue: the object's own labels win over those of its pods."""
+    """Return kind, name and field of the queue: that of a field of the kind, of a label, or of an annotation of pods.
+
+    The object's own labels win over those of its pods.
+    """
+    if row.queueing.named is not None and (named := row.queueing.named(body)) is not None:
+        return kinds.find(*named.kind), named.name, named.field
     jobs = _job_prefix(row)
     for labels, prefix in _labels(row, body, pod_sets, pods):
         for label, kind in kinds.queue_labels if labels else ():
@@ -305,6 +310,12 @@ def _queue(
                 continue  # Kueue reads the label of each job, KAI that of the object which creates them
             if name and type(name) is str:
                 return kind, name, f'{prefix}metadata.labels["{label}"]'
+    for pod_set in pod_sets:
+        scheduler = mapping(pod_set.template.get("spec")).get("schedulerName")
+        for reader, key, kind in kinds.queue_annotations if scheduler else ():
+            name = annotation(pod_set.template, key) if scheduler == reader else ""
+            if name and type(name) is str:
+                return kind, name, f'{pod_set.prefix}metadata.annotations["{key}"]'
     return None, "", ""
 
 

@@ -442,7 +442,8 @@ class Catalogue:
         return compiled
 
     def _unknown_group(self, group: str, kind: str) -> Violation:
-        match = messages.closest(group, [name for name in self._archive.groups() if name])
+        names = {*self._archive.groups(), *self._archive.named_groups()}
+        match = "" if group in names else messages.closest(group, sorted(names - {""}))
         served = (self._archive.kinds(match) or {}).get(kind) if match else None
         if served is not None:
             return Violation(

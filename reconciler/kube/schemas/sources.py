@@ -118,6 +118,10 @@ class Archive:
         """All groups, sorted."""
         return tuple(sorted({*self._index, *self._own}))
 
+    def named_groups(self) -> tuple[str, ...]:
+        """Return the groups with kinds whose names in URLs are known, also where no schema of theirs ships."""
+        return tuple(self._plurals)
+
     def kinds(self, group: str) -> Mapping[str, Served] | None:
         """Return the kinds of a group by name, or None if the group is unknown."""
         if group not in self._own:

@@ -6,6 +6,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from reconciler.kinds.facts import Quota
 from reconciler.kinds.kai import is_preemptible, priority_of
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.workloads import NAMESPACE
@@ -148,6 +149,7 @@ def check_queues(evaluation: Evaluation, usage: QueueUsage) -> None:
     _check_cycles(evaluation, usage)
     _check_children(evaluation, usage)
     _check_tree_limits(evaluation, usage)
+    _check_child_limits(evaluation, usage)
     _check_cohorts(evaluation, usage)
 
 
@@ -156,6 +158,7 @@ def check_quotas(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: Q
     workloads = [row for row in rows if row.gpus]
     by_queue = _by_queue(workloads, usage)
     _check_leaves(evaluation, by_queue, usage)
+    _check_bottom(evaluation, by_queue, usage)
     _check_limits(evaluation, by_queue, usage)
     _check_preemption(evaluation, by_queue, usage)
     check_flavors(evaluation, by_queue, usage)
@@ -209,14 +212,29 @@ def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
         if guaranteed is None:
             continue
         field, _ = _quota_fields(evaluation, parent)
-        quotas = [(child.name, usage.queues[child].quotas[0]) for child in sorted(children)]
+        pairs = [(child.name, usage.queues[child].quotas[0]) for child in sorted(children)]
+        quotas = [(name, quota) for name, quota in pairs if _is_comparable(row.quotas[0], quota)]
         total = sum(quota.guaranteed or 0.0 for _, quota in quotas)
         if total > guaranteed:
             shares = ", ".join(f"{name} {quota.guaranteed:g}" for name, quota in quotas if quota.guaranteed)
             message = f"guarantees {plural(guaranteed, 'GPU')}, but its children are guaranteed {total:g} ({shares})"
             hint = f"raise {_short(field) or 'the quota'} to at least {total:g}, or lower the children's"
-            evaluation.report("quota.children", row, message, hint=hint, field=field)
+            # Releases of Volcano disagree about a parent that is guaranteed nothing itself.
+            is_open = bool(not guaranteed and _root(evaluation, parent)) and not _exceeds(total, row.quotas[0].limit)
+            result = Result.WARN if is_open else None
+            evaluation.report_object(
+                "quota.children", row.key, row.place, message, hint=hint, field=field, result=result
+            )
         _check_unlimited(evaluation, row, guaranteed, [usage.queues[child] for child in sorted(children)])
+
+
+def _is_comparable(left: Quota, right: Quota) -> bool:
+    """Return whether two quotas of a tree may be of the same GPUs: of any, or of one resource."""
+    return not left.resource or not right.resource or left.resource == right.resource
+
+
+def _exceeds(amount: float, limit: float | None) -> bool:
+    return limit is not None and amount > limit
 
 
 def _check_unlimited(
@@ -246,6 +264,41 @@ def _check_tree_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
             hint = f"raise {_short(field) or 'the limit'}, or lower the quota"
             row = usage.queues[queue]
             evaluation.report("quota.limit-below-quota", row, message, hint=hint, field=field)
+
+
+def _check_child_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
+    """Check the limits of queues in Volcano's tree against the next limit above (validateChildAgainstAncestor).
+
+    Source: pkg/webhooks/admission/queues/validate/validate_queue.go.
+    """
+
+    def above(queue: QueueKey, higher: _Above) -> _Above:
+        row = usage.queues.get(queue)
+        quota = row.quotas[0] if row is not None and usage.is_tree(queue) else None
+        return higher if quota is None or quota.limit is None else (quota, queue.name)
+
+    limits = usage.from_above(above)
+    for queue in sorted(usage.queues):
+        parent = usage.parent_of(queue)
+        higher = limits.get(parent) if parent is not None and _root(evaluation, queue) else None
+        quota = usage.queues[queue].quotas[0] if higher else None
+        if higher is None or quota is None or quota.limit is None or not _is_comparable(quota, higher[0]):
+            continue
+        if _exceeds(quota.limit, higher[0].limit):
+            _, field = _quota_fields(evaluation, queue)
+            message = f"has a limit of {plural(quota.limit, 'GPU')}, but that of queue {higher[1]} above it is"
+            message += f" {higher[0].limit:g}"
+            hint = f"lower {_short(field)} to at most {higher[0].limit:g}, or raise it in {higher[1]}"
+            evaluation.report("quota.child-limit", usage.queues[queue], message, hint=hint, field=field)
+
+
+_Above = tuple[Quota, str] | None
+"""The quota with the next limit above a queue, and the name of its queue."""
+
+
+def _root(evaluation: Evaluation, queue: QueueKey) -> str:
+    """Return the queue above all others of a tree that accepts workloads only at the bottom; empty for other trees."""
+    return evaluation.kinds.find(queue.group, queue.kind).queueing.root
 
 
 def _quota_fields(evaluation: Evaluation, queue: QueueKey | ObjectKey) -> tuple[str, str]:
@@ -280,6 +333,27 @@ def _check_leaves(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
         evaluation.report(rule, first, message, hint=hint, field=first.references[0].field)
 
 
+def _check_bottom(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
+    """Check that Volcano accepts workloads in their queues (validateJobCreate), once per queue.
+
+    Source: pkg/webhooks/admission/jobs/validate/admit_job.go of the releases after 1.10.
+    """
+    children = usage.children() if any(_root(evaluation, queue) for queue in by_queue) else {}
+    for queue in sorted(by_queue):
+        root = _root(evaluation, queue)
+        below = sorted(child.name for child in children.get(queue, ()))
+        if not root or not (below or queue.name == root):
+            continue
+        rows = by_queue[queue]
+        has = "which is above all others" if queue.name == root else f"which has children ({_names(below)})"
+        message = f"is in queue {queue.name}, {has}, so Volcano refuses it"
+        if others := len(rows) - 1:
+            message += f"; so {'is' if others == 1 else 'are'} {others} more"
+        first = min(rows, key=lambda row: row.place)
+        hint = "use a queue without children, and create a child queue for its own workloads"
+        evaluation.report("quota.bottom-queue", first, message, hint=hint, field=first.references[0].field)
+
+
 def _follows_kai(evaluation: Evaluation, usage: QueueUsage, queue: QueueKey) -> bool:
     """Return whether this repository has a queue, and its workloads run as in KAI's."""
     return usage.is_tree(queue) and evaluation.kinds.find(queue.group, queue.kind).queueing.follows_kai
@@ -309,15 +383,15 @@ def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
     is_limited = usage.from_above(
         lambda queue, above: bool(above) or any(quota.limit is not None for quota in usage.quotas(queue))
     )
-    limits: dict[str, dict[QueueKey, _Limit | None]] = {}  # by product
+    limits: dict[_Devices, dict[QueueKey, _Limit | None]] = {}
     for queue, rows in by_queue.items():
         if usage.is_flavored(queue) or not is_limited.get(queue):
             continue
         for row in rows:
-            for product, gpus in _gpus_by_product(usage, queue, row).items():
-                if product not in limits:
-                    limits[product] = usage.from_above(partial(_lowest_limit, usage, product))
-                limit = limits[product][queue]
+            for devices, gpus in _gpus_by_product(usage, queue, row).items():
+                if devices not in limits:
+                    limits[devices] = usage.from_above(partial(_lowest_limit, usage, devices))
+                limit, product = limits[devices][queue], devices[1]
                 if limit is not None and gpus > limit[0]:
                     _report_limit(evaluation, row, plural(gpus, f"{product} GPU" if product else "GPU"), *limit)
 
@@ -355,19 +429,27 @@ def _report_limit(evaluation: Evaluation, row: ObjectSummary, gpus: str, limit: 
     evaluation.report("quota.queue-limit", row, message, hint=hint, field=row.references[0].field)
 
 
-def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[str, int]:
-    totals: dict[str, int] = {}
+_Devices = tuple[str, str]
+"""A resource and a product, for quotas of this resource; without a resource, for quotas of any."""
+
+
+def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[_Devices, int]:
+    """Return the GPUs that a workload requests, for quotas of any resource, and for those of one."""
+    totals: dict[_Devices, int] = {}
     for demand in row.demands:
         product = usage.product_of(queue, demand)
-        totals[product] = totals.get(product, 0) + demand.gpus
+        for devices in (("", product), (demand.resource, product)):
+            totals[devices] = totals.get(devices, 0) + demand.gpus
     return totals
 
 
-def _lowest_limit(usage: QueueUsage, product: str, queue: QueueKey, above: _Limit | None) -> _Limit | None:
+def _lowest_limit(usage: QueueUsage, devices: _Devices, queue: QueueKey, above: _Limit | None) -> _Limit | None:
     """Return the lowest limit on a product in a queue below others, and the name of the queue that sets it."""
     if usage.is_cohort(queue):
         return None
-    amounts = [quota.limit for quota in usage.quotas(queue) if _covers(quota.product, product)]
+    resource, product = devices
+    quotas = (quota for quota in usage.quotas(queue) if quota.resource == resource)
+    amounts = [quota.limit for quota in quotas if _covers(quota.product, product)]
     known = [amount for amount in amounts if amount is not None]
     own = (sum(known), queue.name) if amounts and len(known) == len(amounts) else None
     return min((limit for limit in (own, above) if limit is not None), default=None)

@@ -115,6 +115,14 @@ RULES: Mapping[str, Rule] = {
         reason="workloads in a queue with children compete with the children outside every share",
         action=Result.WARN,
     ),
+    "quota.bottom-queue": Rule(
+        title="Workloads are in Volcano queues at the bottom of the tree",
+        reason="Volcano refuses jobs in the queue root, and in every queue that has children",
+    ),
+    "quota.child-limit": Rule(
+        title="The limit of a Volcano queue is not above that of the queues above it",
+        reason="Volcano refuses a queue with more capability than the next queue above it that sets one",
+    ),
     "quota.cohort": Rule(
         title="A ClusterQueue is in the cohort that has its name",
         reason="Kueue shares quota only within a cohort: a ClusterQueue outside it is not the parent of its members,"
@@ -139,8 +147,9 @@ RULES: Mapping[str, Rule] = {
         " of those above it: one that requests more waits forever",
     ),
     "quota.limit-below-quota": Rule(
-        title="The limit of a KAI queue is not below its quota",
-        reason="KAI never grants more than the limit, so the rest of the quota is never used",
+        title="The limit of a KAI or Volcano queue is not below its quota",
+        reason="KAI never grants more than the limit, so the rest of the quota is never used, and Volcano refuses such"
+        " a queue",
     ),
     "quota.product": Rule(
         title="The GPU product exists in the cluster",
@@ -231,6 +240,7 @@ COLLECTIVE = frozenset(
     (
         "quota.leaf-queue",
         "quota.root-queue",
+        "quota.bottom-queue",
         "quota.no-evidence",
         "quota.workers",
         "quota.max-gpus-per-namespace",

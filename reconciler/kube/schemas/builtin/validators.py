@@ -26,6 +26,7 @@ from reconciler.kube.schemas.builtin.objects import (
 from reconciler.kube.schemas.builtin.pod_specs import total_violations
 from reconciler.kube.schemas.builtin.pods import duplicate, template_violations
 from reconciler.kube.schemas.builtin.storage import storage_class_violations, volume_claim_violations, volume_violations
+from reconciler.kube.schemas.builtin.volcano import volcano_job_violations, volcano_queue_violations
 from reconciler.kube.schemas.builtin.workloads import (
     controller_violations,
     cron_job_violations,
@@ -403,5 +404,7 @@ _VALIDATORS: Mapping[tuple[str, str], Callable[[Data], Iterator[Violation]]] = {
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): role_binding_violations,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): definition_violations,
     ("workload.codeflare.dev", "AppWrapper"): _app_wrapper,
+    ("batch.volcano.sh", "Job"): volcano_job_violations,
+    ("scheduling.volcano.sh", "Queue"): volcano_queue_violations,
 }
 """Which validation of a server or webhook each kind has, beside its schema."""
