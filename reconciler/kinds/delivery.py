@@ -27,15 +27,20 @@ _OVERRIDES = {
     "commonAnnotations": "commonAnnotations",
 }
 _PARAMETER = later(r"\{\{-?\s*\.?([A-Za-z0-9_.\-\[\]]+)\s*-?\}\}")
+_ACTION = later(r"\{\{.*?\}\}")
+_ESCAPED_DOT = later(r"(?<!\\)\.")
+_INTEGER = later(r"-?[1-9][0-9]*|0")
 _CLUSTER_FOLDER = later(r"^(?:.*/)?clusters?/([a-z0-9.-]+)(?:/|$)")
+_CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
 _PARAMETERS = Mapping[str, Any]
 
 
 class Delivery(Struct, frozen=True, kw_only=True):
     """A folder of a repository that a controller delivers to a cluster, and how it is built.
 
-    `chart` says that the folder is a Helm chart if it has a Chart.yaml; `left_out` why nothing can be built of it here.
-    `substitute_from` names ConfigMaps whose data are variables too.
+    `left_out` says why nothing can be built of it here.
+    `substitute_from` names ConfigMaps whose data are variables too. With `skips_missing_values`, files of `values` that
+    the repository lacks are no error.
     """
 
     place: SourceRef
@@ -49,6 +54,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     release: str = ""
     namespace: str = ""
     values: tuple[str, ...] = ()
+    skips_missing_values: bool = False
     inline_values: Mapping[str, Any] = {}
     left_out: str = ""
 
@@ -90,8 +96,13 @@ def _flux_kustomization(document: Document, _: Sequence[str]) -> Iterator[Delive
 def _flux_release(document: Document, _: Sequence[str]) -> Iterator[Delivery]:
     spec = mapping(document.data.get("spec"))
     chart = mapping(mapping(spec.get("chart")).get("spec"))
+    by_name = mapping(spec.get("chartRef"))
+    if by_name:
+        chart = {"chart": by_name.get("name"), "sourceRef": by_name}
+    elif not chart:
+        return  # a patch of a release
     source = text(mapping(chart.get("sourceRef")).get("kind"))
-    if source != "GitRepository":
+    if by_name or source != "GitRepository":
         yield _left_out(
             document, f"its chart {text(chart.get('chart'))} is in a {source or 'registry'}, not in this repository"
         )
@@ -140,8 +151,10 @@ def _argo_source(document: Document, name: str, source: Mapping[str, Any], clust
     inline = dict(mapping(helm.get("valuesObject")))
     for one in read("", text(helm.get("values")).encode()).documents:
         inline = {**one.data, **inline}
-    for parameter in sequence(helm.get("parameters")):
-        _set(inline, text(mapping(parameter).get("name")).split("."), mapping(parameter).get("value"))
+    for parameter in map(mapping, sequence(helm.get("parameters"))):
+        parts = [part.replace("\\.", ".") for part in _ESCAPED_DOT.split(text(parameter.get("name")))]
+        written = parameter.get("value")
+        _set(inline, parts, written if parameter.get("forceString") else _typed(written))
     return Delivery(
         place=document.source,
         name=name,
@@ -152,8 +165,16 @@ def _argo_source(document: Document, name: str, source: Mapping[str, Any], clust
         release=text(helm.get("releaseName")) or name,
         namespace=namespace,
         values=tuple(_value_file(folder, text(path)) for path in sequence(helm.get("valueFiles"))),
+        skips_missing_values=helm.get("ignoreMissingValueFiles") is True,
         inline_values=inline,
     )
+
+
+def _typed(written: Any) -> Any:
+    """Return the value of a parameter as `helm --set` takes it: a number without leading zeros, true, false, null."""
+    if not isinstance(written, str):
+        return written
+    return int(written) if _INTEGER.fullmatch(written) else _CONSTANTS.get(written, written)
 
 
 def _value_file(folder: str, name: str) -> str:
@@ -193,6 +214,9 @@ def _argo_set(document: Document, folders: Sequence[str]) -> Iterator[Delivery]:
             yield _left_out(document, parameters["left_out"])
             continue
         made = mapping(_filled(template, parameters))
+        if action := next(_actions(made), ""):
+            yield _left_out(document, f"its template uses functions, which are not followed: {action}")
+            continue
         yield from _application(document, text(mapping(made.get("metadata")).get("name")), mapping(made.get("spec")))
 
 
@@ -203,6 +227,8 @@ def _generated(generators: Iterable[Mapping[str, Any]], folders: Sequence[str]) 
             yield from (mapping(one) for one in sequence(mapping(generator["list"]).get("elements")))
         elif "git" in generator and mapping(generator["git"]).get("directories"):
             yield from _directories(sequence(mapping(generator["git"]).get("directories")), folders)
+        elif "git" in generator:
+            yield {"left_out": "its generator `git` reads files, which is not followed: name its folders yourself"}
         elif "matrix" in generator:
             inner = sequence(mapping(generator["matrix"]).get("generators"))
             for chosen in product(*([*_generated([mapping(one)], folders)] for one in inner)):
@@ -233,6 +259,15 @@ def _filled(node: Any, parameters: _PARAMETERS) -> Any:
     if isinstance(node, dict):
         return {key: _filled(value, parameters) for key, value in node.items()}
     return [_filled(item, parameters) for item in node] if isinstance(node, list) else node
+
+
+def _actions(node: Any) -> Iterator[str]:
+    """Yield what is left to replace in a template."""
+    if isinstance(node, str):
+        yield from _ACTION.findall(node)
+    elif isinstance(node, dict | list):
+        for item in node.values() if isinstance(node, dict) else node:
+            yield from _actions(item)
 
 
 def _parameter(parameters: _PARAMETERS, name: str) -> str:

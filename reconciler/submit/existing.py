@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
 from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
@@ -106,6 +107,8 @@ class _Surveyor:
         if not is_there:
             self._left_out.append((named, f"its path {delivery.path} is not in this repository"))
             return None
+        if delivery.skips_missing_values:
+            delivery = replace(delivery, values=tuple(path for path in delivery.values if path in self._blobs))
         variables = delivery.substitute
         if delivery.substitute_from:
             variables = {**self._variables(delivery, documents), **(variables or {})}

@@ -70,7 +70,7 @@ spec:
     (one,) = delivered(text, "argocd/train.yaml")
     assert facts(one, "path", "cluster", "namespace", "release") == ("charts/train", "beta", "ml", "big")
     assert one.values == ("charts/train/prod.yaml", "values/beta.yaml")
-    assert one.inline_values == {"gpus": 4, "image": {"tag": "3"}}
+    assert one.inline_values == {"gpus": 4, "image": {"tag": 3}}
 
 
 def test_images_of_an_application() -> None:
@@ -118,3 +118,62 @@ def test_objects_that_are_written_wrong_do_not_fail() -> None:
     for spec in ("{}", "[]", "null", "{sources: 3}", "{source: {path: [a]}}", "{generators: [3]}", "{template: 1}"):
         for group, kind in (("argoproj.io", "Application"), ("argoproj.io", "ApplicationSet")):
             delivered(f"apiVersion: {group}/v1alpha1\nkind: {kind}\nmetadata: {{name: a}}\nspec: {spec}\n")
+
+
+def test_a_patch_of_a_release_delivers_nothing() -> None:
+    patch = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: a}\nspec: "
+    assert delivered(f"{patch}{{values: {{replicas: 2}}}}\n") == []
+    (one,) = delivered(f"{patch}{{chartRef: {{kind: OCIRepository, name: podinfo}}}}\n")
+    assert one.left_out == "its chart podinfo is in a OCIRepository, not in this repository"
+
+
+def test_templates_with_functions_are_left_out() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: teams}
+spec:
+  goTemplate: true
+  generators: [{list: {elements: [{team: a}, {team: b}]}}]
+  template:
+    metadata: {name: '{{ .team | upper }}'}
+    spec:
+      source: {path: 'teams/{{ index .teams 0 }}'}
+"""
+    (one,) = {(one.name, one.left_out) for one in delivered(text)}
+    assert one == ("teams", "its template uses functions, which are not followed: {{ .team | upper }}")
+
+
+def test_sets_over_files_say_so() -> None:
+    text = "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: c}\n"
+    text += "spec: {generators: [{git: {files: [{path: a.json}]}}]}\n"
+    (one,) = delivered(text)
+    assert one.left_out == "its generator `git` reads files, which is not followed: name its folders yourself"
+
+
+def test_parameters_of_a_chart_are_read_as_helm_reads_them() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata: {name: train}
+spec:
+  source:
+    path: charts/train
+    helm:
+      ignoreMissingValueFiles: true
+      parameters:
+        - {name: worker.gpus, value: "2"}
+        - {name: tag, value: "10", forceString: true}
+        - {name: build, value: "0012"}
+        - {name: debug, value: "true"}
+        - {name: 'nodeSelector.nvidia\\.com/gpu', value: a100}
+"""
+    (one,) = delivered(text)
+    assert one.inline_values == {
+        "worker": {"gpus": 2},
+        "tag": "10",
+        "build": "0012",
+        "debug": True,
+        "nodeSelector": {"nvidia.com/gpu": "a100"},
+    }
+    assert one.skips_missing_values

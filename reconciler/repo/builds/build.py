@@ -35,6 +35,8 @@ _NOTHING = b"# no objects\n"  # a file without content would look lost
 _ORIGIN_KEY = "config.kubernetes.io/origin"
 _TRANSFORMATIONS_KEY = "alpha.config.kubernetes.io/transformations"
 _HELM_SOURCE = later(rb"^# Source: (\S+)$", re.MULTILINE)
+_LOGGED = later(r"""E\d{4} [\d:.]+ +\d+ \S+\] "command failed" err=(?:("(?:[^"\\]|\\.)*")$|<(.*)>$)""")
+"""What kubectl logs of an error: with the time and the id of the process, which differ in each run."""
 IsNamespaced = Callable[[str, str], "bool | None"]
 """Returns whether objects of a group and kind are in a namespace; None: unknown."""
 
@@ -89,16 +91,16 @@ def _saved(
     try:
         printed = run_build(program, build, contents)
     except BuildFailed as error:
-        return _Saved(_NOTHING, (_failed(build, error),))
+        return _Saved(_NOTHING, (failed_problem(build, error),))
     saved = normalize(build, printed, is_namespaced)
     if cache is not None:
         cache.put(key, msgspec.msgpack.encode(saved))
     return saved
 
 
-def _failed(build: Build, error: BuildFailed) -> Problem:
-    said = " ".join(line.strip() for line in error.lines).removeprefix("Error: ").removeprefix("error: ")
-    said = said.removesuffix(" Use --debug flag to render out invalid YAML")
+def failed_problem(build: Build, error: BuildFailed) -> Problem:
+    """Return the problem of a build that a program refused."""
+    said = _said(error.lines)
     folder = "" if build.path == "." else f" {build.path}"
     return Problem(
         rule="build.failed",
@@ -106,6 +108,22 @@ def _failed(build: Build, error: BuildFailed) -> Problem:
         message=said or str(error),
         hint=f"try it: kustomize build{folder}" if build.tool is Tool.KUSTOMIZE else f"try it: helm template{folder}",
     )
+
+
+def _said(lines: Sequence[str]) -> str:
+    """Return a program's last messages without what its log adds: Helm says an error twice, kubectl with the time."""
+    plain = [line.strip() for line in lines if not line.startswith("level=")]
+    found = " ".join(plain or lines)
+    if logged := _LOGGED.search(found):
+        found = found[: logged.start()] + (_unquoted(logged[1]) if logged[1] else logged[2].strip())
+    return found.removeprefix("Error: ").removeprefix("error: ")
+
+
+def _unquoted(written: str) -> str:
+    try:
+        return msgspec.json.decode(written, type=str)
+    except msgspec.DecodeError:  # Go's escapes that JSON lacks
+        return written[1:-1]
 
 
 def normalize(build: Build, printed: bytes, is_namespaced: IsNamespaced) -> _Saved:

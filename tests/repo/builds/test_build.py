@@ -1,0 +1,27 @@
+"""What a failed build says: the program's own words, the same in each run."""
+
+import pytest
+
+from reconciler.repo.builds.build import failed_problem
+from reconciler.repo.builds.programs import BuildFailed
+from reconciler.repo.config.builds import Build, Tool
+
+KUBECTL = 'E1128 21:25:25.131777   24363 run.go:72] "command failed" err='
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["Error: no such file"], "no such file"),
+        ([f'{KUBECTL}"accumulating \\"a.yaml\\": no such file"'], 'accumulating "a.yaml": no such file'),
+        ([f"{KUBECTL}<", "\taccumulating", "\tno such file", " >"], "accumulating no such file"),
+        ([f'{KUBECTL}"bad \\x00"'], "bad \\x00"),
+        (["# Warning: 'bases' is deprecated", f'{KUBECTL}"no"'], "# Warning: 'bases' is deprecated no"),
+        (['level=ERROR msg="failed"', "Error: no such file"], "no such file"),
+        (['level=ERROR msg="failed"'], 'level=ERROR msg="failed"'),
+        ([], "kustomize failed with exit code 1"),
+    ],
+)
+def test_the_message_has_no_times_and_says_it_once(lines: list[str], message: str) -> None:
+    error = BuildFailed("kustomize failed with exit code 1", lines)
+    assert failed_problem(Build(path="a", tool=Tool.KUSTOMIZE), error).message == message
