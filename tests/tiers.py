@@ -14,7 +14,7 @@ import pytest
 
 CLUSTER = "cluster"
 _NEEDED = {"parts", "package_index"}
-_RERUNS = {*_NEEDED, "git_served"}
+_RERUNS = {*_NEEDED, "person"}
 """Fixtures of tests that run once more when they fail."""
 _RERUN = "rerun"
 """The outcome of a test's first run, as pytest-rerunfailures reports it."""

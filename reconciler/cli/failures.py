@@ -17,7 +17,7 @@ _PIPE_CLOSED = 128 + 13
 
 
 def report_failure(error: BaseException, arguments: Sequence[str]) -> int:
-    """Print what ended a command, and return its exit code."""
+    """Print what ended a command, and return its exit code. Raises what is no failure of a command."""
     match error:
         case click.ClickException():
             return _report_usage(error)
@@ -35,6 +35,8 @@ def report_failure(error: BaseException, arguments: Sequence[str]) -> int:
             _discard_output()
             hint = "free some disk space" if error.errno == errno.ENOSPC else ""
             return report_error(OutsideError(str(error), hint=hint))
+    if not isinstance(error, Exception):  # the end of a process that is none of ours to report
+        raise error
     if "--debug" in arguments or os.environ.get("RECONCILER_DEBUG"):
         emit(mask_text("".join(traceback.format_exception(error))), err=True, nl=False)
     return _report_bug(error)

@@ -25,20 +25,17 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def git_served() -> None:
-    """Mark a test that depends on the answers of a Git server: `tests/tiers.py` lets it fail once."""
-
-
-@pytest.fixture
-def server(git_served: None, tmp_path: Path) -> Iterator[GitServer]:
-    del git_served
+def server(tmp_path: Path) -> Iterator[GitServer]:
     with git_server(tmp_path / "server") as started:
         yield started
 
 
 @pytest.fixture
 def person(server: GitServer, template: Path, tmp_path: Path) -> Sandbox:
-    """Return the clone of someone who works on the repository, which is pushed."""
+    """Return the clone of someone who works on the repository, which is pushed.
+
+    A test with it depends on the answers of a Git server: `tests/tiers.py` lets it fail once.
+    """
     box = Sandbox(tmp_path / "person", environment(tmp_path / "home"))
     shutil.copytree(template, box.folder)
     box.git("remote", "add", "origin", str(server.bare))
