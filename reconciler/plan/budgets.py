@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.ownership import KEEP as KEEP_ANNOTATION
+from reconciler.kinds.quantities import Gpus, total
 from reconciler.kinds.summary.uncounted import PODS
 from reconciler.kube.values import plural
 from reconciler.plan.edits import Edit, stopped_gpus, stops_unknown_gpus, unknown_gpus
@@ -28,10 +29,10 @@ def breaches(
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
     edits = tuple(edits)
     deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits)
-    stopped = sum(map(stopped_gpus, edits))
+    stopped = total(map(stopped_gpus, edits))
     return (
         *_deletes(budgets, deletes, existed),
-        *_disruption(budgets, stopped, sum(line.before for line in gpus)),
+        *_disruption(budgets, stopped, total(line.before for line in gpus)),
         *_quota(budgets, tuple(queues)),
         *_unknown(budgets, edits, kinds, is_first=not existed),
         *_folders(budgets, folders),
@@ -74,7 +75,7 @@ _EVERYDAY_GPUS = 16
 """Two common nodes: to stop as few is an everyday edit, whatever the share."""
 
 
-def _disruption(budgets: Budgets, stopped: int, running: int) -> Iterator[Breach]:
+def _disruption(budgets: Budgets, stopped: Gpus, running: Gpus) -> Iterator[Breach]:
     most, share = budgets.disruption_gpus, budgets.disruption_share
     if most is not None and stopped > most:
         yield Breach(
@@ -115,7 +116,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
                 actual=f"{was} to {now}",
             )
     change = sum_of_trees(queues, lambda line: abs(guarantee_delta(line)))
-    total = sum_of_trees(queues, lambda line: line.before or 0.0)
+    whole = sum_of_trees(queues, lambda line: line.before or 0.0)
     if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
         yield Breach(
             budget="gpu-quota.count",
@@ -123,11 +124,11 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             limit=str(budgets.gpu_quota_count),
             actual=f"{change:g}",
         )
-    if budgets.gpu_quota_share is not None and total and change / total > budgets.gpu_quota_share:
-        limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / total:.1%}"
+    if budgets.gpu_quota_share is not None and whole and change / whole > budgets.gpu_quota_share:
+        limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / whole:.1%}"
         yield Breach(
             budget="gpu-quota.share",
-            message=f"guaranteed GPUs change by {change:g} of {total:g} ({actual}); the budget allows {limit}",
+            message=f"guaranteed GPUs change by {change:g} of {whole:g} ({actual}); the budget allows {limit}",
             limit=limit,
             actual=actual,
         )

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.facts import Loss
 from reconciler.kinds.kind import Kinds
+from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kinds.summary import ObjectSummary, Uncounted
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.reasons import Why
@@ -65,7 +66,7 @@ def _sort_key(change: Change) -> tuple[str, str, str, str, str]:
     return (change.cluster, key.namespace, key.kind, key.name, change.path)
 
 
-def running_gpus(row: ObjectSummary | None) -> int:
+def running_gpus(row: ObjectSummary | None) -> Gpus:
     """Return the GPUs that an object requests now: none while it is suspended."""
     return 0 if row is None or row.suspended else row.gpus
 
@@ -78,13 +79,13 @@ def unknown_gpus(row: ObjectSummary | None) -> tuple[Uncounted, ...]:
 _STOPPING = (Operation.DELETE, Operation.MOVE, Operation.REPLACE)
 
 
-def stopped_gpus(edit: Edit) -> int:
+def stopped_gpus(edit: Edit) -> Gpus:
     """Return the GPUs whose running pods a change stops: it deletes, replaces, restarts, shrinks or suspends them."""
     before, after, comparison = edit.row_before, edit.row_after, edit.comparison
     if before is None or not before.is_workload or edit.change.is_refused or (after is not None and after.finished):
         return 0
     is_stopped = edit.change.operation in _STOPPING or (comparison is not None and comparison.restarts)
-    return running_gpus(before) if is_stopped else max(0, running_gpus(before) - running_gpus(after))
+    return running_gpus(before) if is_stopped else exact(max(0, running_gpus(before) - running_gpus(after)))
 
 
 def stops_unknown_gpus(edit: Edit, kinds: Kinds) -> bool:

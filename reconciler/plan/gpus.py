@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from reconciler.kinds.facts import QueueRole
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kinds.summary import ObjectSummary, Quota
 from reconciler.plan.edits import Edit, running_gpus, unknown_gpus
 from reconciler.plan.plan import (
@@ -42,14 +43,15 @@ def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
     """Return the GPUs that running workloads request in each queue, by product, before and after."""
     lines = []
     for cluster in sorted({*before, *after}):
-        totals: dict[tuple[str, str], list[int]] = {}
+        totals: dict[tuple[str, str], list[Gpus]] = {}
         for side, usage in enumerate((before, after)):
             for (queue, product), gpus in usage.get(cluster, _EMPTY).requested.items():
-                totals.setdefault((queue.name, product), [0, 0])[side] += gpus
+                sides = totals.setdefault((queue.name, product), [0, 0])
+                sides[side] = exact(sides[side] + gpus)
         growth = {(queue.name, product): more for (queue, product), more in after.get(cluster, _EMPTY).growth.items()}
         for (name, product), (old, new) in sorted(totals.items()):
             more = growth.get((name, product))
-            most = new + more if more else None
+            most = exact(new + more) if more else None
             lines.append(GpuLine(cluster=cluster, queue=name, product=product, before=old, after=new, most=most))
     return tuple(lines)
 
@@ -73,7 +75,7 @@ def _queue(
     queue: QueueKey,
     sides: tuple[QueueUsage, QueueUsage],
     quotas: tuple[Iterable[Quota], Iterable[Quota]],
-    requests: tuple[Mapping[str, int], Mapping[str, int]],
+    requests: tuple[Mapping[str, Gpus], Mapping[str, Gpus]],
 ) -> Iterator[QueueLine]:
     left, right = sides
     before, after = ({quota.product: quota for quota in side} for side in quotas)
@@ -88,7 +90,7 @@ def _queue(
         # Some workloads select none of the products of the queue, so only the whole queue can be compared.
         before[""], after[""] = _sum_quotas(before.values()), _sum_quotas(after.values())
         products.add("")
-        requested = {**requested, "": sum(gpus for name, gpus in requested.items() if not is_slice(name))}
+        requested = {**requested, "": total(gpus for name, gpus in requested.items() if not is_slice(name))}
         quota_products: set[str] = set(requested) - {""}
     else:
         quota_products = products
@@ -187,9 +189,9 @@ def _capacity(
     cluster: str, usage: QueueUsage, before: Mapping[str, int], capacity: Mapping[str, int]
 ) -> Iterator[CapacityLine]:
     guaranteed = guaranteed_by_product(usage)
-    requested: dict[str, int] = {}
+    requested: dict[str, Gpus] = {}
     for (_, product), gpus in usage.requested.items():
-        requested[product] = requested.get(product, 0) + gpus
+        requested[product] = exact(requested.get(product, 0) + gpus)
     products = {
         product for product in (*before, *capacity, *guaranteed, *requested) if product and not is_slice(product)
     }
@@ -198,7 +200,7 @@ def _capacity(
         # The cluster has one product, so any product is this one.
         (only,) = products
         guaranteed = {only: add_amounts(guaranteed.get("", 0.0), guaranteed.get(only, 0.0))}
-        requested = {only: requested.get("", 0) + requested.get(only, 0)}
+        requested = {only: exact(requested.get("", 0) + requested.get(only, 0))}
         has_any = False
     for product in sorted(products):
         yield CapacityLine(
@@ -210,17 +212,17 @@ def _capacity(
             requested=requested.get(product, 0),
         )
     if has_any:
-        total: float | None = 0.0
+        whole: float | None = 0.0
         for product, amount in guaranteed.items():
             if not is_slice(product):
-                total = add_amounts(total, amount)
+                whole = add_amounts(whole, amount)
         yield CapacityLine(
             cluster=cluster,
             product="",
             before=sum(before.values()),
             capacity=sum(capacity.values()),
-            guaranteed=total,
-            requested=sum(gpus for product, gpus in requested.items() if not is_slice(product)),
+            guaranteed=whole,
+            requested=total(gpus for product, gpus in requested.items() if not is_slice(product)),
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.quantities import Gpus
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
@@ -59,8 +60,8 @@ class Change(Struct, frozen=True, kw_only=True, rename="camel"):
     because: tuple[Why, ...] = ()  # distinct reasons, the most frequent first
     moved_from: str = ""  # path before a move, and of the generation that is replaced
     declared: bool = False  # an annotation of the source declares the move
-    gpus_before: int = 0
-    gpus_after: int = 0
+    gpus_before: Gpus = 0
+    gpus_after: Gpus = 0
     digest_before: str = ""  # blob ids of the rendered file; empty if it does not exist
     digest_after: str = ""
     sizing: SizingSummary | None = None  # how its GPUs were computed
@@ -85,9 +86,9 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     cluster: str
     queue: str  # empty: no queue
     product: str  # empty: any
-    before: int
-    after: int
-    most: int | None = None
+    before: Gpus
+    after: Gpus
+    most: Gpus | None = None
 
 
 class UnknownGpus(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -138,7 +139,7 @@ class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: float | None
     after: float | None
     limit: float | None
-    requested: int
+    requested: Gpus
     parent: str = ""  # of a queue in a tree, whose GPUs are part of those of its parent
     is_total: bool = False  # sum of the other lines of the queue, because some of its jobs choose no product
     is_cohort: bool = False
@@ -154,7 +155,7 @@ class CapacityLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: int  # GPUs in the inventory of the base
     capacity: int
     guaranteed: float | None  # None: a queue is unlimited
-    requested: int
+    requested: Gpus
     evidence_days: int | None = None  # age of an inventory older than a day; of any if `spec.evidence.maxAge` is set
 
 
@@ -188,7 +189,7 @@ class QuarantineLine(Struct, frozen=True, kw_only=True, rename="camel"):
     product: str
     gpus: int
     jobs: int
-    requested: int
+    requested: Gpus
     is_known: bool
     evicts: bool = False
     job_names: tuple[str, ...] = ()
@@ -210,9 +211,9 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     key: ObjectKey
     queue: str
     product: str
-    gpus_before: int
-    gpus_after: int
-    range_after: tuple[int, int] | None = None
+    gpus_before: Gpus
+    gpus_after: Gpus
+    range_after: tuple[Gpus, Gpus] | None = None
     source: SourceRef | None = None
     key_before: ObjectKey | None = None
     cluster_before: str = ""

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 from reconciler.index.evaluator import PolicyEvaluator
@@ -45,7 +46,7 @@ def _verdicts(plan: Plan, policies: PolicySet) -> tuple[Verdict, ...]:
 
 def plan_object(plan: Plan) -> dict[str, Any]:
     """Return the figures of a plan. An unlimited quota is -1, as in KAI."""
-    before, after = sum(line.before for line in plan.gpus), sum(line.after for line in plan.gpus)
+    before, after = ceil(sum(line.before for line in plan.gpus)), ceil(sum(line.after for line in plan.gpus))
     operations = Counter(change.operation.value for change in plan.changes)
     return {
         "apiVersion": "gpureconciler.io/v1alpha1",
@@ -60,7 +61,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
                 "before": _whole(line.before),
                 "after": _whole(line.after),
                 "limit": _whole(line.limit),
-                "requested": line.requested,
+                "requested": ceil(line.requested),
                 "isTotal": line.is_total,
             }
             for line in plan.queues
@@ -72,7 +73,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
                 "before": line.before,
                 "after": line.capacity,
                 "guaranteed": _whole(line.guaranteed),
-                "requested": line.requested,
+                "requested": ceil(line.requested),
             }
             for line in plan.capacity
         ],

@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct, field
 
 from reconciler.kinds.facts import KindId, QueueRole, Quota
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kinds.summary.object_summary import Demand, ObjectSummary
 from reconciler.kinds.summary.providers import ProviderKey, with_provided
 from reconciler.sizing.devices import WHOLE_GPUS, is_slice
@@ -25,7 +26,7 @@ class QueueKey(NamedTuple):
 
 NO_QUEUE = QueueKey("", "", "")
 _Key = TypeVar("_Key")
-_Amount = TypeVar("_Amount", int, float)
+_Amount = TypeVar("_Amount", Gpus, float)
 _Found = TypeVar("_Found")
 
 
@@ -57,9 +58,9 @@ class QueueUsage(Struct, kw_only=True):
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
     dispatchers: dict[str, str] = field(default_factory=dict)  # check -> the clusters that it sends workloads to
     node_labels: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # flavor -> labels of its nodes
-    requested: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs by queue and product
-    growth: dict[tuple[QueueKey, str], int] = field(default_factory=dict)  # GPUs that autoscalers may add to them
-    namespaces: dict[str, int] = field(default_factory=dict)  # the same GPUs by namespace
+    requested: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs by queue and product
+    growth: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs that autoscalers may add to them
+    namespaces: dict[str, Gpus] = field(default_factory=dict)  # the same GPUs by namespace
     priorities: dict[str, int] = field(default_factory=dict)  # priority class -> value
     providers: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what says the GPUs of others
     limit_ranges: dict[str, tuple[str, ...]] = field(default_factory=dict)  # namespace -> what containers request
@@ -162,15 +163,15 @@ class QueueUsage(Struct, kw_only=True):
             if parent is not None and parent not in done and queue in totals:
                 above = totals.setdefault(parent, {})
                 for product, amount in totals[queue].items():
-                    above[product] = above[product] + amount if product in above else amount
+                    above[product] = exact(above[product] + amount) if product in above else amount
         return totals
 
-    def requested_with_children(self, cohorts: Iterable[QueueKey] = ()) -> dict[QueueKey, dict[str, int]]:
+    def requested_with_children(self, cohorts: Iterable[QueueKey] = ()) -> dict[QueueKey, dict[str, Gpus]]:
         """Return the GPUs requested of every queue by product, with those of the queues below it.
 
         Of `cohorts`: those that are requested beyond the quotas of all their members together.
         """
-        own: dict[QueueKey, dict[str, int]] = {}
+        own: dict[QueueKey, dict[str, Gpus]] = {}
         for (queue, product), gpus in self.requested.items():
             own.setdefault(queue, {})[product] = gpus
         requested = self.with_children(own)
@@ -231,14 +232,14 @@ class QueueUsage(Struct, kw_only=True):
         """Add the GPUs that a workload requests."""
         row = self.resolve(row)
         queue = self.queue_of(row)
-        self.namespaces[row.namespace] = self.namespaces.get(row.namespace, 0) + row.gpus
+        self.namespaces[row.namespace] = exact(self.namespaces.get(row.namespace, 0) + row.gpus)
         for demand in row.demands:
             _, most = demand.bounds
             if most:
                 entry = (queue, demand.product or self.product_of(queue, demand))
-                self.requested[entry] = self.requested.get(entry, 0) + demand.gpus
+                self.requested[entry] = exact(self.requested.get(entry, 0) + demand.gpus)
                 if most > demand.gpus:
-                    self.growth[entry] = self.growth.get(entry, 0) + most - demand.gpus
+                    self.growth[entry] = exact(self.growth.get(entry, 0) + most - demand.gpus)
 
 
 def usage_by_cluster(
@@ -286,9 +287,9 @@ def subtract_workloads(usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSum
     return rest
 
 
-def _subtract(totals: dict[_Key, int], gone: Mapping[_Key, int]) -> None:
+def _subtract(totals: dict[_Key, Gpus], gone: Mapping[_Key, Gpus]) -> None:
     for key, gpus in gone.items():
-        totals[key] -= gpus
+        totals[key] = exact(totals[key] - gpus)
         if not totals[key]:
             del totals[key]
 
@@ -298,12 +299,12 @@ def add_amounts(left: float | None, right: float | None) -> float | None:
     return None if left is None or right is None else left + right
 
 
-def requests_of_quota(requested: Mapping[str, int], product: str, quota_products: Iterable[str]) -> int:
+def requests_of_quota(requested: Mapping[str, Gpus], product: str, quota_products: Iterable[str]) -> Gpus:
     """Return the GPUs requested of a quota: of its product; of a quota for any, the whole GPUs no other quota names."""
     if product:
         return requested.get(product, 0)
     others = set(quota_products) - {""}
-    return sum(gpus for name, gpus in requested.items() if name not in others and not is_slice(name))
+    return total(gpus for name, gpus in requested.items() if name not in others and not is_slice(name))
 
 
 Amounts = dict[str, float | None]
@@ -381,7 +382,7 @@ def _with_children(own: float | None, below: Iterable[Amounts]) -> Amounts:
     return totals
 
 
-def _beyond(requested: Mapping[str, int], granted: Iterable[Mapping[str, float]]) -> dict[str, int]:
+def _beyond(requested: Mapping[str, Gpus], granted: Iterable[Mapping[str, float]]) -> dict[str, Gpus]:
     """Return what is requested of members of a cohort, by product, beyond what they are granted together."""
     spare: dict[str, float] = {}
     for member in granted:

@@ -41,11 +41,12 @@ WHOLE_GPUS = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "
 
 OTHER_DEVICES = (
     r"nvidia\.com/(?:gpu\.shared|mig-.+|pgpu|(?:NVIDIA|GRID|[A-Z]{2}\d{3})[\w.-]*)",  # the last two of KubeVirt
+    r"nvidia\.com/(?:g?[bh]|rtx|[alptv])\d{1,4}[a-z0-9-]*(?:\.shared)?",  # `resources` of the device plugin's config
     r"amd\.com/[sdqtc]px_nps\d",
     r"npu\.intel\.com/accel",
     r"google\.com/tpu|cloud-tpus\.google\.com/(?:preemptible-)?v\d+",
     r"aws\.amazon\.com/neuron(?:core|device)?",
-    r"huawei\.com/(?:npu|Ascend\w+(?:-\d\w*)*)",
+    r"huawei\.com/(?:npu|Ascend\w+(?:-\d\w*)*|ascend-\d+)",  # the last of Huawei Cloud's CCE
     r"cambricon\.com/(?:v?mlu|mlu\.(?:share|env|mim-.+)|mlu\d{3}(?:\.share|\.mim-.+)?)",
     r"hygon\.com/dcu(?:num)?",
     r"iluvatar\.(?:ai|com)/(?:v?gpu|[A-Z]+-V?\d+-vgpu)",
@@ -60,6 +61,7 @@ OTHER_DEVICES = (
     r"tenstorrent\.com/[\w.-]+",
     r"qualcomm\.com/(?:qaic\w*|ai-accelerator)",
     r"graphcore\.ai/ipu",
+    r"vastaitech\.com/va",  # HAMi
 )
 """Extended resources of other accelerators, and of slices of a device, as their device plugins register them."""
 

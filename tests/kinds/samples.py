@@ -21,7 +21,7 @@ class Sample:
     name: str
     source: str
     objects: tuple[Body, ...]
-    devices: dict[str, int]
+    devices: dict[str, float]
     uncounted: str = ""
     bounds: tuple[int, int] | None = None
 

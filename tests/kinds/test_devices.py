@@ -1,7 +1,5 @@
 """Accelerators are counted as the real controllers create pods, or named; nothing is taken for zero."""
 
-from collections import Counter
-
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
@@ -35,9 +33,9 @@ def test_there_are_samples_of_everything() -> None:
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
 def test_devices_are_counted_or_named(sample: Sample) -> None:
     found = counted(sample)
-    devices: Counter[str] = Counter()
+    devices: dict[str, float] = {}
     for demand in () if found.provides else found.demands:
-        devices[demand.resource] += demand.gpus
+        devices[demand.resource] = devices.get(demand.resource, 0) + demand.gpus
     assert {name: amount for name, amount in devices.items() if amount} == sample.devices
     assert found.gpus == sum(sample.devices.values())
     assert found.gpu_range == sample.bounds

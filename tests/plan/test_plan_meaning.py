@@ -238,7 +238,7 @@ def test_a_local_queue_that_points_nowhere_keeps_its_name() -> None:
     assert [line.queue for line in made.gpus] == ["ml/nope"]
 
 
-def capacity(bodies: list[Body], *inventories: Inventory) -> list[tuple[str, int, float | None, int]]:
+def capacity(bodies: list[Body], *inventories: Inventory) -> list[tuple[str, int, float | None, float]]:
     nodes = tuple(node for one in inventories for node in one.nodes)
     whole = {"main": Inventory(cluster="main", taken_at="", nodes=nodes)}
     made = plan([], bodies, inventories=whole)
@@ -377,3 +377,21 @@ def test_what_the_roots_promise_equals_a_count_by_hand(amounts: dict[str, int]) 
     assert made.capacity == (
         CapacityLine(cluster="main", product="H100", before=32, capacity=32, guaranteed=promised("root"), requested=0),
     )
+
+
+def test_shares_of_gpus_add_up_as_kai_counts_them() -> None:
+    """Ten pods of half a GPU are 5 GPUs, and sums have no traces of floats."""
+
+    def shared(name: str, fraction: str, pods: int) -> Body:
+        body = job(name, gpus=None, pods=pods, queue="q")
+        body["spec"]["template"]["metadata"] = {"annotations": {"gpu-fraction": fraction}}
+        return body
+
+    tenths = [shared(f"j{number}", "0.1", 1) for number in range(3)]
+    made = plan(tenths, [kai_queue("q", 5, limit=5), shared("x", "0.5", 10), *tenths])
+    (line,) = made.gpus
+    assert (line.before, line.after) == (0.3, 5.3)
+    (own,) = made.queues
+    assert own.requested == 5.3
+    (change,) = made.jobs
+    assert (change.gpus_before, change.gpus_after, type(change.gpus_after)) == (0, 5, int)

@@ -60,7 +60,7 @@ def test_sums_of_a_forest_are_those_of_all_ancestors(parents: list[int], jobs: l
     bodies = [kai_queue(name, parent=above.get(name, "")) for name in names]
     bodies += [job(f"j{at}", pods=1, gpus=1, queue=names[place % len(names)]) for at, place in enumerate(jobs)]
     forest = usage_by_cluster(rows(bodies))["main"]
-    expected: dict[QueueKey, dict[str, int]] = {}
+    expected: dict[QueueKey, dict[str, float]] = {}
     for (queue, product), gpus in forest.requested.items():
         place: QueueKey | None = queue
         while place is not None:

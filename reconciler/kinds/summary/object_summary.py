@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kube.objects import ObjectKey, SourceRef
 
 
@@ -19,32 +20,33 @@ class Demand(msgspec.Struct, frozen=True, array_like=True):
 
     resource: str
     product: str
-    gpus_per_pod: int
+    gpus_per_pod: Gpus
     pods: int
     spare: int = 0
     least: int | None = None
     most: int | None = None
 
     @property
-    def gpus(self) -> int:
+    def gpus(self) -> Gpus:
         """GPUs of all its pods."""
-        return self.gpus_per_pod * self.pods
+        return exact(self.gpus_per_pod * self.pods)
 
     @property
-    def least_gpus(self) -> int:
+    def least_gpus(self) -> Gpus:
         """GPUs of the pods that it starts with."""
-        return self.gpus_per_pod * (self.pods - self.spare)
+        return exact(self.gpus_per_pod * (self.pods - self.spare))
 
     @property
-    def bounds(self) -> tuple[int, int]:
+    def bounds(self) -> tuple[Gpus, Gpus]:
         """GPUs of the fewest and of the most pods that may run."""
         least, most = (self.pods if pods is None else pods for pods in (self.least, self.most))
-        return self.gpus_per_pod * min(least, self.pods - self.spare), self.gpus_per_pod * most
+        fewest = min(least, self.pods - self.spare)
+        return exact(self.gpus_per_pod * fewest), exact(self.gpus_per_pod * most)
 
 
 def add_demands(demands: Iterable[Demand]) -> tuple[Demand, ...]:
     """Return one demand for each shape of pod, with the pods of all demands of this shape."""
-    shapes: dict[tuple[str, str, int], Demand] = {}
+    shapes: dict[tuple[str, str, Gpus], Demand] = {}
     for one in demands:
         shape = (one.resource, one.product, one.gpus_per_pod)
         other = shapes.get(shape)
@@ -85,7 +87,7 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     adds: bool = False
     sets_pods: bool = False
     is_optional: bool = False
-    own: tuple[tuple[str, str, int], ...] = ()
+    own: tuple[tuple[str, str, Gpus], ...] = ()
     least: int | None = None
     most: int | None = None
 
@@ -130,8 +132,8 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     source: str  # path of the source file; empty for an object read from `rendered/`
     line: int
     column: int
-    gpus: int = 0  # pods x GPUs per pod, when it runs
-    gpus_per_pod: int = 0
+    gpus: Gpus = 0  # pods x GPUs per pod, when it runs
+    gpus_per_pod: Gpus = 0
     pods: int = 0
     product: str = ""  # the GPU product that all its pods select; empty: any. Of a flavor: that of its nodes
     vendor: str = ""  # resource key: nvidia.com/gpu, amd.com/gpu
@@ -167,15 +169,15 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
         return ObjectKey(group=self.group, kind=self.kind, namespace=self.namespace, name=self.name)
 
     @property
-    def least_gpus(self) -> int:
+    def least_gpus(self) -> Gpus:
         """GPUs that it starts with: all of them, unless it is elastic."""
-        return sum(demand.least_gpus for demand in self.demands)
+        return total(demand.least_gpus for demand in self.demands)
 
     @property
-    def gpu_range(self) -> tuple[int, int] | None:
+    def gpu_range(self) -> tuple[Gpus, Gpus] | None:
         """The fewest and the most GPUs that its pods may request; None where these are `gpus`."""
         bounds = [demand.bounds for demand in self.demands]
-        found = sum(least for least, _ in bounds), sum(most for _, most in bounds)
+        found = total(least for least, _ in bounds), total(most for _, most in bounds)
         return None if self.provides or found == (self.gpus, self.gpus) else found
 
     @property

@@ -1,5 +1,6 @@
 """The requests of one pod template: devices, the GPU product they must be, labels, and referenced objects."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.dra import RESOURCE_CLAIM_TEMPLATE
 from reconciler.kinds.facts import KindId, PodProvider, Reference
+from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kinds.workloads import (
     CONFIG_MAP,
     PERSISTENT_VOLUME_CLAIM,
@@ -16,22 +18,26 @@ from reconciler.kinds.workloads import (
     SERVICE_ACCOUNT,
     STORAGE_CLASS,
 )
+from reconciler.kube.patterns import later
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, amount_of, may_be_gpu, pod_devices, product_label
 
-_FRACTIONS = ("gpu-fraction", "gpu-memory")  # annotations of KAI for shared GPUs
-_FRACTION_DEVICES = "gpu-fraction-num-devices"
+_FRACTION, _MEMORY, _FRACTION_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
+_SHARING = (_FRACTION, _MEMORY, _FRACTION_DEVICES)
+_NUMBER = later(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+", re.ASCII)
+_POSITIVE = later(r"0*[1-9][0-9]{0,8}", re.ASCII)
 
 
 class PodReading(NamedTuple):
     """The parts of a pod template that a summary needs."""
 
-    devices: dict[str, int]
+    devices: Mapping[str, Gpus]
     product: str
     labels: Mapping[str, Any]
     references: list[Reference]
     providers: tuple[PodProvider, ...] = ()  # other objects that add to what it requests
     unknown: tuple[str, ...] = ()  # resources that have the name of a device, and are not known
+    refused: tuple[str, ...] = ()  # annotations about shares of GPUs that KAI refuses
 
     def product_of(self, resource: str) -> str:
         """Return the product its pods select, or the resource itself where one is only a slice of a GPU."""
@@ -42,15 +48,45 @@ def read_pod(template: Mapping[str, Any], prefix: str, namespace: str) -> PodRea
     """Read a pod template (`metadata` and `spec`); `prefix` is that of its fields in the object."""
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
     labels = mapping(metadata.get("labels"))
-    devices = pod_devices(spec)
+    devices: Mapping[str, Gpus] = pod_devices(spec)
     annotations = mapping(metadata.get("annotations"))
-    if annotations and not devices and any(key in annotations for key in _FRACTIONS):
-        # KAI's GPU sharing: a fraction occupies a device that no pod outside the share can use, so it counts as one.
-        devices = {"nvidia.com/gpu": max(1, amount_of(annotations.get(_FRACTION_DEVICES)))}
+    refused: tuple[str, ...] = ()
+    if annotations and any(key in annotations for key in _SHARING):
+        refused = tuple(_refusals(annotations, has_gpus="nvidia.com/gpu" in devices))
+        if _FRACTION in annotations or _MEMORY in annotations:
+            devices = devices or {"nvidia.com/gpu": _shared(annotations)}
     product = _product(spec) if "nodeSelector" in spec or "affinity" in spec else ""
     references = list(_references(spec, f"{prefix}spec", namespace))
     providers = tuple(_providers(spec, f"{prefix}spec")) if _names_providers(spec) else ()
-    return PodReading(devices, product, labels, references, providers, _unknown(spec))
+    return PodReading(devices, product, labels, references, providers, _unknown(spec), refused)
+
+
+def _shared(annotations: Mapping[str, Any]) -> Gpus:
+    """Return the GPUs that KAI counts for a pod that shares some (pod_info.go and gpu_resource_requirment.go, 0.12).
+
+    How much of a device `gpu-memory` is, only its node tells: one device counts until then.
+    """
+    devices = max(1, amount_of(annotations.get(_FRACTION_DEVICES)))
+    fraction = text(annotations.get(_FRACTION))
+    share = float(fraction) if _NUMBER.fullmatch(fraction) else 1.0
+    return exact(exact(share) * devices) if 0 < share < 1 else devices
+
+
+def _refusals(annotations: Mapping[str, Any], *, has_gpus: bool) -> Iterator[str]:
+    """Yield what KAI's webhook refuses (gpu_request_validator.go, 0.12)."""
+    fraction, memory = _FRACTION in annotations, _MEMORY in annotations
+    if (fraction or memory) and has_gpus:
+        yield f"{_FRACTION if fraction else _MEMORY} beside nvidia.com/gpu"
+    if fraction and memory:
+        yield f"{_FRACTION} beside {_MEMORY}"
+    if not (fraction or memory):
+        yield f"{_FRACTION_DEVICES} without {_FRACTION} or {_MEMORY}"
+    value = text(annotations.get(_FRACTION))
+    if fraction and not (_NUMBER.fullmatch(value) and 0 < float(value) < 1):
+        yield f"{_FRACTION}: {value}, which is not between 0 and 1"
+    for name in (_MEMORY, _FRACTION_DEVICES):
+        if name in annotations and not _POSITIVE.fullmatch(text(annotations[name])):
+            yield f"{name}: {text(annotations[name])}, which is no positive integer"
 
 
 def _names_providers(spec: Mapping[str, Any]) -> bool:

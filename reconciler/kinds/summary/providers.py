@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from msgspec.structs import replace
 
 from reconciler.kinds.facts import KindId, QueueRole
+from reconciler.kinds.quantities import Gpus, total
 from reconciler.kinds.summary.object_summary import Demand, Need, ObjectSummary, Uncounted, add_demands
 
 ProviderKey = tuple[KindId, str, str]
@@ -16,7 +17,8 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
     if not row.needs:
         return row
     found = [*row.demands]
-    uncounted, more, pods = [*row.uncounted], 0, row.pods
+    uncounted, pods = [*row.uncounted], row.pods
+    more: Gpus = 0
     requests, stated = row.requests, row.stated
     for need in row.needs:
         provider = _find(need, providers)
@@ -39,7 +41,7 @@ def with_provided(row: ObjectSummary, providers: Mapping[ProviderKey, ObjectSumm
     products = {demand.product for demand in demands}
     return replace(
         row,
-        gpus=sum(demand.gpus for demand in demands),
+        gpus=total(demand.gpus for demand in demands),
         gpus_per_pod=max(row.gpus_per_pod, more),
         pods=pods,
         product=products.pop() if len(products) == 1 else "",

@@ -1,6 +1,7 @@
 """From the body of an object to its `ObjectSummary`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from typing import Any, NamedTuple
 
 import msgspec
@@ -11,6 +12,7 @@ from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
 from reconciler.kinds.manifests.finished import is_finished
 from reconciler.kinds.pods import is_paused, is_stopped, is_suspended, replicas
+from reconciler.kinds.quantities import total
 from reconciler.kinds.summary.object_summary import (
     Demand,
     Need,
@@ -166,6 +168,7 @@ def _unknown(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Un
     found = [Uncounted(pod_set.prefix.rstrip("."), pod_set.unknown) for pod_set in pod_sets if pod_set.unknown]
     for pod_set, pod in zip(pod_sets, pods, strict=True):
         found += [Uncounted(f"{pod_set.prefix}spec", f"the resource {name}") for name in pod.unknown]
+        found += [Uncounted(f"{pod_set.prefix}metadata.annotations", f"what KAI refuses: {one}") for one in pod.refused]
     return tuple(dict.fromkeys(found))
 
 
@@ -211,8 +214,8 @@ def _workload(
     requests, stated = _requested(pod_sets) if role is QueueRole.ALIAS else Requested()
     has_ended = is_finished(body)
     return {
-        "gpus": sum(demand.gpus for demand in demands),
-        "gpus_per_pod": max((sum(pod.devices.values()) for pod in pods), default=0),
+        "gpus": total(demand.gpus for demand in demands),
+        "gpus_per_pod": max((total(pod.devices.values()) for pod in pods), default=0),
         "pods": sum(pod_set.replicas for pod_set in pod_sets),
         "product": products.pop() if len(products) == 1 else "",
         "vendor": max(demands, key=lambda one: (one.gpus, one.resource, one.product)).resource if demands else "",
@@ -268,7 +271,7 @@ def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], worklo
     for pod_set, pod in zip(pod_sets, pods, strict=True):
         count = (pod_set.replicas - pod_set.spare) // workloads
         if pod.devices and count:
-            devices = tuple((resource, gpus * count) for resource, gpus in pod.devices.items())
+            devices = tuple((resource, ceil(gpus * count)) for resource, gpus in pod.devices.items())
             yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
 
 

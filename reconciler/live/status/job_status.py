@@ -14,6 +14,7 @@ from reconciler.kinds.kueue.workers import is_dispatched
 from reconciler.kinds.manifests.ownership import is_owned
 from reconciler.kinds.pods import is_paused, is_suspended
 from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, conditions, holds
+from reconciler.kinds.quantities import Gpus
 from reconciler.kinds.summary import ObjectSummary, summarize
 from reconciler.kinds.summary.object_summary import Demand
 from reconciler.kube.objects import ObjectKey
@@ -195,7 +196,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     key: ObjectKey
     phase: Phase
     queue: str = ""
-    gpus: int = 0
+    gpus: Gpus = 0
     workers: Workers = Workers()
     restarts: int | None = None
     started_at: str = ""

@@ -2,11 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from math import ceil
 
 from msgspec import Struct, field
 
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
+from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kinds.summary import Demand, NodeMatch, ObjectSummary
 from reconciler.kube.values import plural
 from reconciler.policy.references.rules import Evaluation, suggest
@@ -22,7 +24,7 @@ class Stock(Struct, kw_only=True):
 
     nodes: Counter[int] = field(default_factory=Counter)
     schedulable: Counter[int] = field(default_factory=Counter)
-    pods: dict[int, tuple[int, int]] = field(default_factory=dict)  # remembers `fits`
+    pods: dict[Gpus, tuple[int, int]] = field(default_factory=dict)  # remembers `fits`
 
     def add(self, gpus: int, count: int, *, unschedulable: bool) -> None:
         """Add nodes with so many GPUs each."""
@@ -30,7 +32,7 @@ class Stock(Struct, kw_only=True):
         if not unschedulable:
             self.schedulable[gpus] += count
 
-    def fits(self, gpus: int) -> tuple[int, int]:
+    def fits(self, gpus: Gpus) -> tuple[int, int]:
         """Return the number of pods of so many GPUs that fit at once: on all nodes, and on schedulable nodes."""
         pods = self.pods.get(gpus)
         if pods is None:
@@ -43,8 +45,10 @@ class Stock(Struct, kw_only=True):
         return max(self.nodes, default=0)
 
 
-def _pods(nodes: Mapping[int, int], gpus: int) -> int:
-    return sum(size // gpus * count for size, count in nodes.items())
+def _pods(nodes: Mapping[int, int], gpus: Gpus) -> int:
+    if gpus < 1:  # shares of one device each
+        gpus = 1 / int(exact(1 / gpus))
+    return sum(int(exact(size / gpus)) * count for size, count in nodes.items())
 
 
 def _total(nodes: Mapping[int, int]) -> int:
@@ -93,7 +97,7 @@ def used_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: In
             continue
         for node in inventory.nodes if _is_measured(where, inventory) else ():
             if node.is_open and node.gpus >= row.gpus_per_pod and _may_run(where, node):
-                taken[node.product] += row.gpus_per_pod
+                taken[node.product] += ceil(row.gpus_per_pod)
     return +taken
 
 

@@ -1,6 +1,5 @@
 """Quotas that agree with each other, and workloads that fit their quotas."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from math import inf
@@ -8,6 +7,7 @@ from typing import Any
 
 from reconciler.kinds.facts import Quota
 from reconciler.kinds.kai import is_preemptible, priority_of
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.workloads import NAMESPACE
 from reconciler.kube.objects import ObjectKey
@@ -404,7 +404,7 @@ def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: Queue
             continue
         guaranteed, name = least[queue]
         for row in rows:
-            gpus = sum(demand.gpus for demand in row.demands)
+            gpus = total(demand.gpus for demand in row.demands)
             if gpus <= guaranteed:
                 continue
             priority = priority_of((row.group, row.kind), row.priority_class, usage.priorities)
@@ -433,13 +433,13 @@ _Devices = tuple[str, str]
 """A resource and a product, for quotas of this resource; without a resource, for quotas of any."""
 
 
-def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[_Devices, int]:
+def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[_Devices, Gpus]:
     """Return the GPUs that a workload requests, for quotas of any resource, and for those of one."""
-    totals: dict[_Devices, int] = {}
+    totals: dict[_Devices, Gpus] = {}
     for demand in row.demands:
         product = usage.product_of(queue, demand)
         for devices in (("", product), (demand.resource, product)):
-            totals[devices] = totals.get(devices, 0) + demand.gpus
+            totals[devices] = exact(totals.get(devices, 0) + demand.gpus)
     return totals
 
 
@@ -514,14 +514,14 @@ def _check_queue_maximum(evaluation: Evaluation, by_queue: _Workloads, usage: Qu
     maximum = _maximum(evaluation, rule)
     if maximum is None:
         return
-    requested: Counter[QueueKey] = Counter()
+    requested: dict[QueueKey, Gpus] = {}
     for (queue, _), gpus in usage.requested.items():
-        requested[queue] += gpus
+        requested[queue] = exact(requested.get(queue, 0) + gpus)
     for queue in sorted(by_queue):
         rows = [row for row in by_queue[queue] if not row.suspended]
         if rows and queue != NO_QUEUE:
             key = ObjectKey(group=queue.group, kind=queue.kind, namespace="", name=queue.name)
-            _check_maximum(evaluation, rule, key, rows, requested[queue], maximum)
+            _check_maximum(evaluation, rule, key, rows, requested.get(queue, 0), maximum)
 
 
 def _check_maximum(  # noqa: PLR0917 - the parts of one sum
@@ -529,7 +529,7 @@ def _check_maximum(  # noqa: PLR0917 - the parts of one sum
     rule: str,
     key: ObjectKey,
     rows: Sequence[ObjectSummary],
-    gpus: int,
+    gpus: Gpus,
     maximum: tuple[int | None, Mapping[str, int]],
 ) -> None:
     allowed = maximum[1].get(key.name, maximum[0])

@@ -195,10 +195,48 @@ def test_slices_are_devices_of_their_own() -> None:
     assert found.demands == (Demand("nvidia.com/mig-1g.10gb", "nvidia.com/mig-1g.10gb", 2, 1),)
 
 
-def test_a_share_of_a_gpu_occupies_one() -> None:
-    body = job(pods=3, gpus=None)
-    body["spec"]["template"]["metadata"] = {"annotations": {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "2"}}
-    assert read(body).gpus == 6
+@pytest.mark.parametrize(
+    ("annotations", "gpus"),
+    [
+        ({"gpu-fraction": "0.5"}, 5),
+        ({"gpu-fraction": "0.05"}, 0.5),
+        ({"gpu-fraction": "0.1"}, 1),
+        ({"gpu-fraction": "0.333", "gpu-fraction-num-devices": "2"}, 6.6),
+        ({"gpu-memory": "2000"}, 10),
+        ({"gpu-memory": "2000", "gpu-fraction-num-devices": "2"}, 20),
+    ],
+)
+def test_a_share_of_a_gpu_counts_as_kai_counts_it(annotations: dict[str, str], gpus: float) -> None:
+    """KAI 0.12 rounds a share to hundredths; of how much memory is, only nodes tell, so that it counts as a device."""
+    body = job(pods=10, gpus=None)
+    body["spec"]["template"]["metadata"] = {"annotations": annotations}
+    found = read(body)
+    assert (found.gpus, found.uncounted) == (gpus, ())
+    assert type(found.gpus) is type(gpus)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "gpus", "refused"),
+    [
+        ({"gpu-fraction": "0.5"}, 1, "gpu-fraction beside nvidia.com/gpu"),
+        ({"gpu-memory": "2000"}, 1, "gpu-memory beside nvidia.com/gpu"),
+        ({"gpu-fraction": "0.5", "gpu-memory": "2000"}, None, "gpu-fraction beside gpu-memory"),
+        ({"gpu-fraction-num-devices": "2"}, None, "gpu-fraction-num-devices without gpu-fraction or gpu-memory"),
+        ({"gpu-fraction": "1.5"}, None, "gpu-fraction: 1.5, which is not between 0 and 1"),
+        ({"gpu-fraction": "x"}, None, "gpu-fraction: x, which is not between 0 and 1"),
+        ({"gpu-memory": "2Gi"}, None, "gpu-memory: 2Gi, which is no positive integer"),
+        (
+            {"gpu-fraction": "0.5", "gpu-fraction-num-devices": "0"},
+            None,
+            "gpu-fraction-num-devices: 0, which is no positive integer",
+        ),
+    ],
+)
+def test_what_kai_refuses_is_named(annotations: dict[str, str], gpus: int | None, refused: str) -> None:
+    body = job(gpus=gpus)
+    body["spec"]["template"]["metadata"] = {"annotations": annotations}
+    (one,) = read(body).uncounted
+    assert (one.field, one.what) == ("spec.template.metadata.annotations", f"what KAI refuses: {refused}")
 
 
 def affinity(*terms: list[str]) -> Body:

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from reconciler.console.page import Piece, Style, Styled
+from reconciler.kinds.quantities import Gpus, total
 from reconciler.kube.values import plural
 from reconciler.plan import CapacityLine, EvidenceChange, JobChange, UnknownGpus
 from reconciler.plan.outputs.findings import qualified_name, where
@@ -211,7 +212,7 @@ def jobs(view: View) -> PageSection | None:
     )
 
 
-def _most_gpus_first(members: Sequence[JobChange]) -> tuple[int, int]:
+def _most_gpus_first(members: Sequence[JobChange]) -> tuple[Gpus, Gpus]:
     """Order rows by the GPUs that they change, then by their GPUs."""
     change = sum(abs(job.gpus_after - job.gpus_before) for job in members)
     return -change, -sum(job.gpus_after for job in members)
@@ -239,7 +240,7 @@ def _job_row(job: JobChange, *, is_known: bool = True) -> Row:
     )
 
 
-def _gpus(before: int, after: int, bounds: tuple[int, int] | None) -> str:
+def _gpus(before: Gpus, after: Gpus, bounds: tuple[Gpus, Gpus] | None) -> str:
     """Return the GPUs of a job: `8`, `8 → 16`, or `8 (4 to 64)` where their number changes while it runs."""
     return arrow(before, after) + (f" ({bounds[0]} to {bounds[1]})" if bounds else "")
 
@@ -247,8 +248,8 @@ def _gpus(before: int, after: int, bounds: tuple[int, int] | None) -> str:
 def _jobs_row(members: Sequence[JobChange]) -> Row:
     """Return one row for equal changes of many jobs, with the sums of their GPUs."""
     first, *others = members
-    least, most = (sum(job.range_after[side] for job in members if job.range_after) for side in (0, 1))
-    before, after = sum(job.gpus_before for job in members), sum(job.gpus_after for job in members)
+    least, most = (total(job.range_after[side] for job in members if job.range_after) for side in (0, 1))
+    before, after = total(job.gpus_before for job in members), total(job.gpus_after for job in members)
     gpus = _gpus(before, after, (least, most) if first.range_after else None)
     word, _, cluster, _, queue, source = _job_row(first)
     return (word, strong(f"{qualified_name(first.key)} and {len(others):,} more"), cluster, gpus, queue, source)

@@ -4,6 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from reconciler.console.printable import clip_middle, printable
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kube.values import plural
 from reconciler.plan import Approval, GpuLine, Harm, Operation, Plan
 from reconciler.plan.gpus import guarantee_delta, sum_of_trees
@@ -52,9 +53,9 @@ def closing_line(plan: Plan) -> str:
 
 
 def _closing_gpus(plan: Plan) -> str:
-    deltas: Counter[str] = Counter()
+    deltas: dict[str, Gpus] = {}
     for line in plan.gpus:
-        deltas[line.cluster] += line.after - line.before
+        deltas[line.cluster] = exact(deltas.get(line.cluster, 0) + line.after - line.before)
     moving = [line for line in plan.gpus if line.before != line.after]
     units = {cluster: _unit(line for line in moving if line.cluster == cluster) for cluster in deltas}
     changed = [
@@ -166,7 +167,7 @@ def _signed_gpus(delta: float, unit: str = "GPU") -> str:
 def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
     clusters = _by_cluster(row for row in rows if row.delta)
     for cluster, members in sorted(clusters.items(), key=lambda item: -abs(sum(row.delta for row in item[1]))):
-        delta = sum(row.delta for row in members)
+        delta = total(row.delta for row in members)
         unit = _unit(members)
         what = (
             f"{_signed_gpus(delta, unit)} requested"

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.plan import Plan
 
 
@@ -19,10 +20,10 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     cluster: str
     queue: str
     product: str
-    requested_before: int = 0
-    requested_after: int = 0
-    requested_with_children: int = 0
-    most: int | None = None
+    requested_before: Gpus = 0
+    requested_after: Gpus = 0
+    requested_with_children: Gpus = 0
+    most: Gpus | None = None
     is_parent: bool = False
     has_quota: bool = False
     guaranteed_before: float | None = 0.0
@@ -34,9 +35,9 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     is_cohort: bool = False
 
     @property
-    def delta(self) -> int:
+    def delta(self) -> Gpus:
         """Requested GPUs after the plan minus those before."""
-        return self.requested_after - self.requested_before
+        return exact(self.requested_after - self.requested_before)
 
     @property
     def is_changed(self) -> bool:
@@ -156,19 +157,19 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
 class RequestTotal(Struct, frozen=True, kw_only=True):
     """Requested GPUs of several queues, before and after."""
 
-    before: int
-    after: int
+    before: Gpus
+    after: Gpus
 
 
 def total_requests(plan: Plan) -> RequestTotal:
     """Sum the requests of all jobs."""
-    return RequestTotal(before=sum(line.before for line in plan.gpus), after=sum(line.after for line in plan.gpus))
+    return RequestTotal(before=total(line.before for line in plan.gpus), after=total(line.after for line in plan.gpus))
 
 
 def hidden_requests(plan: Plan, shown: Iterable[QueueRow]) -> RequestTotal:
     """Sum the requests of the queues that are not among the rows shown."""
-    total, rows = total_requests(plan), tuple(shown)
+    whole, rows = total_requests(plan), tuple(shown)
     return RequestTotal(
-        before=total.before - sum(row.requested_before for row in rows),
-        after=total.after - sum(row.requested_after for row in rows),
+        before=exact(whole.before - total(row.requested_before for row in rows)),
+        after=exact(whole.after - total(row.requested_after for row in rows)),
     )
