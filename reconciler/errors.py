@@ -114,7 +114,7 @@ class Terminated(BaseException):
 
 
 def is_lack_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory is exhausted.
+    """Return whether an error says that memory is exhausted.
 
     CPython 3.11 raises SystemError with this text where it gets no memory for the frame of a Python function.
     """

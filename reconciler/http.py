@@ -198,7 +198,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def _reason(error: BaseException) -> str:
-    """Return why a connection failed: the reason of the operating system where there is one."""
+    """Return the reason of a failed connection: that of the operating system where there is one."""
     cause = _cause(error)
     return one_line(getattr(cause, "strerror", None) or str(cause) or type(cause).__name__)
 

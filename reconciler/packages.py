@@ -21,5 +21,5 @@ def registers_kinds(metadata: Path) -> bool:
     """Return whether an installed package, by its metadata, may have kind families."""
     try:
         return GROUP.encode() in (metadata / "entry_points.txt").read_bytes()
-    except OSError:
+    except OSError:  # most packages have no entry points
         return False

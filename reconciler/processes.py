@@ -195,9 +195,9 @@ class ChildProcess:
             return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         return self._process.poll() is not None
 
-    def ask_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Send SIGTERM to the child, from any thread; it may still answer."""
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it has ended meanwhile
             if not self._is_ended:
                 os.kill(self.pid, signal.SIGTERM)
 
@@ -213,7 +213,7 @@ class ChildProcess:
         self._selector.close()
         for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
             if stream is not None:
-                with suppress(BrokenPipeError):
+                with suppress(BrokenPipeError):  # the child has not read everything
                     stream.close()
 
     def last_message(self) -> str:
@@ -262,7 +262,7 @@ class ChildProcess:
     def _write(self, descriptor: int) -> None:
         try:
             self._unsent = self._unsent[os.write(descriptor, self._unsent[:_CHUNK_BYTES]) :]
-        except BlockingIOError:
+        except BlockingIOError:  # the pipe is full until the child reads
             return
         except BrokenPipeError:  # it has exited or closed its input: an answer may follow, or the deadline passes
             self._unsent = memoryview(b"")

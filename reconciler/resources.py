@@ -72,7 +72,7 @@ def _installed_content(folders: set[str]) -> str:
         if is_own or registers_kinds(path):
             try:
                 files = (path / "RECORD").read_bytes().splitlines()
-            except OSError:
+            except OSError:  # then the time of the installation decides
                 return ""
             # The rest differs from one installation to the next: byte code (no digest), scripts, the installer.
             stable = [row for row in files if not row.endswith(b",,") and b"../" not in row and b"-info/" not in row]

@@ -67,8 +67,8 @@ class SpeedRun(NamedTuple):
     @property
     def kind(self) -> str:
         """Method, and what makes it hard to predict."""
-        doubts = self.predict().doubts
-        return "; ".join((self.training.method.value, *doubts))
+        uncertainties = self.predict().uncertainties
+        return "; ".join((self.training.method.value, *uncertainties))
 
 
 def measured_speeds() -> list[SpeedRun]:

@@ -47,7 +47,7 @@ _ASCII = str.maketrans(
 _MIN_WIDTH = 40
 _MIN_COLUMN = 12
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
-_COLOR = later(r"\x1b\[[0-9;]*m")
+_COLOR = later(r"\x1b\[[0-9;]*m")  # takes no cells
 _TOKENS = later(r" +|[^ ]+")
 _SEPARATORS = "./,]"  # of paths of files and fields, image names and lists: a long one continues after them
 

@@ -18,9 +18,10 @@ _HIDDEN = frozenset(
 # Variation selectors, which change the character before them, and noncharacters.
 _UNSEEN = later("[\ufe00-\ufe0f\U000e0100-\U000e01ef\ufdd0-\ufdef]")
 _NONCHARACTER = 0xFFFE  # the last two code points of every plane
-_LAST_IN_BYTE, _LAST_IN_PLANE = 0xFF, 0xFFFF
+_LAST_IN_BYTE, _LAST_IN_PLANE = 0xFF, 0xFFFF  # the last that `\x` and `\u` can write
+# Controls, separators, and what no font shows.
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp", "Zs"})
-_COMBINING = frozenset({"Mn", "Me"})
+_COMBINING = frozenset({"Mn", "Me"})  # marks, which join the character before them
 _MAX_COMBINING = 2  # marks on one letter; no language needs more, and more of them overlap other lines
 # Common characters, which take one cell each and need no lookup.
 _PLAIN = later(r"[ -~→·…│]*")

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
-from reconciler.controller.contested import RevertedField, fight_message
+from reconciler.controller.contested import RevertedField, contested_message
 from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
@@ -78,9 +78,9 @@ def apply_revision(
                 applied = apply(apply_runs(run, clusters, environ), work.plan, work)
             failed = apply_failure(applied)
             if failed is None and left:
-                failed = PassFailure(reason="ResourceFight", message=_told([fight_message(left)]), stalled=True)
+                failed = PassFailure(reason="ResourceFight", message=_told([contested_message(left)]), stalled=True)
             if failed is None:
-                failed = _taken_failure(work.plan)
+                failed = _foreign_objects_failure(work.plan)
             if failed is None and wait:
                 with trace.stage("health"):
                     failed = health_failure(work, clusters)
@@ -148,7 +148,7 @@ def _fields(drift: Iterable[Drift]) -> tuple[RevertedField, ...]:
     )
 
 
-def _taken_failure(plan: Plan) -> PassFailure | None:
+def _foreign_objects_failure(plan: Plan) -> PassFailure | None:
     """Tell of objects that stay as they are because they are not ours any more; the others were applied."""
     taken = [one for one in plan.drift if one.action == TAKEN]
     if not taken:
@@ -188,7 +188,7 @@ def _action(result: StepResult) -> str:
 
 
 def apply_failure(applied: Iterable[Applied]) -> PassFailure | None:
-    """Return why a plan was not carried out completely. What is refused waits for a person, the rest is tried again."""
+    """Return why a plan was not fully carried out. What is refused waits for a person, the rest is tried again."""
     applied = list(applied)
     if any(one.interruption is not None for one in applied):
         return PassFailure(reason="Interrupted", message="the apply was interrupted; the next pass continues it")

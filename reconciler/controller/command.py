@@ -106,6 +106,6 @@ def command(*, is_pass: bool, **flags: Any) -> int:
             name: value for name, value in flags.items() if name in ControllerFlags.__struct_fields__
         }
         run_controller(ControllerFlags(**known, cluster=access_flags(flags)), environ)
-    except (Terminated, KeyboardInterrupt):
+    except (Terminated, KeyboardInterrupt):  # its normal end
         return 0
     return 0

@@ -42,7 +42,7 @@ class FieldReverts(RevertedField, frozen=True, kw_only=True):
 
     @property
     def is_contested(self) -> bool:
-        """Whether we stop writing the field."""
+        """True if we stop writing the field."""
         return len(self.times) >= LIMIT
 
 
@@ -80,7 +80,7 @@ def note_reverts(
     return tuple(list(entries.values())[-_MAX_COUNT:])
 
 
-def fight_message(fields: Sequence[RevertedField]) -> str:
+def contested_message(fields: Sequence[RevertedField]) -> str:
     """Name contested fields and those who change them, for a condition."""
     named = [_rival(one) for one in fields[:_MAX_NAMED]]
     more = f" and {len(fields) - _MAX_NAMED} more" if len(fields) > _MAX_NAMED else ""

@@ -110,7 +110,7 @@ class LeaderLease:
             self._lease, self._since = lease, time.monotonic()
 
     def _holder(self) -> str:
-        """Return who holds the Lease; empty if it is free, or if its holder has not renewed it in time."""
+        """Return the holder of the Lease; empty if it is free, or if its holder has not renewed it in time."""
         spec = (self._lease or {}).get("spec") or {}
         duration = max(float(spec.get("leaseDurationSeconds") or 0.0), self._times.duration)
         return spec.get("holderIdentity") or "" if time.monotonic() - self._since <= duration else ""

@@ -58,7 +58,7 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
 
 
 def _changed(outcome: PassOutcome) -> bool:
-    """Whether a pass changed objects of a cluster, and all that it had to."""
+    """Return whether a pass changed objects of a cluster, and all that it had to."""
     words = {name.partition(" ")[0] for name in outcome.operations}
     is_done = outcome.failure is None or outcome.failure.is_waiting
     return is_done and bool(words & {"created", "configured", "deleted"})
@@ -259,7 +259,7 @@ class Controller:
             return dict(self._sources)
 
     def unhealthy(self) -> str:
-        """Return why this process should be restarted; empty if it need not be."""
+        """Return the reason to restart this process; empty if there is none."""
         dead = [thread.name for thread in self._threads if not thread.is_alive()]
         return f"threads ended: {', '.join(dead)}" if dead and not self._stopping.is_set() else ""
 
@@ -476,7 +476,7 @@ class Controller:
         is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
         if is_new or outcome.pushed:
             try:
-                self._store.tell(source, warning=is_wrong, reason=ready.reason, message=ready.message)
+                self._store.record_event(source, warning=is_wrong, reason=ready.reason, message=ready.message)
             except ReconcilerError as error:
                 _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
 

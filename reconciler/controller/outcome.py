@@ -64,7 +64,7 @@ class PassFailure(Struct, frozen=True, kw_only=True):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing went wrong, and objects need more time."""
+        """True if nothing went wrong, and objects need more time."""
         return self.reason == NOT_READY
 
 

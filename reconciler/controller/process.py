@@ -25,8 +25,7 @@ from msgspec import Struct
 from reconciler.clock import Clock, SystemClock
 from reconciler.console.logs import Log, set_up
 from reconciler.controller.exporting import SpanExporter
-from reconciler.controller.health.lane import HealthLane
-from reconciler.controller.health.rounds import health_round
+from reconciler.controller.health import HealthLane, health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
@@ -51,7 +50,7 @@ from reconciler.web.metrics import Metrics
 
 MAX_BYTES = 1 << 20
 
-_TOLERANCE_SECONDS = 300.0
+_TOLERANCE_SECONDS = 300.0  # Standard Webhooks: an older one may be a copy that somebody sends again
 
 
 class Provider(StrEnum):
@@ -95,6 +94,7 @@ def check(headers: Mapping[str, str], body: bytes, token: bytes, now: float) -> 
     return Hint(provider=provider, is_genuine=is_genuine, ref=_ref(body) if is_genuine else "", delivery=delivery[:100])
 
 
+# Standard Webhooks, GitHub, Gitea, GitLab.
 _DELIVERY = ("webhook-id", "x-github-delivery", "x-gitea-delivery", "x-gitlab-event-uuid")
 
 
@@ -165,7 +165,7 @@ _log = Log(__name__)
 
 
 def probes(controller: Controller, metrics: Metrics, update: Callable[[], None] = lambda: None) -> Answer:
-    """Return what answers `/healthz`, `/readyz` and `/metrics`. `update` sets further gauges before they are read."""
+    """Return the handler of `/healthz`, `/readyz` and `/metrics`. `update` sets more gauges before they are read."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.method not in ("GET", "HEAD"):
@@ -294,7 +294,7 @@ class ChildRunner:
             self._children[request.source.key] = child
         try:
             if self._is_stopping or not self._leads():
-                child.ask_to_end()
+                child.request_stop()
             line = msgspec.json.encode(request) + b"\n"
             seconds = request.source.timeout + _GRACE_SECONDS
             answer = child.exchange(line, seconds=seconds, max_bytes=_ANSWER_BYTES)
@@ -313,7 +313,7 @@ class ChildRunner:
         """Ask all running passes to end."""
         with self._lock:
             for child in self._children.values():
-                child.ask_to_end()
+                child.request_stop()
 
     def stop(self) -> None:
         """Ask all passes to end: those that run, and those that start later."""

@@ -146,7 +146,7 @@ def _is_known(repository: Repository, commit: str, head: str) -> bool:
     """Return whether a commit is part of the history of the head: a forced push can remove it."""
     try:
         return repository.merge_base(commit, head) is not None
-    except RepositoryError:
+    except RepositoryError:  # the commit is gone with the history that held it
         return False
 
 

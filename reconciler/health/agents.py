@@ -9,7 +9,7 @@ _SECONDS = 10.0
 
 
 def to_agent(url: str) -> Send:
-    """Return what puts a body to the agent. Raises `ConfigError` for a URL that is none."""
+    """Return a function that puts a body to the agent. Raises `ConfigError` for a URL that is none."""
     client = HttpClient(Endpoint.parse(url, purpose="agent"), timeout_seconds=_SECONDS)
 
     def send(path: str, body: bytes) -> bytes:

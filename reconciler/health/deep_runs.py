@@ -19,7 +19,7 @@ from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 _SCRATCH = "/tmp"  # noqa: S108 - the only folder that the container may write
 _ENDED = frozenset({"Succeeded", "Failed"})
-_CONFLICT = 409
+_CONFLICT = 409  # an object of this name exists
 _EXISTS = "its Job exists"
 _LOOKS = 20  # nodes whose pods one round looks at
 _TURN_SECONDS = 60.0
@@ -65,7 +65,7 @@ def start_due_runs(
             start = start_deep_run(cluster, node, reports.get(node), settings, now)
         except ClusterError as error:
             return DeepRunsStarted(nodes=tuple(started), problems=(f"no deep run on {node}: {error.message}",))
-        if start.job or start.refused == _EXISTS:
+        if start.job or start.refused == _EXISTS:  # an earlier round created it
             started.append(node)
     return DeepRunsStarted(nodes=tuple(started))
 
@@ -129,7 +129,7 @@ def _pod(node: str, resource: str, gpus: int, settings: DeepRunSettings) -> Body
         "tolerations": [{"operator": "Exists"}],
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": 65532,
+            "runAsUser": 65532,  # the user of the image
             "runAsGroup": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
@@ -141,7 +141,7 @@ def _pod(node: str, resource: str, gpus: int, settings: DeepRunSettings) -> Body
                 "env": [
                     {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
                     {"name": "HOME", "value": _SCRATCH},
-                    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},
+                    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},  # CUDA and NVML
                 ],
                 "resources": {"limits": {resource: str(gpus)}, "requests": {resource: str(gpus)}},
                 "securityContext": {

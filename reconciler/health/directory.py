@@ -22,7 +22,7 @@ class NodeSelection(Struct, frozen=True, kw_only=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether only the node that is asked is meant."""
+        """True if only the node that is asked is meant."""
         return not (self.hosts or self.job or self.node_label)
 
 
@@ -43,7 +43,7 @@ def reporting(cluster: LiveCluster, now: float) -> dict[str, NodeReport]:
     for body in cluster.list(cluster.resource(API_VERSION.partition("/")[0], KIND)).objects:
         try:
             report = report_of(body)
-        except MalformedReport:
+        except MalformedReport:  # a damaged report names no address to measure
             continue
         if report is not None and not report.is_overdue(now):
             found[report.node] = report

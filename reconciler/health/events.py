@@ -19,7 +19,7 @@ from reconciler.nodehealth.nodes import MANAGER, NodeMark
 
 DEGRADED = "GPUNodeDegraded"
 _LENGTH = 1000
-_EXISTS = 409
+_EXISTS = 409  # an object of this name exists
 
 
 class EventTarget(Struct, frozen=True, kw_only=True):

@@ -262,12 +262,12 @@ def run_round(
     if not dry_run:
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
-    untold = () if dry_run else _tell_agents(cluster, reading, rules.policies)
+    untold = () if dry_run else _publish_expectations(cluster, reading, rules.policies)
     failures = (*named.problems, *problems, *failures, *untold)
     return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
 
 
-def _tell_agents(cluster: LiveCluster, reading: FleetReading, policies: PolicyBook) -> tuple[str, ...]:
+def _publish_expectations(cluster: LiveCluster, reading: FleetReading, policies: PolicyBook) -> tuple[str, ...]:
     """Write what Git expects of each node on its report, where that has changed; return what could not be written."""
     failures: list[str] = []
     for node, known in sorted(reading.expected.items()):

@@ -114,7 +114,7 @@ def live_fleets(
 
 
 def recorded_fleets(workspace: Workspace, *, now: float) -> Iterator[FleetView]:
-    """Return what evidence and quarantine files say. What nothing tells, or what passed too long ago, is unknown."""
+    """Return the health that evidence and quarantine files state. What passed too long ago is unknown, too."""
     today = dt.datetime.fromtimestamp(now, dt.UTC).date()
     for sources in health_sources(workspace):
         rules = sources.rules()

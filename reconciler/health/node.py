@@ -62,7 +62,7 @@ def node_name(environ: Mapping[str, str]) -> str:
 
 
 def peak_table() -> "PeakTable":
-    """Return what GPUs and links can reach, of the table that ships with the package."""
+    """Return the peaks of GPUs and links, from the table that ships with the package."""
     return read_peaks(resources.read("data/gpus.json"))
 
 

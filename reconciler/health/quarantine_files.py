@@ -43,7 +43,7 @@ class QuarantineFile(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_mirror(self) -> bool:
-        """Whether the fast lane wrote it, and nobody has confirmed it yet."""
+        """True if the fast lane wrote it, and nobody has confirmed it yet."""
         return (self.document.metadata.get("annotations") or {}).get(ORIGIN) == FAST_LANE
 
 

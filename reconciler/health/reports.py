@@ -18,7 +18,7 @@ MANAGER = "gpuhealth-agent"
 
 _GROUP = API_VERSION.partition("/")[0]
 _ATTEMPTS = 5
-_CONFLICT = 409
+_CONFLICT = 409  # somebody wrote the object since it was read
 
 
 class StoredReport(Struct, frozen=True, kw_only=True):

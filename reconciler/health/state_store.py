@@ -79,7 +79,7 @@ class StateStore:
         )
 
     def read(self) -> StoredState:
-        """Return what is stored. Raises `OutsideError` if it is damaged: without the breaker nothing may act."""
+        """Return the stored state. Raises `OutsideError` if it is damaged: without the breaker nothing may act."""
         body = self._cluster.get(self._key)
         if body is None:
             return StoredState()

@@ -13,7 +13,7 @@ MAX_BYTES = 512 << 20  # about a hundred indexes of repositories with 10,000 doc
 _PRUNED_SHARE = 0.75  # pruned to this share of the limit, so that not every write prunes
 _STALE_SECONDS = 3600  # a temporary file of this age belongs to a process that died
 _MAGIC = b"gpu-reconciler cache 2\n"
-_DIGEST_BYTES, _LENGTH_BYTES, _CHECKSUM_BYTES = 32, 8, 4
+_DIGEST_BYTES, _LENGTH_BYTES, _CHECKSUM_BYTES = 32, 8, 4  # SHA-256, and CRC-32 of the value
 _HEADER_BYTES = len(_MAGIC) + _DIGEST_BYTES + _LENGTH_BYTES + _CHECKSUM_BYTES
 _SUFFIX = ".cache"
 
@@ -74,7 +74,7 @@ class DiskCache:
         """Store a value if possible."""
         if self._folder is None or len(value) > self._max_bytes:
             return
-        with suppress(OSError):
+        with suppress(OSError):  # a full disk costs time, and no plan
             self._write(self._folder / _name(key), _header(self._stamp, key, value), value)
             self._until_pruning -= len(value)
             if self._until_pruning < 0:
@@ -120,7 +120,7 @@ def _is_private(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
-    except OSError:
+    except OSError:  # a read-only home: nothing is cached
         return False
     others = stat.S_IWGRP | stat.S_IWOTH
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & others

@@ -312,7 +312,7 @@ class _SourceDocument:
 
     @cached_property
     def is_namespaced(self) -> bool:
-        """Whether the object belongs to a namespace; an unknown kind does if the document names one."""
+        """True if the object belongs to a namespace; an unknown kind does if the document names one."""
         known = self._catalogue.is_namespaced(self.document.group, self.document.kind)
         return bool(self.document.metadata.get("namespace")) if known is None else known
 

@@ -147,7 +147,7 @@ def _without_quarantined(evidence: Evidence, definitions: Definitions) -> Eviden
 
 
 def is_launch_configuration(data: Mapping[str, Any]) -> bool:
-    """Whether a document is a configuration file that launch lines name. Such files are never rendered."""
+    """Return whether a document is a configuration file that launch lines name. Such files are never rendered."""
     if "kind" in data or "apiVersion" in data:
         return False
     from reconciler.launch import is_configuration  # noqa: PLC0415 - imports all frameworks, which few runs need

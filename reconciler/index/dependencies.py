@@ -163,7 +163,7 @@ class RecordingLookup:
         return run
 
     def origin(self, run: FinishedRun) -> Origin | None:
-        """Return where the evidence records the end of a job."""
+        """Return the place of the end of a job in the evidence."""
         document = self._context.evidence.runs[self._cluster.name].document
         return None if document is None else Origin(document=document, field=run.origin)
 

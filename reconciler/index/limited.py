@@ -29,7 +29,7 @@ MAX_EXCEEDED = 10
 """After so many tasks over a limit the caller does the others no more."""
 
 _OUT_OF_MEMORY, _LONG_RESULT, _FAILED = 75, 76, 70  # exit codes of the child
-_LENGTH_BYTES = 4
+_LENGTH_BYTES = 4  # in front of each result: a pipe keeps no bounds
 _CHUNK_BYTES = 1 << 16
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -59,7 +59,7 @@ def run_limited(task: Task, count: int, *, learned: Callable[[], bytes] = bytes)
     try:
         received = _read(reader)
     except BaseException:
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError):  # it has ended by itself
             os.kill(child, signal.SIGKILL)
         raise
     finally:

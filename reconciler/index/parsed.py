@@ -69,7 +69,7 @@ class CachedParser:
             return None
         try:
             file = _decoder.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError):  # it is parsed again
             return None
         self.used[key] = raw
         documents = tuple(replace(document, text=file.text) for document in file.documents)

@@ -126,7 +126,7 @@ class RenderedPaths(Struct, frozen=True, dict=True):
 
 
 def rendered_paths(records: Mapping[str, FileRecord]) -> RenderedPaths:
-    """Return where the objects of all files are rendered to."""
+    """Return the paths of the rendered objects of all files."""
     objects = SEPARATOR.join([record.objects for record in records.values() if record.objects])
     parts = objects.split(SEPARATOR) if objects else []
     paths, blobs = parts[::2], parts[1::2]

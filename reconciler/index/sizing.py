@@ -63,7 +63,7 @@ def outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]
 
 
 def sizing_context(document: Document, lookup: RecordingLookup) -> "SizingContext":
-    """Return what a document is sized against."""
+    """Return the context in which a document is sized."""
     namespace, name = document.key.namespace or lookup.cluster.namespace, _queue_name(document, lookup)
     offered, evidence = _offered(lookup, namespace, name)
     return SizingContext(

@@ -102,7 +102,7 @@ def _load(cache: Cache, key: str, decoder: msgspec.msgpack.Decoder[_Value]) -> _
     raw = cache.get(key)
     try:
         return decoder.decode(raw) if raw else None
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # it is computed again
         return None
 
 

@@ -5,11 +5,12 @@ A row sets the aspects that it needs. The others are shared and empty, so that n
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from reconciler.kinds.facts import Body, Controlled, Deletion, KindId, Loss, PodSet, QueueName, QueueRole, Refusal
+from reconciler.kinds.progress import Progress
 from reconciler.kinds.rendered import Rendered
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Parsed, Problem
@@ -19,10 +20,6 @@ from reconciler.repo.config import Backend, Cluster
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.training_jobs.job import TrainingJob
 from reconciler.sizing.training_jobs.reader import JobReader
-
-if TYPE_CHECKING:
-    from reconciler.kinds.progress import Progress
-
 
 # --- Documents ---------------------------------------------------------------------------------------------------
 
@@ -139,7 +136,7 @@ class Pods(Struct, frozen=True):
 
     @property
     def has_placeholders(self) -> bool:
-        """Whether a wrapper holds templates, which are no objects yet, so that they cannot be sized."""
+        """True if a wrapper holds templates, which are no objects yet, so that they cannot be sized."""
         return self.copies is not None
 
 
@@ -169,7 +166,7 @@ class Life(Struct, frozen=True, kw_only=True):
     admitted: Callable[[Body], Body] | None = None
     controlled: tuple[Controlled, ...] = ()
     authored: Callable[[Body], Body] | None = None
-    progress: "Callable[[Body], Progress] | None" = None
+    progress: Callable[[Body], Progress] | None = None
 
 
 class Holds(StrEnum):
@@ -229,7 +226,7 @@ class Queueing(Struct, frozen=True, kw_only=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether several documents may render the same object: every queue of the same nodes renders their flavor."""
+        """True if several documents may render the same object: every queue of the same nodes renders their flavor."""
         return self.role is QueueRole.FLAVOR
 
 

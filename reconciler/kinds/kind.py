@@ -124,6 +124,10 @@ class Kinds(Mapping[KindId, Kind]):
         """Return the row of a kind, that of its whole group, or a row that knows nothing of it."""
         return self._rows.get((group, kind)) or self._rows.get((group, ANY_KIND)) or _UNKNOWN
 
+    def is_known(self, group: str, kind: str) -> bool:
+        """Return whether a row, or the declaration of a repository, says of this very kind what its pods are."""
+        return self.find(group, kind).kind not in ("", ANY_KIND)
+
     def of(self, body: Body) -> Kind:
         """Return the row of an object."""
         return self.find(split_api_version(text(body.get("apiVersion")))[0], text(body.get("kind")))

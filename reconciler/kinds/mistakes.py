@@ -8,7 +8,7 @@ from reconciler.kube.values import mapping, text
 
 
 def mistakes(row: Kind, rules: Container[str]) -> tuple[str, ...]:
-    """Return what is wrong with a row, for messages. `rules` are those that may be its `naming.rule`."""
+    """Return the mistakes in a row, for messages. `rules` are those that may be its `naming.rule`."""
     return (*_contradictions(row), *_definition_mistakes(row), *_unknown_rule(row, rules))
 
 
@@ -22,7 +22,7 @@ def _contradictions(row: Kind) -> Iterator[str]:
 
 
 def _definition_mistakes(row: Kind) -> Iterator[str]:
-    """Yield where the definition of the kind says something else than its row."""
+    """Yield the differences between the definition of the kind and its row."""
     if row.source.crd is None:
         return
     spec = mapping(row.source.crd.get("spec"))

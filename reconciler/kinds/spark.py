@@ -15,7 +15,7 @@ from reconciler.kube.values import count, mapping, sequence, text
 
 _GROUP = "sparkoperator.k8s.io"
 _POD_FIELDS = ("nodeSelector", "affinity", "tolerations")
-_SPARK_CONTAINERS = ("spark-kubernetes-driver", "spark-kubernetes-executor")
+_SPARK_CONTAINERS = ("spark-kubernetes-driver", "spark-kubernetes-executor")  # the names that Spark gives them
 
 
 def _application(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:

@@ -47,7 +47,7 @@ LABEL_KEY_PATTERN = (
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
     r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]$"
 )
-LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253
+LABEL_LENGTH, SUBDOMAIN_LENGTH = 63, 253  # of DNS (RFC 1123)
 
 LABEL = later(LABEL_PATTERN[1:-1])
 SUBDOMAIN = later(SUBDOMAIN_PATTERN[1:-1])

@@ -18,8 +18,8 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY_NAMES = {power: suffix for suffix, power in _BINARY.items()} | {0: ""}
 _DECIMAL_NAMES = {power: suffix for suffix, power in _DECIMAL.items()}
 
-_NANO = 10**9
-_MAX_BINARY = 2**63 - 1
+_NANO = 10**9  # the finest step that an API server keeps
+_MAX_BINARY = 2**63 - 1  # an API server lowers larger values to it
 _MAX_LENGTH = 256
 _MAX_EXPONENT = 512
 """A larger exponent only costs an API server time; no real quantity has one."""
@@ -58,13 +58,13 @@ def canonical(text: str | int | float) -> str:  # noqa: PYI041 - as above
 
 
 def same_quantity(one: object, other: object) -> bool:
-    """Whether both are quantities of the same value (`1Gi` and `1024Mi`, `0.5` and `500m`)."""
+    """Return whether both are quantities of the same value (`1Gi` and `1024Mi`, `0.5` and `500m`)."""
     values = [parse_quantity(item) if isinstance(item, str | int | float) else None for item in (one, other)]
     return values[0] is not None and values[0] == values[1]
 
 
 def is_positive(value: object) -> bool:
-    """Whether a value is a quantity above 0."""
+    """Return whether a value is a quantity above 0."""
     amount = parse_quantity(value) if isinstance(value, str | int | float) else None
     return amount is not None and amount > 0
 

@@ -31,7 +31,7 @@ class ExpandedText(Struct, frozen=True):
     unknown: tuple[str, ...] = ()
 
     def source_range(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return where a part of `text` is written; None for a part of a variable's value."""
+        """Return the place of a part of `text`; None for a part of a variable's value."""
         if not self.pieces:
             return start, end
         first, last = self._source_offset(start, at_end=False), self._source_offset(end, at_end=True)

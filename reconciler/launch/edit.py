@@ -69,7 +69,7 @@ def edit_launch(
 
 
 def _joins_values(options: Sequence[Option], others: Sequence[Option]) -> bool:
-    """Whether flags are written `--name=value` here; without an example, they are."""
+    """Return whether flags are written `--name=value` here; without an example, they are."""
     for section in (options, others):
         styles = [option.joined is not None for option in section if option.joined is not None or option.values]
         if styles:

@@ -114,7 +114,7 @@ class FlagReview(Struct, frozen=True):
 def review_flags(launch: Launch, table: FlagTable) -> FlagReview:
     """Judge the settings that no reader understood, and scripts of which nothing is known."""
     refused: list[Diagnostic] = []
-    warnings = list(launch.doubts)
+    warnings = list(launch.uncertain)
     unknown: list[UnreadSetting] = []
     for setting in launch.unread:
         owner = _DEEPSPEED if setting.name.startswith("deepspeed.") else setting.owner

@@ -31,7 +31,7 @@ CONFIG_EXTENSIONS = (".yaml", ".yml", ".json")
 MAX_NUMBER = 100_000_000
 """Larger than any batch, length, rank or number of processes; beyond it, the number is a typing error."""
 
-_DECIDED_LATER = frozenset({"auto", "gpu", "cpu", "xpu", "-1"})
+_DECIDED_LATER = frozenset({"auto", "gpu", "cpu", "xpu", "-1"})  # when the processes start
 _MAX_DIGITS = 30
 
 Names = tuple[str, ...]
@@ -120,7 +120,7 @@ class ScriptMatch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     none: re.Pattern[str] | None = None
 
     def fits(self, script: str, flags: AbstractSet[str]) -> bool:
-        """Whether a script or module with these flags is recognised."""
+        """Return whether a script or module with these flags is recognised."""
         return (
             (self.script is None or self.script.fullmatch(script) is not None)
             and set(self.all) <= flags
@@ -278,7 +278,7 @@ class Extraction:
         self.unresolved: dict[str, Diagnostic] = {}
         self.defaults: dict[str, Fact] = {}
         self.diagnostics: list[Diagnostic] = []
-        self.doubts: list[Diagnostic] = []
+        self.uncertain: list[Diagnostic] = []
         self.length: dict[str, float] = {}
         self.model_config: dict[str, Any] = {}
 
@@ -346,11 +346,11 @@ class Extraction:
         self.unresolved[name] = Diagnostic(rule="launch.value", message=message, hint=hint, span=span)
         self.diagnostics.append(self.unresolved[name])
 
-    def doubt(self, setting: Setting, effect: str) -> None:
+    def mark_uncertain(self, setting: Setting, effect: str) -> None:
         """Record a value whose effect on memory is not modelled; it widens the band. `effect` is a predicate."""
         message = f"`{setting.fact.snippet}` {effect}; the range of the estimate is wider"
         hint = "compare the recommendation with a measured run"
-        self.doubts.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
+        self.uncertain.append(Diagnostic(rule="launch.flag", message=message, hint=hint, span=setting.fact.span))
 
     def discard(self, name: str) -> None:
         """Remove everything known about a fact."""

@@ -24,8 +24,8 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     `facts` come from the line and its configuration files, `defaults` from the framework; each names its origin.
     `unresolved` explains facts that are set to a value that is unknown before the job runs; `unread` are all settings
-    that say nothing about a fact, of which `review_flags` judges the effect; `doubts` are values whose effect on memory
-    is not modelled. `length` has what ends the run, if stated: `steps` (updates of the weights) or `epochs`.
+    that say nothing about a fact, of which `review_flags` judges the effect; `uncertain` are values whose effect on
+    memory is not modelled. `length` has what ends the run, if stated: `steps` (updates of the weights) or `epochs`.
     `model_config` has the sizes of a model without a name, by the keys of a `config.json`.
 
     Facts with whole numbers: `batch` (samples per process and step), `global_batch` (of all processes, from
@@ -50,7 +50,7 @@ class Launch(Struct, frozen=True, kw_only=True):
     arguments: Arguments
     unresolved: tuple[Diagnostic, ...] = ()
     unread: tuple[UnreadSetting, ...] = ()
-    doubts: tuple[Diagnostic, ...] = ()
+    uncertain: tuple[Diagnostic, ...] = ()
     length: Mapping[str, float] = field(default_factory=dict)
     model_config: Mapping[str, Any] = field(default_factory=dict)
     not_editable: str = ""
@@ -62,7 +62,7 @@ class Launch(Struct, frozen=True, kw_only=True):
 
     @property
     def in_shell(self) -> bool:
-        """Whether a shell expands the words."""
+        """True if a shell expands the words."""
         return self.line.source.script
 
     def fact(self, name: str) -> Fact | None:

@@ -170,7 +170,7 @@ _PROGRAMS = {
 }
 _MODULES = {module: launcher for launcher in LAUNCHERS for module in launcher.modules}
 _PYTHON = re.compile(r"(?:python|pypy)[0-9.]*")
-_PYTHON_FLAGS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})
+_PYTHON_FLAGS_WITH_VALUE = frozenset({"-W", "-X", "-Q", "--check-hash-based-pycs"})  # the next word is no script
 _OTHER_MODULES = frozenset(
     (
         *("pip", "venv", "ensurepip", "http", "json", "zipfile", "site", "timeit", "pdb", "unittest", "pytest"),

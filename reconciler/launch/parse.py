@@ -66,7 +66,7 @@ def parse_launch(
         arguments=extraction.arguments,
         unresolved=tuple(extraction.unresolved.values()),
         unread=_unread(extraction),
-        doubts=tuple(extraction.doubts),
+        uncertain=tuple(extraction.uncertain),
         length=extraction.length,
         model_config=extraction.model_config,
         not_editable=_not_editable(line),

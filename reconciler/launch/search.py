@@ -16,7 +16,7 @@ from reconciler.launch.shell.interpreter import interpret
 
 _SHELLS = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "busybox"})
 _SHELL_FLAG = re.compile(r"[-+]([A-Za-z]+)")
-_SHELL_FLAGS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})
+_SHELL_FLAGS_WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})  # the next word is no script
 _MAX_NESTED_SHELLS = 4
 _MAX_ARGUMENTS = 10_000
 _TRAINING_FLAGS = frozenset(
@@ -201,7 +201,7 @@ class _Search:
         self.depth -= 1
 
     def syntax_error(self, error: ShellError) -> Diagnostic:
-        """Return why a script cannot be parsed, with the place."""
+        """Return the syntax error of a script, with the place."""
         span = None
         if self.source.items:
             item = self.source.items[0]

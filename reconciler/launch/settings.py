@@ -23,7 +23,7 @@ FileReader = Callable[[str], bytes | None]
 """Returns the bytes of a repository file by the path that a line names; None where it does not exist."""
 
 _MAX_DEPTH = 8
-_NEGATIVE_NUMBER = re.compile(r"-\.?[0-9]")
+_NEGATIVE_NUMBER = re.compile(r"-\.?[0-9]")  # no flag for argparse
 
 
 class Option(Struct, frozen=True, gc=False):
@@ -55,7 +55,7 @@ class Arguments(Struct, frozen=True):
 
 
 def is_flag(text: str) -> bool:
-    """Whether argparse takes a word for a flag; negative numbers are values."""
+    """Return whether argparse takes a word for a flag; negative numbers are values."""
     return text[:1] == "-" and len(text) > 1 and (text[1] == "-" or not _NEGATIVE_NUMBER.match(text))
 
 
@@ -175,12 +175,12 @@ class SettingTable:
         self._entries[name] = Setting(text, fact, field.reason, tuple(text.split(",")))
 
     def has(self, name: str) -> bool:
-        """Whether a setting is given."""
+        """Return whether a setting is given."""
         self._read.add(name)
         return name in self._entries
 
     def holds(self, *names: Iterable[str]) -> bool:
-        """Whether of each of several settings one name is given; none of them counts as read."""
+        """Return whether of each of several settings one name is given; none of them counts as read."""
         return all(any(name in self._entries for name in spelled) for spelled in names)
 
     def unread(self) -> Iterator[tuple[str, str, Fact]]:
@@ -325,7 +325,7 @@ def parse_boolean(text: str) -> bool | None:
 
 
 def is_true(setting: Setting | None) -> bool:
-    """Whether a setting is given and means true."""
+    """Return whether a setting is given and means true."""
     return setting is not None and parse_boolean(setting.text) is True
 
 

@@ -135,7 +135,7 @@ def read_deepspeed_optimizer(extraction: Extraction) -> None:
         if "optimizer" in extraction.facts:
             extraction.add("optimizer", kind, "adamw_torch")
     elif kind is not None:
-        extraction.doubt(kind, "is an optimizer of DeepSpeed whose states are not modelled")
+        extraction.mark_uncertain(kind, "is an optimizer of DeepSpeed whose states are not modelled")
 
 
 def _zero_from_flags(extraction: Extraction, enabled: Setting) -> Setting:

@@ -76,7 +76,7 @@ def _read_replicas(extraction: Extraction) -> None:
 
 
 def _spelled(name: str) -> tuple[str, ...]:
-    """Return how a setting of accelerate's `ParallelismConfig` is spelled: as a flag, and in its file."""
+    """Return the spellings of a setting of accelerate's `ParallelismConfig`: as a flag, and in its file."""
     return f"{_ACCELERATE}{name}", f"{_FILE}{_ACCELERATE}{name}", f"{_FILE}{name}"
 
 
@@ -319,7 +319,7 @@ def _read_checkpointing(extraction: Extraction) -> None:
         if kind in _OFFLOADED_CHECKPOINTING:
             extraction.add("offloads_activations", setting, "true")
         else:
-            extraction.doubt(setting, "keeps different tensors than checkpointing does")
+            extraction.mark_uncertain(setting, "keeps different tensors than checkpointing does")
     elif setting is not None:
         extraction.add_boolean("checkpointing", setting)
     else:
@@ -386,7 +386,9 @@ def _mixed_precision(extraction: Extraction) -> Setting | None:
         if setting is not None and is_true(setting):
             return replace(setting, text=name)
     if launcher is not None and launcher.text.lower() == "fp8":
-        extraction.doubt(launcher, "computes in FP8: weights stay in their type, and what layers keep is not modelled")
+        extraction.mark_uncertain(
+            launcher, "computes in FP8: weights stay in their type, and what layers keep is not modelled"
+        )
         return replace(launcher, text="bf16")
     if launcher is not None and launcher.text.lower() in {"bf16", "fp16"}:
         return replace(launcher, text=launcher.text.lower())
@@ -468,7 +470,7 @@ _QUANTISED_NAMES = (
 
 
 def _quantised_model(extraction: Extraction) -> Fact | None:
-    """Return how the weights are stored if the model's name says so."""
+    """Return the type of the stored weights if the model's name states it."""
     fact = extraction.facts.get("model")
     name = "" if fact is None else fact.value.rstrip("/").rpartition("/")[2]
     kind = next((kind for pattern, kind in _QUANTISED_NAMES if pattern.fullmatch(name)), "")

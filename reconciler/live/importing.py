@@ -41,14 +41,14 @@ class ImportScope(Struct, frozen=True, kw_only=True):
 class ImportedObject(Struct, frozen=True, kw_only=True):
     """The source of a live object. `path` is relative, such as `team-a/job-vit.yaml`.
 
-    doubt: why an apply would not leave the object as it is; empty if the server says that it changes nothing.
+    warning: why an apply would not leave the object as it is; empty if the server says that it changes nothing.
     is_verified: the server could say so.
     """
 
     key: ObjectKey
     path: str
     content: bytes
-    doubt: str = ""
+    warning: str = ""
     is_verified: bool = True
 
 
@@ -62,7 +62,7 @@ class Imported(Struct, frozen=True, kw_only=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything could be read and verified."""
+        """True if everything could be read and verified."""
         return not self.failures and all(one.is_verified for one in self.objects)
 
 
@@ -142,7 +142,7 @@ def _require_namespaces(kinds: Kinds, clusters: Iterable[LiveCluster], wanted: S
         try:
             listed = live.list(live.resource(row.group, row.kind), metadata_only=True).objects
             known |= {name: name for name in (text(body["metadata"].get("name")) for body in listed)}
-        except ClusterError:
+        except ClusterError:  # not every user may list namespaces
             return
     missing = [name for name in wanted if name not in known]
     if missing:
@@ -249,7 +249,7 @@ def _definitions(
     def read(name: str) -> Body | None:
         try:
             return live.get(ObjectKey(group=definition.group, kind=definition.kind, namespace="", name=name))
-        except ClusterError:
+        except ClusterError:  # not every user may read definitions
             return None
 
     return [body for body in at_once(read, names) if body is not None]
@@ -269,11 +269,11 @@ class _Writer(Struct, frozen=True, kw_only=True, eq=False):
         queued = self.queued.get(body["metadata"]["uid"])
         sources = (authored(self.kinds, self.catalogue, body, queued, has_defaults=choice) for choice in (False, True))
         source = next(sources)
-        doubt, is_verified = self._doubt(key, body, source)
-        if doubt and is_verified and not self._doubt(key, body, longer := next(sources))[0]:
-            source, doubt = longer, ""
+        warning, is_verified = self._warning(key, body, source)
+        if warning and is_verified and not self._warning(key, body, longer := next(sources))[0]:
+            source, warning = longer, ""
         path = self.kinds.manifest_path("", key).removeprefix("/")
-        return ImportedObject(key=key, path=path, content=write(source), doubt=doubt, is_verified=is_verified)
+        return ImportedObject(key=key, path=path, content=write(source), warning=warning, is_verified=is_verified)
 
     def _as_written(self, key: ObjectKey, body: Body) -> Body:
         """Return an object in the version in which it was written, if that is known: it may have fields of its own."""
@@ -288,7 +288,7 @@ class _Writer(Struct, frozen=True, kw_only=True, eq=False):
         except ClusterError:
             return body
 
-    def _doubt(self, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> tuple[str, bool]:
+    def _warning(self, key: ObjectKey, body: Body, source: Mapping[str, Any]) -> tuple[str, bool]:
         """Return why an apply would not leave the object as it is, empty if it changes nothing, and if that is sure."""
         list_keys = partial(self.catalogue.list_keys, key.group, key.kind)
         answer = probe(self.live, as_sent(source, body, controlled_fields(self.kinds, body), list_keys))

@@ -16,7 +16,7 @@ from reconciler.settings import Settings
 
 
 def places_of(run: Run, clusters: Iterable[str]) -> dict[str, Place]:
-    """Return where each cluster keeps the inventory of a config repository."""
+    """Return the place of a config repository's inventory in each cluster."""
     workspace, namespace = run.workspace, run.settings.inventory_namespace
     identity = inventory.identity_of(workspace.repository, workspace.tree)
     return {name: inventory.place_of(workspace.config.name, name, namespace, identity) for name in clusters}
@@ -31,7 +31,7 @@ def apply_runs(
     advance: Callable[[StepResult], None] = lambda _: None,
     tell: Callable[[int], None] = lambda _: None,
 ) -> dict[str, ApplyRun]:
-    """Return how each cluster of a run is applied to."""
+    """Return the settings of the apply to each cluster of a run."""
     if run.workspace.repository.is_shallow:
         text = "the clone is shallow, so it is not known which repository it is, and whose objects it may delete"
         raise ConfigError(text, hint="git fetch --unshallow")

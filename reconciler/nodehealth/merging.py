@@ -20,7 +20,7 @@ YOUNG_SECONDS = 180.0
 DCGM_LEVEL = "dcgm.level"
 """The checks of DCGM, without their level."""
 
-_LEVELS = (1, 2, 3, 4)
+_LEVELS = (1, 2, 3, 4)  # of `dcgmi diag -r`
 _LISTED = (CheckStatus.FAIL, CheckStatus.UNKNOWN, CheckStatus.WARN)
 
 

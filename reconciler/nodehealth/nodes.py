@@ -218,7 +218,7 @@ def _problem_before(body: Mapping[str, Any]) -> str | None:
 HEARTBEAT_SECONDS = 300.0
 """The interval in which the condition of a problem is repeated. Without a problem nothing is repeated."""
 
-_LABEL_LENGTH = 63
+_LABEL_LENGTH = 63  # no value of a label may be longer
 _TRUTH = {True: "True", False: "False", None: "Unknown"}
 Operation = dict[str, Any]
 

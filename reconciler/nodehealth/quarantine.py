@@ -54,7 +54,7 @@ class NodeQuarantine(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def takes_node(self) -> bool:
-        """Whether new pods stay away from the node, so that its GPUs are lost for queues."""
+        """True if new pods stay away from the node, so that its GPUs are lost for queues."""
         return self.effect is not TaintEffect.PREFER_NO_SCHEDULE
 
     def is_stale(self, uid: str) -> bool:

@@ -64,7 +64,7 @@ def read_xids(content: bytes) -> XidTable:
 _POD = re.compile(
     r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])", re.ASCII
 )
-_CONTAINER = re.compile(r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])", re.ASCII)
+_CONTAINER = re.compile(r"(?<![0-9a-f])([0-9a-f]{64})(?![0-9a-f])", re.ASCII)  # the id that a runtime gives a container
 _MENTION = re.compile(
     r"pod/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})(?: container/[0-9a-f]{12})?", re.ASCII
 )
@@ -203,7 +203,7 @@ def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "", cgroup: str
     )
 
 
-NVLINK, NVLINK5 = 74, range(144, 151)
+NVLINK, NVLINK5 = 74, range(144, 151)  # Xids of links: up to Hopper, and since Blackwell
 _REGISTERS = re.compile(r"link (-?\d{1,3}) ?\(([0-9a-fx, ]{3,120})\)", re.ASCII | re.IGNORECASE)
 _NVLINK5 = re.compile(
     r"(?P<unit>\w{1,40})\s+(?P<how>Fatal|Non-?fatal)\s+XC\d\s+i(?P<injected>\d)\s+Link\s+(?P<link>-?\d{1,3})"

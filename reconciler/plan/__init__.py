@@ -30,6 +30,7 @@ from reconciler.plan.plan import (
     QueueLine,
     Revision,
     Risk,
+    UnknownGpus,
 )
 from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
@@ -58,6 +59,7 @@ __all__ = [
     "QueueLine",
     "Revision",
     "Risk",
+    "UnknownGpus",
     "approval_digest",
     "differences",
     "digest",

@@ -31,7 +31,7 @@ class GitChanges(Struct, frozen=True, kw_only=True):
         return GitChanges(digest=plan.approval_digest, changes=frozenset(map(_same, plan.changes)))
 
     def has(self, change: Change) -> bool:
-        """Whether a change of a live plan leads to the same object; what it was before may have drifted."""
+        """Return whether a change of a live plan leads to the same object; what it was before may have drifted."""
         return _same(change) in self.changes
 
 

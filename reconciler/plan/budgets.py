@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.ownership import KEEP as KEEP_ANNOTATION
+from reconciler.kinds.summary.uncounted import PODS
 from reconciler.kube.values import plural
-from reconciler.plan.edits import Edit, stopped_gpus
+from reconciler.plan.edits import Edit, stopped_gpus, stops_unknown_gpus, unknown_gpus
 from reconciler.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.plan.plan import Breach, GpuLine, Operation, QueueLine
 from reconciler.repo.config import Budgets
@@ -32,6 +33,7 @@ def breaches(
         *_deletes(budgets, deletes, existed),
         *_disruption(budgets, stopped, sum(line.before for line in gpus)),
         *_quota(budgets, tuple(queues)),
+        *_unknown(budgets, edits, kinds, is_first=not existed),
         *_folders(budgets, folders),
         *_settings(budgets, settings),
         *_kept(lost),
@@ -129,6 +131,33 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             limit=limit,
             actual=actual,
         )
+
+
+def _unknown(budgets: Budgets, edits: Sequence[Edit], kinds: Kinds, *, is_first: bool) -> Iterator[Breach]:
+    """Yield what cannot be compared with a budget: GPUs that stop, or are guaranteed, and that nobody could count.
+
+    An object of a kind that nobody knows may be a queue. The first objects of all exceed no budget.
+    """
+    stopped = [edit for edit in edits if stops_unknown_gpus(edit, kinds)]
+    asked = [] if is_first else [edit for edit in edits if _asks_for_unknown(edit, kinds)]
+    for budget, limits, found, what in (
+        ("disruption.unknown", (budgets.disruption_gpus, budgets.disruption_share), stopped, "stop is unknown"),
+        ("gpu-quota.unknown", (budgets.gpu_quota_count, budgets.gpu_quota_share), asked, "are asked for is unknown"),
+    ):
+        if found and limits != (None, None):
+            names = _listed([f"{edit.change.key.kind} {edit.change.key.name}" for edit in found])
+            yield Breach(
+                budget=budget,
+                message=f"how many GPUs {what}: {names}; see quota.not-counted",
+                limit="no unknown GPUs",
+                actual=plural(len(found), "object"),
+            )
+
+
+def _asks_for_unknown(edit: Edit, kinds: Kinds) -> bool:
+    key, before, after = edit.change.key, unknown_gpus(edit.row_before), unknown_gpus(edit.row_after)
+    is_amount = any(one.what != PODS for one in (*before, *after))
+    return is_amount and before != after and not kinds.is_known(key.group, key.kind)
 
 
 def _gpus(amount: float | None) -> str:

@@ -82,7 +82,7 @@ Edits = Callable[[str], FileEdit | None]
 
 
 def read_edit(path: str, before: bytes | None, after: bytes | None) -> FileEdit:
-    """Return how a file differs."""
+    """Return the difference of a file."""
     sides = ((raw or b"").decode("utf-8", "replace").splitlines() for raw in (before, after))
     return FileEdit(path=path, before=tuple(next(sides)), after=tuple(next(sides)))
 

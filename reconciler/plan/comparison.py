@@ -68,7 +68,7 @@ class FieldSchemas(Protocol):
         ...
 
     def transitions(self, before: Body, after: Body) -> tuple[Violation, ...]:
-        """Return what the rules of the kind's definition refuse in a change."""
+        """Return the violations of the rules of the kind's definition by a change."""
         ...
 
 
@@ -98,7 +98,7 @@ class Causes(Protocol):
         ...
 
     def of_deletion(self, path: str) -> Cause:
-        """Return why an object of the base is not rendered any more."""
+        """Return the reason that an object of the base is not rendered any more."""
         ...
 
 

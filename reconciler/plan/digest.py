@@ -26,7 +26,7 @@ def digest(plan: Plan) -> str:
 
 
 def _digested(plan: Plan) -> Iterator[tuple[str, Any]]:
-    """Yield what the digest covers, by field. Lists are iterators, because copies of all changes fill the memory."""
+    """Yield the content of the digest, by field. Lists are iterators, because copies of all changes fill the memory."""
     values = {name: getattr(plan, name) for name in plan.__struct_fields__}
     values |= {side: replace(values[side], label="", commit="") for side in ("base", "head")}
     values |= {

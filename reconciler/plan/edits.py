@@ -7,7 +7,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.kinds.facts import Loss
-from reconciler.kinds.summary import ObjectSummary
+from reconciler.kinds.kind import Kinds
+from reconciler.kinds.summary import ObjectSummary, Uncounted
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.reasons import Why
 from reconciler.plan.causes import Cause
@@ -69,6 +70,11 @@ def running_gpus(row: ObjectSummary | None) -> int:
     return 0 if row is None or row.suspended else row.gpus
 
 
+def unknown_gpus(row: ObjectSummary | None) -> tuple[Uncounted, ...]:
+    """Return what an object requests now, and no figure includes: nothing while it is suspended."""
+    return () if row is None or row.suspended or row.provides else row.uncounted
+
+
 _STOPPING = (Operation.DELETE, Operation.MOVE, Operation.REPLACE)
 
 
@@ -79,6 +85,20 @@ def stopped_gpus(edit: Edit) -> int:
         return 0
     is_stopped = edit.change.operation in _STOPPING or (comparison is not None and comparison.restarts)
     return running_gpus(before) if is_stopped else max(0, running_gpus(before) - running_gpus(after))
+
+
+def stops_unknown_gpus(edit: Edit, kinds: Kinds) -> bool:
+    """Return whether a change may stop running pods that nobody could count.
+
+    Of a kind that nobody knows, any field may stop them, except those of its metadata.
+    """
+    before, after, comparison = edit.row_before, edit.row_after, edit.comparison
+    if before is None or edit.change.is_refused or not unknown_gpus(before) or (after is not None and after.finished):
+        return False
+    if edit.change.operation in _STOPPING or not unknown_gpus(after) or comparison is None or comparison.restarts:
+        return True
+    is_known = kinds.is_known(before.group, before.kind)
+    return not is_known and any(not field.path.startswith("metadata.") for field in comparison.fields)
 
 
 def _move(inputs: Inputs, paths: ChangedPaths, move: Move) -> Edit:

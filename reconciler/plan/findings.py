@@ -18,7 +18,7 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.values import plural
 from reconciler.plan.updates import Update
 from reconciler.policy.exceptions import ExceptionInForce, apply_exceptions
-from reconciler.policy.references import evaluate_age, evaluate_ends, evaluate_shrinks, evidence_ages, utc_date
+from reconciler.policy.references import evaluate_age, evaluate_expiry, evaluate_shrinks, evidence_ages, utc_date
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Config, RuleSetting
 from reconciler.repo.files import BlobIds, report_files
@@ -112,7 +112,7 @@ def judge_evidence(
         cluster.name: [each.document for each in context.definitions.get((cluster.name, QUARANTINE, ""), {}).values()]
         for cluster in index.clusters
     }
-    ends = evaluate_ends(context.kinds, index.clusters, quarantines, rules, day)
+    ends = evaluate_expiry(context.kinds, index.clusters, quarantines, rules, day)
     return (*shrinks, *ages, *ends)
 
 

@@ -6,8 +6,17 @@ from msgspec.structs import replace
 
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.summary import ObjectSummary, Quota
-from reconciler.plan.edits import Edit, running_gpus
-from reconciler.plan.plan import CapacityLine, CostLine, EvidenceChange, GpuLine, JobChange, Operation, QueueLine
+from reconciler.plan.edits import Edit, running_gpus, unknown_gpus
+from reconciler.plan.plan import (
+    CapacityLine,
+    CostLine,
+    EvidenceChange,
+    GpuLine,
+    JobChange,
+    Operation,
+    QueueLine,
+    UnknownGpus,
+)
 from reconciler.queues.borrowing import Borrowing
 from reconciler.queues.queues import (
     QueueKey,
@@ -225,6 +234,26 @@ def with_queue(edit: Edit, before: Usage, after: Usage) -> Edit:
     return replace(edit, change=replace(edit.change, queue=queue)) if queue else edit
 
 
+def unknown_lines(edits: Iterable[Edit]) -> tuple[UnknownGpus, ...]:
+    """Return the changed objects with GPUs or pods that no figure includes, in the order of the edits."""
+    return tuple(_unknown_lines(edits))
+
+
+def _unknown_lines(edits: Iterable[Edit]) -> Iterator[UnknownGpus]:
+    for edit in edits:
+        before, after = unknown_gpus(edit.row_before), unknown_gpus(edit.row_after)
+        is_same = before == after and edit.comparison is not None and not edit.comparison.fields
+        if (before or after) and not is_same:
+            yield UnknownGpus(
+                cluster=edit.change.cluster,
+                key=edit.change.key,
+                queue=edit.change.queue,
+                before=tuple(map(str, before)),
+                after=tuple(map(str, after)),
+                source=edit.change.source,
+            )
+
+
 def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
     """Return the workloads whose pods or GPUs change, in the order of the edits.
 
@@ -324,7 +353,7 @@ def with_money(jobs: Iterable[JobChange], config: Config) -> tuple[JobChange, ..
 
 
 def cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> tuple[CostLine, ...]:
-    """Return what each queue costs by product, for clusters with prices. Both sides have the prices of the head."""
+    """Return the cost of each queue by product, for clusters with prices. Both sides have the prices of the head."""
     return tuple(_cost_lines(gpus, jobs, config))
 
 

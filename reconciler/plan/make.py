@@ -18,6 +18,7 @@ from reconciler.plan.gpus import (
     gpu_lines,
     job_changes,
     queue_lines,
+    unknown_lines,
     with_money,
     with_queue,
 )
@@ -51,6 +52,7 @@ def make_plan(inputs: Inputs) -> Plan:
         changes=changes,
         unchanged=paths.unchanged - sum(len(state.unknown) for state in inputs.live.clusters),
         gpus=gpus,
+        unknown_gpus=unknown_lines(edits),
         queues=queues,
         capacity=capacity,
         evidence_changes=evidence_changes(measured, inputs.inventories),

@@ -122,9 +122,15 @@ class _Origins:
             self._in_chart(asked, origin) if built.build.tool is Tool.HELM else self._in_overlay(asked, origin, changes)
         )
 
+    @cached_property
+    def _contents(self) -> Mapping[str, bytes]:
+        """The sources and results of all builds, by blob id: read in one call."""
+        oids = {oid for built in self.builds.values() for oid in (built.oid, *built.inputs.values())}
+        wanted = [*oids, *filter(None, [self._revision.files.settings.get(CONFIG_PATH)])]
+        return dict(zip(wanted, self._repository.read(wanted), strict=True))
+
     def _read_documents(self, oid: str, path: str) -> tuple[Document, ...]:
-        (raw,) = self._repository.read([oid])
-        return read(path, raw).documents
+        return read(path, self._contents[oid]).documents
 
     def _file(self, built: Built, path: str) -> tuple[Document, ...]:
         oid = built.inputs.get(path)
@@ -187,7 +193,7 @@ class _Origins:
             if asked.is_set_by(one, by_target="target" in entry):
                 yield one.at(asked.counterpart(one))
         oid = asked.built.inputs.get(path)
-        raw = b"".join(self._repository.read([oid])) if oid else b""
+        raw = self._contents[oid] if oid else b""
         if line := _operation_line(raw.decode("utf-8", "replace"), asked.field):
             yield SourceRef(path=path, line=line, column=1)
 
@@ -209,8 +215,7 @@ class _Origins:
         oid = built.inputs.get(origin)
         if oid is None:
             return None
-        (raw,) = self._repository.read([oid])
-        lines = raw.decode("utf-8", "replace").splitlines()
+        lines = self._contents[oid].decode("utf-8", "replace").splitlines()
         key = next((part for part in reversed(field) if isinstance(part, str)), "")
         has_key = re.compile(rf"[\s-]*[\"']?{re.escape(key)}[\"']?:")
         of_key = [number for number, line in enumerate(lines, 1) if has_key.match(line)]

@@ -72,7 +72,7 @@ class Change(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_refused(self) -> bool:
-        """Whether the API server would refuse it: it needs a new object, and none was asked for."""
+        """True if the API server would refuse it: it needs a new object, and none was asked for."""
         return self.operation is Operation.REPLACE and not self.moved_from and not self.recreated
 
 
@@ -88,6 +88,20 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: int
     after: int
     most: int | None = None
+
+
+class UnknownGpus(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A changed object that seems to request GPUs, or to run pods, which no figure includes.
+
+    before, after: what is not counted, with its field, as `gpus: 16 at spec.gpus`; empty where the object does not run.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    before: tuple[str, ...]
+    after: tuple[str, ...]
+    source: SourceRef | None = None
 
 
 class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -338,6 +352,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     changes: tuple[Change, ...] = ()
     unchanged: int = 0
     gpus: tuple[GpuLine, ...] = ()
+    unknown_gpus: tuple[UnknownGpus, ...] = ()
     queues: tuple[QueueLine, ...] = ()
     capacity: tuple[CapacityLine, ...] = ()
     evidence_changes: tuple[EvidenceChange, ...] = ()
@@ -371,12 +386,12 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_live(self) -> bool:
-        """Whether it was compared with live clusters instead of `rendered/`."""
+        """True if it was compared with live clusters instead of `rendered/`."""
         return bool(self.clusters)
 
     @property
     def has_changes(self) -> bool:
-        """Whether objects, settings or evidence change."""
+        """True if objects, settings or evidence change."""
         return bool(self.changes or self.settings or self.evidence_changes)
 
     @property
@@ -386,5 +401,5 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to create, update, delete or move."""
+        """True if there is nothing to create, update, delete or move."""
         return not self.changes

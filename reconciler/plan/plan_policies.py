@@ -51,7 +51,7 @@ def plan_object(plan: Plan) -> dict[str, Any]:
         "apiVersion": "gpureconciler.io/v1alpha1",
         "kind": "Plan",
         "metadata": {"name": "plan"},
-        "gpus": {"before": before, "after": after, "delta": after - before},
+        "gpus": {"before": before, "after": after, "delta": after - before, "unknown": len(plan.unknown_gpus)},
         "queues": [
             {
                 "cluster": line.cluster,

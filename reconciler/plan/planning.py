@@ -64,7 +64,7 @@ from reconciler.queues.queues import defines_queues, subtract_workloads
 from reconciler.repo.config import Config
 from reconciler.repo.files import BlobIds, RevisionFiles, below, count_below, digest_files, read_paths
 from reconciler.repo.port import Cache, Repository
-from reconciler.repo.revision import LoadedRevision, TreeReference, read_past_files
+from reconciler.repo.revision import LoadedRevision, TreeReference, read_earlier_files
 from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ def _last_rendered(repository: Repository, index: CompiledRevision) -> RevisionF
     last = repository.last_change(commit.oid, config.rendered)
     if last is None:
         return files
-    return read_past_files(repository, last, config, index.engine.catalogue)
+    return read_earlier_files(repository, last, config, index.engine.catalogue)
 
 
 def _judged_by(index: CompiledRevision) -> str:

@@ -27,7 +27,7 @@ from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
 from reconciler.plan.moves import find_replacements
 from reconciler.plan.replacements import is_kept
 from reconciler.plan.tracing import find_causes
-from reconciler.plan.updates import Update, compare_updates, refused_creations, taken_by_server
+from reconciler.plan.updates import Update, accepted_by_server, compare_updates, refused_creations
 from reconciler.repo.config import Config
 from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import below
@@ -250,7 +250,7 @@ class Sides(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_against_head(self) -> bool:
-        """Whether a revision is compared with its own `rendered/`."""
+        """True if a revision is compared with its own `rendered/`."""
         return self.before is self.index.revision
 
 
@@ -361,7 +361,7 @@ def compare(repository: Repository, workers: WorkerPool, sides: Sides) -> Differ
     replaced = {path: path for path in changed if path in owned} | {one.new: one.old for one in replacements}
     compared = compare_updates(workers, index, renderer, baseline, replaced, causes=causes)
     if sides.live is not None:
-        compared |= {path: taken_by_server(one) for path, one in compared.items() if sides.live.is_accepted(path)}
+        compared |= {path: accepted_by_server(one) for path, one in compared.items() if sides.live.is_accepted(path)}
     updates = {path: update for path, update in compared.items() if path in owned}
     config = index.revision.config
     return Differences(

@@ -40,7 +40,7 @@ from reconciler.plan.differences import CauseFinder, differences
 from reconciler.repo.config import Config, parse_config
 from reconciler.repo.files import CONFIG_PATH, BlobIds, RevisionFiles
 from reconciler.repo.port import Repository
-from reconciler.repo.revision import LoadedRevision, read_past_files
+from reconciler.repo.revision import LoadedRevision, read_earlier_files
 
 # The sources that the base was rendered from, and what they render to, by themselves or beside those of the head.
 
@@ -101,7 +101,7 @@ class PastSources:
         return self.changed[source][side] if source in self.changed else self._renderer.raw(source)
 
     def context(self, parts: frozenset[InputPart] = ALL) -> Context:
-        """Return what source files are compiled against, without policies."""
+        """Return the context of source files, without policies."""
         parts &= self._parts
         if parts not in self._contexts:
             self._contexts[parts] = self._build(parts)
@@ -143,7 +143,7 @@ class PastSources:
 
     @cached_property
     def _looks_up(self) -> bool:
-        """Whether any file looks up definitions of kinds of which few do, or did so in the last run."""
+        """True if any file looks up definitions of kinds of which few do, or did so in the last run."""
         return any(map(self._index.engine.kinds.looks_up, (*self._index.store.digests, *self._index.saved.digests)))
 
     @cached_property
@@ -190,7 +190,7 @@ def find_causes(repository: Repository, index: CompiledRevision, renderer: Rende
     if not changed and before.tree.tip is not None:
         last = repository.last_change(before.tree.tip.oid, index.revision.config.rendered)
         if last is not None:
-            past = read_past_files(repository, last, index.revision.config, index.engine.catalogue)
+            past = read_earlier_files(repository, last, index.revision.config, index.engine.catalogue)
         changed = _changed(past, index.revision.files)
     if not changed:
         return NO_CAUSES
@@ -248,7 +248,7 @@ class _SourceCauses:
         return find
 
     def of_deletion(self, path: str) -> Cause:
-        """Return why an object of the base is not rendered any more."""
+        """Return the reason that an object of the base is not rendered any more."""
         before = self._search_base(path)
         if before is None:
             return Cause()

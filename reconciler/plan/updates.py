@@ -28,7 +28,7 @@ class Update(Struct, frozen=True, array_like=True):
     exceeded: tuple[Verdict, ...] = ()
 
 
-def taken_by_server(update: Update) -> Update:
+def accepted_by_server(update: Update) -> Update:
     """Return an update that a live server has accepted in a dry run: it knows better which fields may change."""
     return replace(update, comparison=replace(update.comparison, frozen=(), broken=(), recreated=""))
 

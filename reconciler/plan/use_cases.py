@@ -36,6 +36,7 @@ from reconciler.plan.outputs.commit import (
 )
 from reconciler.plan.outputs.commit import commit as commit_files
 from reconciler.plan.outputs.summary import commit_message
+from reconciler.plan.places import lead_back
 from reconciler.plan.planning import Planned, lint_tree, plan_tree
 from reconciler.plan.workspace import Workspace
 from reconciler.policy.approval import budget_hint, is_budget
@@ -256,7 +257,7 @@ def explain(workspace: Workspace, name: str, field: str = "", *, base: str = "")
     Raises `ConfigError` if the object or the field does not exist.
     """
     index = workspace.compile()
-    return explaining.explain(
+    explained = explaining.explain(
         workspace.repository,
         index,
         workspace.renderer(index),
@@ -265,6 +266,7 @@ def explain(workspace: Workspace, name: str, field: str = "", *, base: str = "")
         lint=lambda: lint(workspace),
         plan=lambda: plan(workspace, base=base).plan,
     )
+    return lead_back(explained, workspace.repository, index.revision, index.revision)
 
 
 # Approve a plan that exceeds its budgets.

@@ -40,7 +40,7 @@ def _identity(verdict: Verdict) -> tuple[Any, ...]:
 
 
 def rule_changes(base: RuleBook, head: RuleBook) -> Iterator[SettingChange]:
-    """Yield what differs between the rules of two revisions."""
+    """Yield the differences between the rules of two revisions."""
     yield from _reference_rule_changes(base.settings, head.settings)
     yield from _policy_changes(base, head)
     yield from _exception_changes(base.exceptions, head.exceptions)

@@ -41,7 +41,7 @@ class ObjectSelector(Struct, frozen=True, kw_only=True):
     labels: tuple[tuple[str, str], ...] = ()
 
     def selects(self, verdict: Verdict) -> bool:
-        """Whether the object of a verdict is one of them. Plans are named, never selected."""
+        """Return whether the object of a verdict is one of them. Plans are named, never selected."""
         key = verdict.key
         return (
             key != PLAN
@@ -77,7 +77,7 @@ class PolicyException(Struct, frozen=True, kw_only=True):
     expires_place: SourceRef
 
     def covers(self, verdict: Verdict) -> bool:
-        """Whether the exception applies to this verdict."""
+        """Return whether the exception applies to this verdict."""
         if self.rule != verdict.rule or self.cluster not in ("", verdict.cluster):
             return False
         if self.selector is not None:
@@ -87,7 +87,7 @@ class PolicyException(Struct, frozen=True, kw_only=True):
 
     @property
     def is_about_plans(self) -> bool:
-        """Whether it is about plans as a whole. Most plans do not need one, so that it is never unused."""
+        """True if it is about plans as a whole. Most plans do not need one, so that it is never unused."""
         return self.kind == PLAN.kind
 
     @property

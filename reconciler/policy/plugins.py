@@ -73,7 +73,7 @@ def _frames(error: BaseException) -> Iterator[tuple[str, int]]:
         yield str(frame.f_globals.get("__name__", "")), number
 
 
-_IN_TEXT = later(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
+_IN_TEXT = later(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)  # a frame of a traceback that became text
 
 
 def _package(entry: "EntryPoint") -> tuple[str, str]:

@@ -44,7 +44,7 @@ def commit_new_folder(folder: Path, *, files: int, engine: str) -> InitResult:
 
 def _commit(folder: Path, message: str) -> tuple[str, str]:
     """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
-    with suppress(InvalidGitRepositoryError):
+    with suppress(InvalidGitRepositoryError):  # a new repository is made below
         top = Path(Repo(folder, search_parent_directories=True).working_dir).resolve()
         inside = folder.resolve().relative_to(top)
         return "the folder is inside an existing repository", inside.as_posix() if inside.parts else ""

@@ -104,7 +104,7 @@ def count_below(files: BlobIds, folder: str) -> int:
 
 
 def _range(paths: list[str], folder: str) -> tuple[int, int]:
-    """Return where the paths below a folder begin and end in sorted paths."""
+    """Return the range of the paths below a folder in sorted paths."""
     if folder == ROOT:
         return 0, len(paths)
     return bisect_left(paths, _prefix(folder)), bisect_left(paths, f"{folder}0")  # "0" follows "/"
@@ -245,7 +245,7 @@ def _irregular_problem(path: str, entry: Entry) -> Problem:
 
 # Device names and characters: learn.microsoft.com/windows/win32/fileio/naming-a-file.
 _WINDOWS_SIGNS = ("<", ">", ":", '"', "|", "?", "*", "\\", "./", " /")
-_WINDOWS_NAMES = later(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]")
+_WINDOWS_NAMES = later(r"/(?:con|prn|aux|nul|com[1-9]|lpt[1-9])[./]")  # devices, which Windows has in every folder
 
 
 def portability_problems(paths: Iterable[str]) -> Iterator[Problem]:

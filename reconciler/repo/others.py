@@ -37,8 +37,8 @@ def not_a_manifest(path: str, raw: bytes, reading: Reading) -> Problem | None:
     what, hint = _NAMES.get(name) or next((text for sign, text in _SIGNS if sign.search(raw)), ""), _HINT
     if _TEMPLATE_ACTION in raw and not reading.documents and "/templates/" in f"/{path}":
         what, hint = "a template of a Helm chart", "build the chart: add {path, build: helm, release} to spec.sources"
-    elif _TYPED.search(raw) and name != "Chart.yaml":
-        return None
+    elif name != "Chart.yaml" and (_TYPED.search(raw) or (reading.problems and not what)):
+        return None  # what is broken and unknown may be a manifest
     return Problem(
         rule="layout.not-a-manifest",
         place=SourceRef(path=path),

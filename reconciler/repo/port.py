@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-FILE_MODES = frozenset({"100644", "100755"})
+FILE_MODES = frozenset({"100644", "100755"})  # neither links nor submodules
 
 
 class Entry(NamedTuple):

@@ -203,7 +203,7 @@ def read_base(
     listing = head.listing if is_same else _list_commit(repository, tree.tip, config, cache)
     oid = listing.written.get(CONFIG_PATH, "")
     if oid and oid != head.files.settings.get(CONFIG_PATH):
-        with suppress(ConfigError, InvalidInput):
+        with suppress(ConfigError, InvalidInput):  # a base with a broken configuration is read with that of the head
             config = _load_config(repository, oid, catalogue, cache)
         if read_paths(config) != read_paths(head.config):
             listing = _list_commit(repository, tree.tip, config, cache)
@@ -211,7 +211,7 @@ def read_base(
     return LoadedRevision(tree=tree, config=config, files=roles, listing=listing, builds=builds)
 
 
-def read_past_files(repository: Repository, commit: str, config: Config, catalogue: "Catalogue") -> RevisionFiles:
+def read_earlier_files(repository: Repository, commit: str, config: Config, catalogue: "Catalogue") -> RevisionFiles:
     """List the files of an older commit by role, without `rendered/`. Its builds are not kept: few plans need them."""
     paths = [path for path in read_paths(config) if path != config.rendered]
     files = split_tree(repository.tree(commit, paths), config.rendered)
@@ -240,7 +240,7 @@ def _load_listings(cache: Cache, key: str) -> dict[str, TreeFiles]:
     raw = cache.get(key)
     try:
         return _listings.decode(raw) if raw else {}
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # the trees are listed again
         return {}
 
 
@@ -290,7 +290,7 @@ def assumed_config(repository: Repository, tree: TreeReference, sources: Sequenc
 def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catalogue], cache: Cache) -> Config:
     key = f"config:{__version__}:{oid}"
     if (known := cache.get(key)) is not None:
-        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # it is parsed again
             return msgspec.msgpack.decode(known, type=Config)
     (raw,) = repository.read([oid])
     config = config_of(raw, catalogue())

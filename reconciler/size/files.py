@@ -64,7 +64,7 @@ class SizingScope(Struct, frozen=True, kw_only=True, eq=False):
     repository: Repository | None = None
 
     def has_source(self, file: InputFile) -> bool:
-        """Whether a file is a source of the config repository, so that the repository's settings apply."""
+        """Return whether a file is a source of the config repository, so that the repository's settings apply."""
         return self.index is not None and file.inside in self.index.revision.files.sources
 
 

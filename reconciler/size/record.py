@@ -74,10 +74,10 @@ def record(
 
 
 def _is_worse(answer: Answer, known: Answers) -> bool:
-    """Whether a failure would replace an answer."""
+    """Return whether a failure would replace an answer."""
     before = known.answer(answer.question)
-    settled = before is not None and before.outcome not in {Outcome.ERROR, Outcome.PENDING}
-    return settled and answer.outcome is Outcome.ERROR
+    has_result = before is not None and before.outcome not in {Outcome.ERROR, Outcome.PENDING}
+    return has_result and answer.outcome is Outcome.ERROR
 
 
 class Pruned(Struct, frozen=True, kw_only=True):

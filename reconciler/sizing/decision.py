@@ -158,5 +158,5 @@ class Decision(Struct, frozen=True, kw_only=True):
 
     @property
     def is_pending(self) -> bool:
-        """Whether an engine has not answered yet, or has failed."""
+        """True if an engine has not answered yet, or has failed."""
         return self.reason in {DecisionReason.PENDING, DecisionReason.ENGINE_ERROR}

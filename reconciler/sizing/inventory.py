@@ -44,7 +44,7 @@ class Node(Struct, frozen=True, kw_only=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether new work may run here."""
+        """True if new work may run here."""
         return not self.unschedulable and not self.quarantined
 
 

@@ -259,7 +259,7 @@ class _QuestionBuilder:
         return JobQuestions(questions=questions, facts=tuple(self._facts.items()))
 
     def _stated(self, name: str) -> str:
-        """Return what the line or its framework states; empty if neither does."""
+        """Return the value that the line or its framework states; empty if neither does."""
         fact = self._launch.fact(name)
         if fact is None:
             return ""
@@ -267,7 +267,7 @@ class _QuestionBuilder:
         return fact.value
 
     def _value(self, name: str, default: str, origin: str = "not set") -> str:
-        """Return what the line or its framework states, else `default`, which is recorded with its origin."""
+        """Return the value of the line or its framework, else `default`, which is recorded with its origin."""
         stated = self._stated(name)
         if stated or not default:
             return stated

@@ -73,7 +73,7 @@ class SavingKind(StrEnum):
 
     @property
     def keeps_training(self) -> bool:
-        """Whether the same weights are trained in the same way. 8-bit optimizers count (arXiv 2110.02861)."""
+        """True if the same weights are trained in the same way. 8-bit optimizers count (arXiv 2110.02861)."""
         return self not in {SavingKind.LORA, SavingKind.QLORA}
 
 
@@ -287,12 +287,12 @@ class Remedy(Struct, frozen=True, kw_only=True):
 
     @property
     def keeps_training(self) -> bool:
-        """Whether the same weights are trained in the same way."""
+        """True if the same weights are trained in the same way."""
         return all(kind.keeps_training for kind in self.kinds)
 
     @property
     def is_enough(self) -> bool:
-        """Whether the training fits with the changes, and they can be made."""
+        """True if the training fits with the changes, and they can be made."""
         return self.after.fits and not self.refusal
 
 
@@ -332,7 +332,7 @@ class _RemedySearch:
         helpful = [one.savings[0] for one in singles if not one.refusal and not one.is_enough]
         helpful += self._silent(savings, singles)
         for size in _COMBINED:
-            if not any(_settles(one) for one in (*singles, *combined)):
+            if not any(_is_sufficient(one) for one in (*singles, *combined)):
                 combined += [one for one in self._remedies(_combinations(helpful, size)) if one.is_enough]
         combined = sorted(combined, key=_rank)[:_MAX_COMBINED]
         enough = [one for one in singles if one.is_enough]
@@ -481,7 +481,7 @@ def _smaller_batches(layout: Layout) -> Iterator[Layout]:
             yield replace(layout, batch=batch, accumulation=in_all // batch)
 
 
-def _settles(remedy: Remedy) -> bool:
+def _is_sufficient(remedy: Remedy) -> bool:
     """Return whether a remedy is enough on the same GPUs, without training something else or running much slower."""
     is_mild = not {SavingKind.MORE_GPUS, SavingKind.OFFLOAD} & set(remedy.kinds)
     return remedy.is_enough and remedy.keeps_training and is_mild

@@ -120,7 +120,7 @@ def find_config(table: ModelTable, written: str, files: FileReader, folder: str 
 
 @lru_cache(maxsize=_CACHE_SIZE)
 def _config_paths(written: str, folder: str) -> tuple[str, ...]:
-    """Return where the configuration of a model may be in the repository; nothing for paths that leave it."""
+    """Return the possible paths of a model's configuration in the repository; none that leaves it."""
     if len(written) > _MAX_LENGTH or "://" in written:
         return ()
     parts = [part for part in written.split("/") if part not in ("", ".")]

@@ -125,7 +125,7 @@ def describe_question(question: Question, defaults: Sequence[tuple[str, str]]) -
 
 
 def _degrees(training: Training) -> list[str]:
-    """Return how GPUs share a sample, its experts and the shards."""
+    """Return the degrees by which GPUs share a sample, its experts and the shards."""
     degrees = {"tensor": training.tensor, "pipeline": training.pipeline, "context": training.context}
     degrees |= {"expert": training.expert, "replicas": training.replicas}
     return [f"{name} {degree}" for name, degree in degrees.items() if degree > 1]

@@ -130,7 +130,7 @@ class Method(StrEnum):
 
     @property
     def has_adapters(self) -> bool:
-        """Whether the base is frozen and only low-rank adapters are trained."""
+        """True if the base is frozen and only low-rank adapters are trained."""
         return self is not Method.FULL
 
 
@@ -195,7 +195,7 @@ class Objective(StrEnum):
 
     @property
     def has_reference(self) -> bool:
-        """Whether a frozen copy of the model scores the answers, too. With adapters it is the base without them."""
+        """True if a frozen copy of the model scores the answers, too. With adapters it is the base without them."""
         return self in {Objective.DPO, Objective.KTO, Objective.GRPO}
 
 
@@ -297,7 +297,7 @@ class Training(Struct, frozen=True, kw_only=True, cache_hash=True):
 
     @property
     def holds_reference(self) -> bool:
-        """Whether a frozen copy of the model scores the answers."""
+        """True if a frozen copy of the model scores the answers."""
         return self.has_reference and self.objective.has_reference
 
 

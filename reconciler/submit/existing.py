@@ -14,6 +14,7 @@ from reconciler.errors import ConfigError
 from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
+from reconciler.kinds.kueue.labels import NAMED_BY_LABELS, QUEUE_LABEL
 from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
@@ -23,6 +24,7 @@ from reconciler.repo.files import CONFIG_PATH, SUFFIXES
 from reconciler.repo.others import not_a_manifest
 from reconciler.repo.port import Repository
 
+_QUEUE_RULE = "reference.queue"
 _RESERVED = ("policies", "evidence", "approvals", "rendered")
 _MAX_BYTES = 4 << 20  # of one file that is looked at
 
@@ -45,7 +47,7 @@ class Survey(Struct, frozen=True, kw_only=True):
     clusters: Mapping[str, str]  # backends by name
     left_out: tuple[tuple[str, str], ...]
     excluded: tuple[str, ...] = ()
-    manifests: int = 0
+    external: tuple[str, ...] = ()  # kinds of objects that the clusters have and the repository lacks
 
 
 def survey(repository: Repository, kinds: Kinds) -> Survey:
@@ -87,9 +89,9 @@ class _Surveyor:
         return Survey(
             entries=tuple(sorted(found, key=lambda one: (one.path, one.clusters, one.reason))),
             clusters=self._clusters(found, documents),
+            external=self._external(documents),
             left_out=tuple(dict.fromkeys(self._left_out)),
             excluded=tuple(others),
-            manifests=sum(1 for one in documents if one.api_version and one.kind),
         )
 
     # What controllers deliver.
@@ -206,7 +208,15 @@ class _Surveyor:
         rows = [self._kinds.find(one.group, one.kind) for one in documents]
         queues = [row for row in rows if row.queueing.role is not QueueRole.NONE and not row.queueing.root]
         backend = Backend.NONE if not queues else Backend.KAI if queues[0].queueing.follows_kai else Backend.KUEUE
+        if not queues and any(QUEUE_LABEL.encode() in raw for raw in self._raw.values()):
+            backend = Backend.KUEUE
         return dict.fromkeys(names, str(backend))
+
+    def _external(self, documents: Sequence[Document]) -> tuple[str, ...]:
+        """Return the kinds of queues that objects name and the repository lacks."""
+        has_queues = any(self._kinds.find(one.group, one.kind).naming.rule == _QUEUE_RULE for one in documents)
+        is_used = any(QUEUE_LABEL.encode() in raw for raw in self._raw.values())
+        return NAMED_BY_LABELS if is_used and not has_queues else ()
 
 
 def _is_same(one: FoundSource, other: FoundSource) -> bool:
@@ -241,11 +251,12 @@ def _extras(entry: FoundSource) -> dict[str, Any]:
 
 def configuration(found: Survey, name: str) -> bytes:
     """Return `reconciler.yaml` for what was found, with a comment for each source."""
+    external = f", external: [{', '.join(found.external)}]" if found.external else ""
     lines = [
         *("apiVersion: gpureconciler.io/v1alpha1", "kind: ReconcilerConfig", f"metadata: {{name: {name}}}", "spec:"),
         f"  # {_clusters_comment(found)}",
         "  clusters:",
-        *(f"    - {{name: {cluster}, backend: {backend}}}" for cluster, backend in found.clusters.items()),
+        *(f"    - {{name: {cluster}, backend: {backend}{external}}}" for cluster, backend in found.clusters.items()),
         "  # Nothing is committed: plans compare what the sources build with what the base builds.",
         "  rendered: none",
         "  sources:",

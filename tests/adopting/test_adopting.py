@@ -32,6 +32,7 @@ def adopt(fleet: Fleet, make: Make) -> None:
 
 @pytest.mark.parametrize("name", EDITS)
 def test_two_commands_and_no_file_moves(adopted: Fleet, name: str) -> None:
+    """F-150."""
     make: Make = getattr(repositories, name)
     make(adopted.root)
     adopted.commit("as it is")
@@ -49,6 +50,7 @@ def test_two_commands_and_no_file_moves(adopted: Fleet, name: str) -> None:
 
 @pytest.mark.parametrize("name", EDITS)
 def test_a_pull_request_is_shown_as_gpus_at_the_edited_line(adopted: Fleet, name: str) -> None:
+    """F-151, F-152: the place is the line that was edited, and nothing besides it changes."""
     adopt(adopted, getattr(repositories, name))
     adopted.git("switch", "--quiet", "--create", "more")
     path, old, new, clusters = EDITS[name]

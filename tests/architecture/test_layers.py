@@ -26,6 +26,7 @@ OUTSIDE = (
     "health/agent",
     "health/measuring",
     "health/node.py",
+    "health/rounds.py",
     "index/cache.py",
     "index/limited.py",
     "index/workers.py",

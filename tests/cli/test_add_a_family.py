@@ -1,7 +1,6 @@
 """An installed package with a family: lint, plan, explain, schema, size and the reference know its kinds."""
 
 import json
-import re
 import shutil
 import sys
 from importlib import invalidate_caches
@@ -26,23 +25,6 @@ spec:
   args: [--model_name_or_path, ibm-granite/granite-3.1-8b-instruct, --per_device_train_batch_size, "4",
          --max_seq_length, "2048", --peft_method, lora]
   resources: {limits: {nvidia.com/gpu: 8}}
-"""
-
-
-POOLED = """\
-apiVersion: acme.example.com/v1
-kind: Pool
-metadata: {name: small}
-spec: {gpus: 16}
----
-apiVersion: acme.example.com/v1
-kind: Gang
-metadata: {name: llama, labels: {acme.example.com/pool: small}}
-spec:
-  size: 2
-  template:
-    spec:
-      containers: [{name: train, image: "acme/train:1", resources: {limits: {nvidia.com/gpu: 8}}}]
 """
 
 
@@ -94,21 +76,3 @@ def test_an_installed_family_has_schemas_and_a_reference(fleet: Fleet) -> None:
     assert "## Run" in page
     assert "| `acme.example.com` | Gang, Run |" in page
     assert "acme-family 1.0" in " ".join(run_verb(fleet.capture, ["version"]).out.split())
-
-
-def test_the_family_of_the_documentation(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CONTRIBUTING.md: a plan counts the GPUs of gangs in pools, which exist and are large enough."""
-    (code,) = re.findall(r'```python\n("""ACME.*?)```', (ROOT / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    family = tmp_path / "family"
-    family.mkdir()
-    (family / "__init__.py").write_text(code)
-    install(tmp_path / "site", monkeypatch, family)
-    fleet.write("jobs/gang.yaml", POOLED)
-    lint = fleet.run("lint")
-    assert (lint.code, "quota." in lint.out) == (0, False), lint.out
-    summary = fleet.run("plan", "--summary").out
-    assert "+16 GPUs requested on main (small: 0 → 16 of 16 guaranteed)" in summary
-    fleet.write("jobs/gang.yaml", POOLED.replace("size: 2", "size: 3"))
-    assert "quota.queue-limit" in fleet.run("lint").out
-    fleet.write("jobs/gang.yaml", POOLED.replace("pool: small", "pool: other"))
-    assert "reference.queue" in fleet.run("lint").out

@@ -177,3 +177,63 @@ def test_pods_that_cannot_be_declared_are_refused(fleet: Fleet) -> None:
     assert ran.code == 3
     assert "reconciler.yaml:" in ran.out + ran.err
     assert "the objects that name it run the pods" in ran.out + ran.err
+
+
+KAIWO = """\
+apiVersion: kaiwo.silogen.ai/v1alpha1
+kind: KaiwoJob
+metadata: {name: finetune, namespace: ml}
+spec: {gpus: NUMBER, image: "x:1"}
+"""
+
+
+def test_gpus_of_an_unknown_kind_are_unknown_everywhere(fleet: Fleet) -> None:
+    """They are not 0: in the headline, the section, the totals, JSON and Markdown."""
+    fleet.write("jobs/kaiwo.yaml", KAIWO.replace("NUMBER", "16"))
+    made = plan(fleet)
+    (unknown,) = made["unknownGpus"]
+    assert (unknown["key"]["name"], unknown["before"], unknown["after"]) == ("finetune", [], ["gpus: 16 at spec.gpus"])
+    (verdict,) = [one for one in made["verdicts"] if one["rule"] == "quota.not-counted"]
+    assert verdict["field"] == "spec.gpus"
+    assert "spec.podPaths of reconciler.yaml, or add its family" in verdict["hint"]
+    for output in ("text", "markdown"):
+        shown = fleet.run("plan", "-o", output).out.replace("&#58;", ":")
+        assert "No change in" not in shown
+        assert "GPUs unknown of 1 object on main (KaiwoJob finetune: gpus: 16 at spec.gpus)" in shown
+        assert "GPUs unknown: " in shown
+        assert "GPUs of 1 object unknown." in shown
+
+
+def test_unknown_gpus_exceed_the_budgets(fleet: Fleet) -> None:
+    """It is not known that fewer are asked for, or stop, than the budgets allow: somebody has to approve it."""
+    fleet.write("jobs/kaiwo.yaml", KAIWO.replace("NUMBER", "16"))
+    (breach,) = plan(fleet)["breaches"]
+    assert (breach["budget"], breach["actual"]) == ("gpu-quota.unknown", "1 object")
+    assert breach["message"] == ("how many GPUs are asked for is unknown: KaiwoJob finetune; see quota.not-counted")
+    fleet.commit("kaiwo")
+    assert fleet.run("commit").code == 5
+    assert fleet.run("approve", "--budget", "gpu-quota.unknown", "--reason", "16 GPUs").code == 0
+    fleet.commit("approve")
+    assert fleet.run("commit").code == 0
+    fleet.edit("jobs/kaiwo.yaml", '"x:1"', '"x:2"')
+    assert [one["budget"] for one in plan(fleet)["breaches"]] == ["disruption.unknown"]
+    fleet.edit("jobs/kaiwo.yaml", '"x:2"', '"x:1"')
+    fleet.edit("jobs/kaiwo.yaml", "namespace: ml", "namespace: ml, labels: {team: x}")
+    assert plan(fleet)["breaches"] == []
+
+
+def test_harmless_kinds_have_no_unknown_gpus(fleet: Fleet) -> None:
+    fleet.write(
+        "jobs/harmless.yaml",
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: ml}\ndata: {gpus: '8'}\n---\n"
+        "apiVersion: monitoring.coreos.com/v1\nkind: ServiceMonitor\nmetadata: {name: m, namespace: ml}\n"
+        "spec: {endpoints: [{port: metrics}], selector: {matchLabels: {app: gpu}}}\n---\n"
+        "apiVersion: cert-manager.io/v1\nkind: Certificate\nmetadata: {name: m, namespace: ml}\n"
+        "spec: {secretName: gpu, dnsNames: [gpu.example.com], issuerRef: {name: x}}\n---\n"
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: ml}\n"
+        "rules: [{apiGroups: [nvidia.com], resources: [gpus], verbs: [get]}]\n",
+    )
+    made = plan(fleet)
+    assert made["unknownGpus"] == []
+    assert made["breaches"] == []
+    assert "No change in requested or guaranteed GPUs" in fleet.run("plan").out

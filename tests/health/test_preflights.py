@@ -13,7 +13,7 @@ from reconciler.errors import OutsideError
 from reconciler.health.agent import Agent
 from reconciler.health.agent.process import preflight_api
 from reconciler.health.agents import to_agent
-from reconciler.health.jobs.result import PATH, PreflightAnswer, tell_agent
+from reconciler.health.jobs.result import PATH, PreflightAnswer, report_to_agent
 from reconciler.health.reports import StoredReport
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.inflight.preflight import PreflightResult
@@ -67,13 +67,13 @@ def put(agent: Agent, body: bytes, method: str = "PUT", path: str = PATH) -> int
 def test_a_failure_is_published_and_waits_for_the_controller(agent: Agent, store: Acknowledging, url: str) -> None:
     """F-094: no verdict before the controller has seen it; the report names pod and check."""
     send = to_agent(url)
-    assert tell_agent(send, FAILED, StoppedClock(), 0) == ""
+    assert report_to_agent(send, FAILED, StoppedClock(), 0) == ""
     agent.step()
     report = store.report
     assert [(one.uid, one.checks) for one in report.preflights] == [("p", ("hbm.bandwidth",))]
     assert [one.check for one in report.findings] == ["hbm.bandwidth"]
     store.verdicts = {"p": "retry"}
-    assert tell_agent(send, FAILED, StoppedClock(), 0) == "retry"
+    assert report_to_agent(send, FAILED, StoppedClock(), 0) == "retry"
     writes = store.writes
     agent.step()
     assert store.writes == writes, "the same question is no news"
@@ -103,7 +103,7 @@ def test_a_result_waits_for_the_server(agent: Agent, store: Acknowledging) -> No
 def test_a_pass_waits_for_nobody(agent: Agent, store: Acknowledging, url: str) -> None:
     store.verdicts = {"p": "stop"}
     clock = StoppedClock()
-    assert tell_agent(to_agent(url), replace(FAILED, has_failed=False), clock, 60) == ""
+    assert report_to_agent(to_agent(url), replace(FAILED, has_failed=False), clock, 60) == ""
     assert clock.at == NOW
     agent.step()
     assert store.report.preflights == ()
@@ -120,7 +120,7 @@ def test_the_wait_has_an_end(answers: bytes | Exception) -> None:
             raise answers
         return answers
 
-    assert tell_agent(send, FAILED, clock, 60) == ""
+    assert report_to_agent(send, FAILED, clock, 60) == ""
     assert 58 <= clock.at - NOW <= 60
     assert len(asked) > 20
 

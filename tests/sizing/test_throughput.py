@@ -97,7 +97,7 @@ def test_an_unknown_network_widens_the_range() -> None:
     assert two is not None
     assert two.low <= 669 <= two.high
     assert two.tokens_per_s < one.tokens_per_s
-    assert "the network between nodes" in two.doubts
+    assert "the network between nodes" in two.uncertainties
 
 
 def test_tensor_parallelism_divides_the_work_and_exchanges_activations() -> None:

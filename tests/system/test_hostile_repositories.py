@@ -68,7 +68,7 @@ def overlay(fleet: Fleet, kustomization: str, build: str = "kustomize") -> None:
 def test_a_base_from_elsewhere_is_refused(
     adopted: Fleet, listener: tuple[int, list[bytes]], line: str, rule: str, words: str
 ) -> None:
-    """F-150: with its place; nothing is read outside the repository, and nobody is called."""
+    """F-151: with its place; nothing is read outside the repository, and nobody is called."""
     port, calls = listener
     overlay(adopted, f"resources:\n  - job.yaml\n  - {line.replace('PORT', str(port))}\n")
     (adopted.root / "app/link.yaml").symlink_to("/etc/hostname")

@@ -71,7 +71,7 @@ class ClusterStore:
             raise ConfigError(f"{key} does not exist", hint="create it, or correct spec.secretRef")
         return decode_secret(body.get("data") or {})
 
-    def tell(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
+    def record_event(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
         """Create an event."""
         now = time.time()
         text = mask_text(message)[:_EVENT_LENGTH]

@@ -11,7 +11,7 @@ REQUESTED_AT = "gpureconciler.io/requestedAt"
 """Annotation whose new value asks for a pass now."""
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]+)(ms|s|m|h)")
+_PART = re.compile(r"([0-9]+)(ms|s|m|h)")  # of a duration such as `1m30s`
 _MIN_INTERVAL = 1.0  # seconds
 _BRANCHES = "refs/heads/"
 
@@ -68,7 +68,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
 
     @property
     def is_live(self) -> bool:
-        """Whether a pass looks at clusters, so that it is due at every interval."""
+        """True if a pass looks at clusters, so that it is due at every interval."""
         return self.mode is Mode.APPLY or (self.mode is Mode.COMMIT and self.evidence)
 
     def revision(self, commit: str) -> str:

@@ -60,7 +60,7 @@ class SourceStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
     @property
     def is_ready(self) -> bool:
-        """Whether the last pass succeeded."""
+        """True if the last pass succeeded."""
         ready = self.condition(READY)
         return ready is not None and ready.status == "True"
 

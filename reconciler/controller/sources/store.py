@@ -19,7 +19,7 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.checkout_files import read_file, write_file
 
-_MAX_SECRET_BYTES = 1 << 20
+_MAX_SECRET_BYTES = 1 << 20  # an API server takes no larger Secret
 
 
 class SourceStore(Protocol):
@@ -41,7 +41,7 @@ class SourceStore(Protocol):
         """Return the data of a Secret beside a source. Raises `ConfigError` if there is none."""
         ...
 
-    def tell(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
+    def record_event(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
         """Publish an event about a source."""
         ...
 
@@ -116,7 +116,7 @@ class FileStore:
         except OSError as error:
             raise OutsideError(f"Secret {name} of {source.key} cannot be read: {error.strerror}") from error
 
-    def tell(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
+    def record_event(self, source: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
         """Do nothing: the log has it."""
 
     def wait(self, seconds: float) -> None:

@@ -115,7 +115,7 @@ class BadQuery(ValueError):
 
 
 def health_api(agent: Agent, node: str, locate: Locate, fetch: Fetch) -> Answer:
-    """Return what answers the paths of Autopilot's interface."""
+    """Return the handler of the paths of Autopilot's interface."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.method not in ("GET", "HEAD"):
@@ -266,7 +266,7 @@ class AgentGauges:
 
 
 def unready(agent: Agent) -> str:
-    """Return why the agent has nothing to tell yet; empty once it has. A GPU or server that hangs does not count."""
+    """Return the reason that the agent is not ready; empty once it is. A GPU or server that hangs does not count."""
     return "" if agent.state.report is not None else "the first sweep has not finished"
 
 
@@ -278,11 +278,11 @@ def cpu_model(cpuinfo: str) -> str:
 
 _MAX_FINDINGS = 2000
 
-_MAX_LENGTH = 253
+_MAX_LENGTH = 253  # of the names of objects
 
 
 def preflight_api(agent: Agent) -> Answer:
-    """Return what answers `PUT /preflight`. The same result may be put again: that asks for the verdict."""
+    """Return the handler of `PUT /preflight`. The same result may be put again: that asks for the verdict."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.path != PATH:
@@ -303,7 +303,7 @@ def preflight_api(agent: Agent) -> Answer:
 
 
 def _problem(result: PreflightResult) -> str:
-    """Return what is wrong with a result that anybody in the cluster may have sent."""
+    """Return the mistake in a result that anybody in the cluster may have sent."""
     names = (result.namespace, result.pod, result.uid)
     if not all(0 < len(name) <= _MAX_LENGTH for name in names):
         return "namespace, pod and uid must be named"
@@ -413,7 +413,7 @@ def run_profile(flags: AgentFlags, environ: Mapping[str, str]) -> ProfileRun:
 
 
 def probes(agent: Agent, gauges: AgentGauges, metrics: Metrics) -> Answer:
-    """Return what answers `/healthz`, `/readyz` and `/metrics`. A GPU that hangs makes no agent unhealthy."""
+    """Return the handler of `/healthz`, `/readyz` and `/metrics`. A GPU that hangs makes no agent unhealthy."""
 
     def answer(request: HttpRequest) -> HttpAnswer:
         if request.method not in ("GET", "HEAD"):

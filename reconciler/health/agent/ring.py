@@ -129,7 +129,7 @@ def base_policy(bodies: Iterable[Any]) -> IperfRule:
 
 
 def _in_use(last: SweepResult | None) -> NodeReading | None:
-    """Return why bandwidth is not measured now: a GPU of this node is in use, or nobody knows."""
+    """Return the reason that bandwidth is not measured now: a GPU of this node is in use, or nobody knows."""
     for error, detail in obstacles(last.sweep if last is not None else None):
         if error is not ReadError.NOT_SUPPORTED:
             return NodeReading(name=CHECK, error=error, detail=detail)

@@ -12,7 +12,7 @@ from reconciler.health.agent.ring import CHECK as RING_CHECK
 from reconciler.health.agent.ring import IperfRing
 from reconciler.health.directory import reporting
 from reconciler.health.measuring.node_tests import Judge, NodeTests, Test
-from reconciler.health.measuring.storage import ClaimTest, claim_volume, remove_left
+from reconciler.health.measuring.storage import ClaimTest, claim_volume, remove_leftovers
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.nodehealth.active.links import interfaces, ping_targets
 from reconciler.nodehealth.active.plans import obstacles
@@ -81,13 +81,13 @@ def node_tests(
     if cluster is not None and storage.storage_class:
         claim = _claim_test(storage, node, environ)
         tests[ReadingId.STORAGE_PVC] = lambda _: claim_volume(cluster, claim, StoppableClock(stopping))
-        threading.Thread(target=_remove_left, args=(cluster, claim), name="left claims", daemon=True).start()
+        threading.Thread(target=_remove_leftovers, args=(cluster, claim), name="left claims", daemon=True).start()
     deep = [check for check in (ReadingId.NET_PING, ReadingId.STORAGE_PVC) if check in tests]
     return NodeTests(tests, judged, SystemClock(), deep=deep)
 
 
 def judge_of(**tables: object) -> Judge:
-    """Return what judges readings of tests, each by the check of its name."""
+    """Return the judge of readings of tests, each by the check of its name."""
 
     def judged(last: SweepResult, readings: Collection[NodeReading]) -> tuple[HealthFinding, ...]:
         sweep = replace(last.sweep, readings=(*last.sweep.readings, *readings))
@@ -137,9 +137,9 @@ def _claim_test(storage: StorageFlags, node: str, environ: Mapping[str, str]) ->
     )
 
 
-def _remove_left(cluster: LiveCluster, claim: ClaimTest) -> None:
+def _remove_leftovers(cluster: LiveCluster, claim: ClaimTest) -> None:
     """Delete what a killed agent left; a server that is away is asked again before the next test."""
     try:
-        remove_left(cluster, claim)
+        remove_leftovers(cluster, claim)
     except ClusterError:
         return

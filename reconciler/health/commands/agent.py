@@ -146,7 +146,7 @@ def command(**flags: Any) -> int:
             run_profile(agent, options.environment())
         else:
             run_agent(agent, options.environment())
-    except (Terminated, KeyboardInterrupt):
+    except (Terminated, KeyboardInterrupt):  # its normal end
         return 0
     return 0
 
@@ -154,6 +154,6 @@ def command(**flags: Any) -> int:
 def _copy(root: Path, target: Path) -> int:
     try:
         copy_kmsg(root / "dev" / "kmsg", target, root / "proc")
-    except (Terminated, KeyboardInterrupt):
+    except (Terminated, KeyboardInterrupt):  # its normal end
         return 0
     return 0

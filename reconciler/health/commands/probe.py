@@ -11,7 +11,7 @@ from reconciler.console import options
 from reconciler.console.options import environment
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
-from reconciler.health.jobs.result import tell_agent
+from reconciler.health.jobs.result import report_to_agent
 from reconciler.health.node import node_name, node_sources, peak_table, xid_table
 from reconciler.health.pages.probe import EXIT_CODES, render, worst
 from reconciler.health.probe import read_replay, take_sweep, write_replay
@@ -110,7 +110,7 @@ def _told(flags: dict[str, Any], sweep: Sweep, findings: tuple[HealthFinding, ..
     )
     if not result.uid:
         raise click.UsageError("--agent: POD_NAMESPACE, POD_NAME and POD_UID must be set")
-    verdict = tell_agent(to_agent(flags["agent"]), result, SystemClock(), flags["wait"])
+    verdict = report_to_agent(to_agent(flags["agent"]), result, SystemClock(), flags["wait"])
     if code:
         emit(
             f"the controller answered: {verdict}"

@@ -79,7 +79,7 @@ def _write(cluster: LiveCluster, report: NodeReport, found: Mapping[str, Preflig
 
 
 def _told(one: PreflightAttempt, own: Sequence[PreflightAttempt], most: int) -> str:
-    """Return what the owner of a job is told; `own` are all failed attempts of the job."""
+    """Return the message to the owner of a job; `own` are all failed attempts of the job."""
     said = f"the preflight check on {one.node} failed: {', '.join(one.checks) or 'it could not measure'}"
     if len(own) < max(most, 1):
         return f"{said}. A new attempt runs elsewhere; {len(own)} of {most} failed so far"

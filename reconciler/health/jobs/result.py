@@ -22,7 +22,7 @@ class PreflightAnswer(Struct, frozen=True, kw_only=True):
     verdict: str = ""
 
 
-def tell_agent(send: Send, result: PreflightResult, clock: Clock, seconds: float) -> str:
+def report_to_agent(send: Send, result: PreflightResult, clock: Clock, seconds: float) -> str:
     """Tell the agent, and wait for the verdict on a failure; empty if none came in time. A pass waits for nobody."""
     body, until = msgspec.json.encode(result), clock.elapsed() + seconds
     while True:

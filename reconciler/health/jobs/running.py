@@ -153,7 +153,7 @@ def look_at_jobs(cluster: LiveCluster, kinds: Kinds, watch: JobWatch, done: Lane
     return JobsRound(watch=kept, observed=observed, notes=said, left=left, late=new, pods=pods, proven=proven)
 
 
-def tell_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
+def notify_owners(cluster: LiveCluster, made: JobsRound, clock: Clock) -> None:
     """Tell the owners of jobs what is new: an event on the job, and on the pods that it is about."""
     said = {(one.uid, one.kind): one for one in made.notes}
     for job in made.observed.begun:

@@ -18,7 +18,7 @@ _WAITS_FOR_A_POD = "WaitForFirstConsumer"
 _CLAIM = "PersistentVolumeClaim"
 _POD = "Pod"
 _VOLUME = "/volume"
-_USER = 65532
+_USER = 65532  # of the image (Dockerfile)
 _ENDED = ("Succeeded", "Failed")
 _WRITE = (  # in Python, which the image has: a file of random bytes that is read back the same
     "import os,sys;p=sys.argv[1]+'/probe';b=os.urandom(1<<20);f=os.open(p,os.O_RDWR|os.O_CREAT|os.O_TRUNC,0o600);"
@@ -62,7 +62,7 @@ def claim_volume(cluster: LiveCluster, test: ClaimTest, clock: Clock) -> NodeRea
     return NodeReading(name=ReadingId.STORAGE_PVC, value=value | ({"left": left[0]} if left else {}))
 
 
-def remove_left(cluster: LiveCluster, test: ClaimTest) -> None:
+def remove_leftovers(cluster: LiveCluster, test: ClaimTest) -> None:
     """Delete what earlier tests of this node have left. Raises `ClusterError`."""
     for kind in (*([_POD] if test.image else []), _CLAIM):
         resource = cluster.resource("", kind)
@@ -86,13 +86,13 @@ def _unusable(cluster: LiveCluster, test: ClaimTest) -> str:
 @contextmanager
 def _claimed(cluster: LiveCluster, test: ClaimTest, left: list[str]) -> Iterator[str]:
     """Create a claim for the block. All that belongs to this node is deleted before and after it, on every way out."""
-    remove_left(cluster, test)
+    remove_leftovers(cluster, test)
     try:
         written = cluster.create(_claim(test))
         yield str(written.body["metadata"]["name"])
     finally:
         try:
-            remove_left(cluster, test)
+            remove_leftovers(cluster, test)
         except ClusterError as problem:
             left.append(f"of node {test.node} in {test.namespace} ({problem})")
 

@@ -114,7 +114,7 @@ class SizedJob(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def waits(self) -> bool:
-        """Whether an external engine has not answered yet."""
+        """True if an external engine has not answered yet."""
         return self.decision is not None and self.decision.is_pending
 
 

@@ -40,7 +40,7 @@ def apply_splices(text: str, splices: Iterable[Splice]) -> str:
     return "".join([*parts, text[position:]])
 
 
-_FLOW_SIGNS = frozenset(",[]{}")
+_FLOW_SIGNS = frozenset(",[]{}")  # they end a plain scalar in a list or mapping on one line
 
 
 def block_entry(key: str, value: Any, indent: int, deeper: int) -> list[str]:
@@ -105,7 +105,7 @@ def _flow(value: Any) -> str:
     return inline(value, flow=True, as_json=False)
 
 
-_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")
+_PROPERTIES = re.compile(r"(?:[&!]\S*\s+)*")  # anchors and tags in front of a value
 _WORD = re.compile(r"\S+")
 _WORD_IN_DOUBLE_QUOTES = re.compile(r'(?:\\["\\/]|[^\s\\])+')
 _ESCAPED = re.compile(r"\\(.)")
@@ -226,7 +226,7 @@ def _indent(scalar: ScalarText) -> str:
 _DEEPER_DASHES = re.compile(r"^( *)[^ #\n-][^\n]*:[ \t]*(?:#[^\n]*)?\r?\n\1 +- ", re.MULTILINE)
 """A list whose dashes are indented deeper than its key. New lists then follow that style."""
 
-_DASH = re.compile(r"^ *-(?=\s)", re.MULTILINE)
+_DASH = re.compile(r"^ *-(?=\s)", re.MULTILINE)  # in front of an item
 
 Entry = tuple[str, YamlNode, YamlNode]
 """A key's name, its node, the node of its value."""
@@ -467,7 +467,7 @@ def _aligned(before: list[Any], after: list[Any]) -> Iterator[tuple[int, int, in
 
 
 def _common(one: list[str], other: list[str]) -> int:
-    """Return how many items at the start are equal."""
+    """Return the number of equal items at the start."""
     return next(
         (index for index, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other))
     )

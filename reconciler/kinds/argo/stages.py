@@ -37,7 +37,7 @@ class Stages:
         return [pods for pods in found if has_gpus or pods.unknown not in self._repetitions]
 
     def _of(self, name: str) -> list[PodSet]:
-        """Return what a template runs; it is read once."""
+        """Return the work of a template; it is read once."""
         if name not in self._templates:
             return []
         if name not in self._found:
@@ -77,7 +77,7 @@ class Stages:
         return _merged(pods for step in steps for pods in self._of_task(mapping(step), prefix))
 
     def _of_task(self, task: Mapping[str, Any], prefix: str) -> list[PodSet]:
-        """Return what one step or task runs: its template, as often as it has items."""
+        """Return the work of one step or task: its template, as often as it has items."""
         inline = task.get("inline")
         if type(inline) is dict:
             found = self._of_template(inline, prefix)

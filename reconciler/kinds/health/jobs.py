@@ -48,7 +48,7 @@ class HealthOfJobs(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def changes(self) -> bool:
-        """Whether any job may change."""
+        """True if any job may change."""
         return self.rule.exclude or self.rule.prefer or self.rule.preflight.jobs != "none"
 
 
@@ -62,7 +62,7 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
     reasons: dict[FieldPath, Reason] = {}
     for pods in _pods(kinds, body):
         spec = mapping(pods.template.get("spec"))
-        if not _gpus(spec) or spec.get("nodeName"):
+        if not _gpus(spec) or spec.get("nodeName"):  # no scheduler places a pod that names its node
             continue
         path = _path_to(body, pods.template)
         if path is None:
@@ -101,11 +101,14 @@ def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iter
         yield (*affinity, "preferredDuringSchedulingIgnoredDuringExecution")
     if rule.preflight.image and _wants_preflight(template, rule.preflight):
         containers = [one for one in sequence(spec.get("initContainers")) if mapping(one).get("name") != CONTAINER]
+        # Before anything of the job uses the GPUs.
         spec["initContainers"] = [_preflight(template, rule.preflight), *containers]
         yield (*path, "spec", "initContainers")
         owner = _value(body, path[:-1])
+        # An API server demands it for a podFailurePolicy.
         if spec.get("restartPolicy") == "Never" and _is_job(body, path):
             policy = dict(mapping(owner.get("podFailurePolicy")))
+            # The first rule that matches decides.
             policy["rules"] = [*_rules(rule.preflight), *sequence(policy.get("rules"))]
             owner["podFailurePolicy"] = policy
             yield (*path[:-1], "podFailurePolicy")
@@ -207,7 +210,7 @@ def _inner(data: Data, key: str) -> Data:
 
 
 def _path_to(data: Any, target: Mapping[str, Any], path: FieldPath = ()) -> FieldPath | None:
-    """Return where a template is in its object; None if it is not part of it."""
+    """Return the path of a template in its object; None if it is not part of it."""
     if data is target:
         return path
     if len(path) < _DEPTH:

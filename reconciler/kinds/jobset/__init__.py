@@ -24,7 +24,7 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 _NOTHING = ("stdin", "stdinOnce", "tty", "hostIPC", "hostNetwork", "hostPID")  # if false, as if it were not written
-_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")  # Kueue sets it before it starts a JobSet
 
 
 def _admitted(body: Body) -> Body:

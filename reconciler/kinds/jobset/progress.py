@@ -31,7 +31,7 @@ def job_set_progress(body: Body) -> Progress:
 
 
 def _pods_per_job(body: Body) -> dict[str, int]:
-    """Return how many pods run at once in each Job of a replicated job."""
+    """Return the number of pods that run at once in each Job of a replicated job."""
     rows = [mapping(row) for row in sequence(mapping(body.get("spec")).get("replicatedJobs"))]
     jobs = ((text(row.get("name")), mapping(mapping(row.get("template")).get("spec"))) for row in rows)
     return {name: count(spec.get("parallelism"), 1) for name, spec in jobs}

@@ -96,8 +96,8 @@ def _experiment(body: Body) -> Iterator[tuple[FieldPath, Body]]:
 
 
 def _trials(body: Body) -> int:
-    """Return how many trials run at the same time."""
-    return count(value_of(body, "spec.parallelTrialCount"), 3)
+    """Return the number of trials that run at the same time."""
+    return count(value_of(body, "spec.parallelTrialCount"), 3)  # Katib's default
 
 
 def _notebook(body: Body, prefix: str) -> Iterator[PodSet]:

@@ -103,7 +103,7 @@ def _quotas(spec: Mapping[str, Any], *, borrows: bool) -> Iterator[Quota]:
     for group, flavor, resource, fields in gpu_quotas(spec):
         nominal = _whole(fields.get("nominalQuota")) or 0.0
         extra = _whole(fields.get("borrowingLimit")) if borrows else 0.0
-        limit = None if extra is None else nominal + extra
+        limit = None if extra is None else nominal + extra  # None: all that the cohort lends
         lending = _whole(fields.get("lendingLimit")) if borrows else None
         yield Quota(flavor, nominal, limit, resource, lending, group)
 

@@ -13,6 +13,8 @@ from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import annotation, mapping, sequence, value_at
 
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+NAMED_BY_LABELS = ("LocalQueue", "WorkloadPriorityClass")
+"""The kinds that workloads name by labels."""
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job that Kueue may admit with fewer pods; it then sets `parallelism` itself."""

@@ -24,7 +24,7 @@ _SHARING = "risk.queue-sharing"
 
 
 def queue_losses(before: Body, after: Body | None) -> Iterator[Loss]:
-    """Yield what workloads lose by a change of a ClusterQueue, LocalQueue or Cohort."""
+    """Yield the losses of workloads by a change of a ClusterQueue, LocalQueue or Cohort."""
     if after is None:
         return
     stop = value_of(after, "spec.stopPolicy")

@@ -96,6 +96,9 @@ class Uncounted(msgspec.Struct, frozen=True, array_like=True):
     field: str
     what: str
 
+    def __str__(self) -> str:
+        return f"{self.what} at {self.field or 'the object'}"
+
 
 class PodRequest(msgspec.Struct, frozen=True, array_like=True):
     """The first requests of the pods of one template together, in a queue that grants GPUs by flavor.

@@ -19,7 +19,7 @@ from reconciler.kinds.workloads import (
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, amount_of, may_be_gpu, pod_devices, product_label
 
-_FRACTIONS = ("gpu-fraction", "gpu-memory")
+_FRACTIONS = ("gpu-fraction", "gpu-memory")  # annotations of KAI for shared GPUs
 _FRACTION_DEVICES = "gpu-fraction-num-devices"
 
 

@@ -62,7 +62,7 @@ def _find(need: Need, providers: Mapping[ProviderKey, ObjectSummary]) -> ObjectS
 
 
 def _provided(need: Need, provider: ObjectSummary) -> Iterator[Demand]:
-    """Yield what the pods of one need request because of its provider."""
+    """Yield the requests that a provider adds to the pods of one need."""
     if need.own and not need.adds:
         for shape in need.own if need.sets_pods else ():
             yield Demand(*shape, provider.pods - need.pods)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.facts import NO_KIND, Body, PodSet, QueueRole, Reference
 from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
-from reconciler.kinds.kind import ANY_KIND, FaultyRowError, Kind, Kinds
+from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
 from reconciler.kinds.manifests.finished import is_finished
 from reconciler.kinds.pods import is_paused, is_stopped, is_suspended, replicas
 from reconciler.kinds.summary.object_summary import (
@@ -21,63 +21,10 @@ from reconciler.kinds.summary.object_summary import (
     add_demands,
 )
 from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
+from reconciler.kinds.summary.uncounted import find_uncounted
 from reconciler.kube.objects import SourceRef, format_path, split_api_version
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import NOT_JSON, annotation, mapping, sequence, text, value_at
-from reconciler.sizing.devices import is_gpu, may_be_gpu
-
-# Pods and devices in objects of a kind that nobody knows: no figure includes them, and that has to be said.
-
-
-_MAX_FOUND = 3  # of one object: the first ones tell enough
-
-_AMOUNTS = frozenset(("limits", "requests"))
-
-_GENERIC = frozenset(("gpu", "gpus"))
-
-_CONTAINERS = frozenset(("containers", "initContainers"))
-
-
-def find_uncounted(body: Mapping[str, Any], counted: Sequence[PodSet]) -> tuple[Uncounted, ...]:
-    """Return what an object requests outside the templates that were counted; at most the first ones."""
-    known = {id(pods.template) for pods in counted}
-    found: dict[Uncounted, None] = {}
-    for one in _walk({key: value for key, value in body.items() if key not in _NOT_SPEC}, "", known):
-        found.setdefault(one)
-        if len(found) == _MAX_FOUND:
-            break
-    return tuple(found)
-
-
-_NOT_SPEC = frozenset(("apiVersion", "kind", "metadata", "status"))
-
-
-def _walk(node: Any, path: str, known: set[int]) -> Iterator[Uncounted]:
-    if id(node) in known:
-        return
-    if type(node) is list:
-        for index, item in enumerate(node):
-            if type(item) is dict or type(item) is list:
-                yield from _walk(item, f"{path}[{index}]", known)
-        return
-    for key, child in mapping(node).items():
-        if type(key) is not str:
-            continue
-        place = f"{path}.{key}".lstrip(".")
-        if key in _AMOUNTS and type(child) is dict:
-            yield from (Uncounted(place, f"{name}: {child[name]}") for name in child if _is_device(name, child[name]))
-        elif key in _CONTAINERS and any("image" in mapping(item) for item in sequence(child)):
-            yield from _walk(child, place, known)
-            yield Uncounted(place, "pods")
-        elif type(child) is dict or type(child) is list:
-            yield from _walk(child, place, known)
-
-
-def _is_device(resource: Any, amount: Any) -> bool:
-    if type(amount) not in (int, float, str) or str(amount) in ("", "0"):
-        return False
-    return is_gpu(resource) or may_be_gpu(resource) or resource in _GENERIC
-
 
 # The resources that pods request as Kueue sees them: any amount counts, of GPUs and of everything else.
 
@@ -94,7 +41,7 @@ class Requested(NamedTuple):
 
 
 def requested_by(templates: Iterable[Mapping[str, Any]]) -> Requested:
-    """Return what the pods of these templates request.
+    """Return the requests of the pods of these templates.
 
     As in Kueue (0.16, pkg/workload/resources.go), a limit counts where a container states no request, and the overhead
     of the pod is added. Pod-level requests are those of the pod (k8s.io/component-helpers/resource).
@@ -156,7 +103,7 @@ def summarize(
     if row.pods.provides is not None:
         return ObjectSummary(**identity, **_provided(row, body))
     pod_sets = kinds.pod_sets(body) if row.pods.read is None else list(row.pods.read(body, ""))
-    uncounted = find_uncounted(body, pod_sets or ()) if row.kind in ("", ANY_KIND) else ()
+    uncounted = find_uncounted(body, pod_sets or ()) if not kinds.is_known(group, kind) else ()
     if pod_sets is None:
         return ObjectSummary(**identity, uncounted=uncounted)
     return ObjectSummary(**identity, **_workload(kinds, row, body, pod_sets, uncounted))
@@ -336,7 +283,7 @@ def _requested(pod_sets: Sequence[PodSet]) -> Requested:
 
 
 def _preemption(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, str]:
-    """Return what KAI reads the priority and the preemptibility of a workload from: its own labels, or its pods."""
+    """Return the priority and the preemptibility that KAI reads: from the labels of a workload, or of its pods."""
     found = {"priority_class": "", "preemptibility": ""}
     for labels, _ in _labels(row, body, pod_sets, pods):
         for field, label in (("priority_class", PRIORITY_LABEL), ("preemptibility", PREEMPTIBILITY_LABEL)):

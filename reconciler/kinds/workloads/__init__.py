@@ -40,7 +40,7 @@ def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 def _runtime_class(body: Body, prefix: str) -> Iterator[PodSet]:
-    """Yield what the class adds to a pod: admission copies its overhead."""
+    """Yield the requests that the class adds to a pod: admission copies its overhead."""
     overhead = mapping(body.get("overhead")).get("podFixed")
     if overhead:
         yield PodSet(1, {"spec": {"overhead": overhead}}, f"{prefix}overhead.")

@@ -8,10 +8,12 @@ from reconciler.kinds.facts import Body
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import mapping, pruned, sequence, text, value_at
 
+# The scheduler and the API server set them.
 _POD_FIELDS = ("nodeName", "serviceAccount", "priority", "preemptionPolicy")
 _JOB_LABELS = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
 _POD_LABELS: FieldPath = ("spec", "template", "metadata", "labels")
 _TOKEN = "kube-api-access-"  # noqa: S105 - the name of a volume
+# An API server lets every pod tolerate them for a while.
 _NODE_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 

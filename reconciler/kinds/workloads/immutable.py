@@ -18,7 +18,7 @@ from reconciler.kinds.kueue.labels import (
 )
 from reconciler.kube.values import mapping, sequence
 
-_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")
+_PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates")  # Kueue sets it before it starts a Job (KEP-2926)
 _CONTAINERS = ("containers", "initContainers")
 _job_fields = only(
     "spec.selector",

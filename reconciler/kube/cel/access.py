@@ -69,7 +69,7 @@ def has(value: Any, name: str) -> bool:
 
 
 def find(value: Any, name: str) -> Any:
-    """Return what is in `value.?name`, or MISSING."""
+    """Return the content of `value.?name`, or MISSING."""
     if type(value) is dict:
         return value.get(name, MISSING)
     if value is MISSING:
@@ -114,7 +114,7 @@ def index(value: Any, key: Any) -> Any:
 
 
 def find_item(value: Any, key: Any) -> Any:
-    """Return what is in `value[?key]`, or MISSING, also in a plain value. Raises CelError for a key of a wrong type."""
+    """Return the content of `value[?key]`, or MISSING. Raises CelError for a key of a wrong type."""
     if isinstance(value, Optional):
         return find_item(value.value, key) if value.present else MISSING
     return _item(value, key) if kind_of(value) in _CONTAINERS else MISSING

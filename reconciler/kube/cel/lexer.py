@@ -24,7 +24,7 @@ _TOKEN = later(
 )
 _PARTS = later(rf"({_ESCAPE})")
 _PLAIN = dict(zip("abfnrtv\"'\\?`", "\a\b\f\n\r\t\v\"'\\?`", strict=True))
-_SURROGATES = range(0xD800, 0xE000)
+_SURROGATES = range(0xD800, 0xE000)  # halves of UTF-16 pairs: no characters by themselves
 
 
 class Token(NamedTuple):

@@ -10,7 +10,7 @@ from reconciler.kube.cel import lexer
 from reconciler.kube.cel.lexer import CelSyntaxError, Token
 from reconciler.kube.cel.syntax import Call, Constant, Fold, Identifier, ListLiteral, MapLiteral, Message, Node, Select
 
-_MAX_LENGTH, _MAX_DEPTH = 100_000, 250
+_MAX_LENGTH, _MAX_DEPTH = 100_000, 250  # the limits of cel-go, which an API server uses
 RESERVED = frozenset(
     ("as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop", "package",
      "namespace", "return", "var", "void", "while")

@@ -78,7 +78,7 @@ class Program:
         if found is memo:
             try:
                 found = self.evaluate(activation)
-            except CelError as error:
+            except CelError as error:  # an error is remembered, too
                 found = error
             memo[key] = found
         if isinstance(found, CelError):

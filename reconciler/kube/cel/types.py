@@ -26,7 +26,7 @@ class CelType(Struct, frozen=True):
 
     @property
     def is_variable(self) -> bool:
-        """Whether the type is not known yet."""
+        """True if the type is not known yet."""
         return self.name.startswith("$")
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ def type_of(text: str) -> CelType:
 
 @cache
 def has_variables(kind: CelType) -> bool:
-    """Whether a type has type variables."""
+    """Return whether a type has type variables."""
     return kind.is_variable or any(map(has_variables, kind.parameters))
 
 
@@ -82,7 +82,7 @@ def unwrapped(kind: CelType) -> tuple[CelType, bool]:
 
 
 def is_dynamic(kind: CelType) -> bool:
-    """Whether anything can stand for this type."""
+    """Return whether anything can stand for this type."""
     return kind.name in ("dyn", "error")
 
 
@@ -115,7 +115,7 @@ class Unifier:
         return CelType(kind.name, tuple(self._renamed(one, names) for one in kind.parameters))
 
     def assign(self, pairs: Sequence[tuple[CelType, CelType]]) -> bool:
-        """Whether each first type can stand for the second one; what that says of variables is kept if all can."""
+        """Return whether each first type can stand for the second; what that says of variables is kept if all can."""
         rest = []
         for one, other in pairs:
             quick = _quick(one, other)
@@ -160,7 +160,7 @@ class Unifier:
         )
 
     def _substitutes(self, kind: CelType, variable: CelType) -> tuple[bool, bool]:
-        """Whether `kind` can stand for a variable, and whether something was known to stand for it."""
+        """Return whether `kind` can stand for a variable, and whether something was known to stand for it."""
         if kind == variable:
             return True, True
         known = self._known.get(variable.name)
@@ -188,7 +188,7 @@ class Unifier:
 
 
 def _quick(one: CelType, other: CelType) -> bool | None:
-    """Whether one plain type can stand for another; None if that depends on variables or parameters."""
+    """Return whether one plain type can stand for another; None if that depends on variables or parameters."""
     if one.parameters or other.parameters or one.is_variable or other.is_variable:
         if one.is_variable or other.is_variable or one.name == other.name or is_dynamic(one) or is_dynamic(other):
             return None

@@ -22,7 +22,7 @@ class CelError(Exception):
         self.unanswerable = unanswerable
 
 
-def more_telling(one: CelError | None, other: CelError) -> CelError:
+def more_informative(one: CelError | None, other: CelError) -> CelError:
     """Return the error to report of two: what is unknown offline might decide otherwise on a server."""
     return other if one is None or (other.unanswerable and not one.unanswerable) else one
 
@@ -67,14 +67,14 @@ NONE = Optional(present=False)
 
 
 def present(value: Any) -> bool:
-    """Whether an optional entry of a list or a map has a value. Raises CelError for a value that is not optional."""
+    """Return whether an optional entry of a list or a map has a value. Raises CelError for one that is not optional."""
     if not isinstance(value, Optional):
         raise CelError("cannot initialize optional entry from non-optional value")
     return value.present
 
 
 def unwrap(value: Any, function: str = "") -> Any:
-    """Return what is in an optional value, or MISSING. Raises CelError for a value that `function` does not take."""
+    """Return the content of an optional value, or MISSING. Raises CelError for one that `function` does not take."""
     if type(value) is not Optional:
         raise no_overload(function)
     return value.value if value.present else MISSING
@@ -99,7 +99,7 @@ class UnorderedList(list[Any]):
         self.key_of = key_of
 
     def equals(self, other: Sequence[Any]) -> bool:
-        """Whether the other list has an equal item for each key."""
+        """Return whether the other list has an equal item for each key."""
         known = {self.key_of(item): item for item in self}
         return len(self) == len(other) and all(
             (found := known.get(self.key_of(item), MISSING)) is not MISSING and equal(found, item) for item in other
@@ -170,7 +170,7 @@ _NUMBERS = frozenset(("int", "uint", "double"))
 
 
 def equal(one: Any, other: Any) -> bool:  # noqa: PLR0911 - one for each kind of value
-    """Whether two values are equal; numbers of different types can be, other values of different types are not."""
+    """Return whether two values are equal; of different types, only numbers can be."""
     if type(one) is type(other) and type(one) in _PLAIN:
         return bool(one == other)
     first, second = kind_of(one), kind_of(other)

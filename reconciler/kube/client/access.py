@@ -200,7 +200,7 @@ def _identity(user: Mapping[str, Any]) -> Identity:
 
 
 def _proof(user: NamedEntry, cluster: NamedEntry) -> Proof:
-    """Return what lets a user in: the first of a provider, a token, a plugin and a password, as the official client."""
+    """Return the credentials of a user: of a provider, a token, a plugin or a password, in the official order."""
     row = user.value
     provider = row.get("auth-provider") or {}
     if provider.get("name") in _PROVIDERS and (token := _provider_token(provider)):
@@ -278,7 +278,7 @@ def _run_plugin(exec_config: Mapping[str, Any], cluster: Mapping[str, Any], fold
 
 
 def _plugin_request(exec_config: Mapping[str, Any], cluster: Mapping[str, Any]) -> str:
-    """Return what the plugin is told: the version of its answer, and the cluster if the kubeconfig says so."""
+    """Return the input of the plugin: the version of its answer, and the cluster if the kubeconfig says so."""
     spec: dict[str, Any] = {"interactive": False}
     if exec_config.get("provideClusterInfo"):
         shown = {key: value for key, value in cluster.items() if key != "extensions"}

@@ -159,7 +159,7 @@ class KubernetesWatch:
             self._answer.close()
 
 
-PAGE_SIZE = 500
+PAGE_SIZE = 500  # as kubectl's --chunk-size
 
 _NOT_FOUND, _CREATED = 404, 201
 
@@ -201,7 +201,7 @@ class KubernetesCluster:
     # Kinds.
 
     def discover(self, *, again: bool = False) -> Discovery:
-        """Return what the server offers."""
+        """Return the kinds that the server offers."""
         with self._lock:
             if self._discovery is None or again:
                 self._discovery = discover(lambda call: self._transport.send(call).body)

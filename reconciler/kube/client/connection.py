@@ -22,7 +22,7 @@ from reconciler.processes import check_parent
 _CONNECT_SECONDS = 5.0
 _MAX_IDLE = 32
 _CHUNK_BYTES = 1 << 16
-_GZIP = 16 + zlib.MAX_WBITS
+_GZIP = 16 + zlib.MAX_WBITS  # 16 makes zlib read the header of gzip
 _PORTS = {"http": 80, "https": 443}
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -235,7 +235,7 @@ def _proxied(proxy: SplitResult, options: dict[str, Any]) -> urllib3.ProxyManage
 
 
 def _failure(error: Exception) -> OSError:
-    """Return what became of a request that was sent, in words for people."""
+    """Return the outcome of a request that was sent, in words for people."""
     cause = next((one for one in error.args if isinstance(one, Exception)), error)
     if isinstance(error, ReadTimeoutError):
         return TimeoutError()

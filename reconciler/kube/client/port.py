@@ -179,7 +179,7 @@ class LiveCluster(Protocol):
         ...
 
     def discover(self, *, again: bool = False) -> Discovery:
-        """Return what the server offers; asked once, or `again`."""
+        """Return the kinds that the server offers; asked once, or `again`."""
         ...
 
     def resource(self, group: str, kind: str, version: str = "") -> ApiResource:

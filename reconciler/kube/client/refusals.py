@@ -100,7 +100,7 @@ def unreachable(purpose: str, server: str, error: BaseException, *, outcome_unkn
 
 
 def retry_after(text: str) -> float:
-    """Return how many seconds the server asks to wait (the header Retry-After); 0 if it does not say."""
+    """Return the seconds that the server asks to wait (the header Retry-After); 0 if it does not say."""
     return float(text) if re.fullmatch(r"[0-9]{1,5}", text) else 0.0
 
 

@@ -25,7 +25,7 @@ _PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0)  # seconds between attempts; the last o
 _READ_SECONDS = 65.0  # the server gives up after 60 s by itself
 _MAX_BYTES = 256 << 20
 _OK, _UNAUTHORIZED, _BUSY = 300, 401, 429
-_REPEATED = frozenset({429, 502, 503, 504})
+_REPEATED = frozenset({429, 502, 503, 504})  # the server, or a proxy in front of it, is busy or restarts
 
 
 class ApiCall(Struct, frozen=True, kw_only=True):

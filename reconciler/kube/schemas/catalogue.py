@@ -225,7 +225,7 @@ class Catalogue:
         return self._kinds_by_group[group]
 
     def served(self, group: str, kind: str) -> Served | None:
-        """Return how a kind is served, or None if it is unknown."""
+        """Return the served form of a kind, or None if it is unknown."""
         return (self._kinds(group) or {}).get(kind)
 
     def resource(self, group: str, kind: str) -> Served | None:
@@ -233,7 +233,7 @@ class Catalogue:
         return self.served(group, kind) or self._archive.resource(group, kind)
 
     def is_namespaced(self, group: str, kind: str) -> bool | None:
-        """Whether a kind is namespaced; None if the kind is unknown."""
+        """Return whether a kind is namespaced; None if the kind is unknown."""
         served = self.served(group, kind)
         return None if served is None else served.namespaced
 
@@ -245,7 +245,7 @@ class Catalogue:
         return tuple(schema["x-kubernetes-list-map-keys"])
 
     def is_quantity(self, group: str, kind: str, path: FieldPath) -> bool:
-        """Whether the value at `path` is a quantity, so that 1Gi equals 1024Mi."""
+        """Return whether the value at `path` is a quantity, so that 1Gi equals 1024Mi."""
         schema = self._at(group, kind, path)
         return schema is not None and schema.get("format") == "quantity"
 
@@ -326,7 +326,7 @@ class Catalogue:
         return tuple(rules.transitions(body, None)) if rules is not None and rules.about_creations else ()
 
     def judges_creations(self, group: str, kind: str) -> bool:
-        """Whether `initial` may refuse anything in objects of a kind."""
+        """Return whether `initial` may refuse anything in objects of a kind."""
         served = self.served(group, kind)
         bodies = ({"apiVersion": f"{group}/{version}", "kind": kind} for version in (served.versions if served else ()))
         return any(rules is not None and rules.about_creations for rules in map(self._rules, bodies))

@@ -221,7 +221,7 @@ def _pattern(error: Any, path: FieldPath, root: Schema, value: str) -> Iterator[
 
 
 def quantity_hint(text: str) -> str:
-    """Return how to write something that is almost a quantity."""
+    """Return a hint for a text that is almost a quantity."""
     if text.strip().startswith("-"):
         return "use 0 or more"
     compact = text.replace(" ", "").replace("_", "").replace(",", ".")

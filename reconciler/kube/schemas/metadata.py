@@ -21,7 +21,8 @@ from reconciler.kube.patterns import (
 from reconciler.kube.problems import Severity, Violation
 
 _CRON_JOB_LENGTH = 52  # the controller appends eleven characters to the name of each Job
-_ANNOTATIONS_BYTES = 256 * 1024
+_ANNOTATIONS_BYTES = 256 * 1024  # of all keys and values together
+# Names that become parts of host names.
 _DNS_LABEL_KINDS = frozenset({("", "Service"), ("", "Namespace"), ("apps", "StatefulSet")})
 _PATH_GROUPS = frozenset({"rbac.authorization.k8s.io", "policy"})  # names can be anything that fits in a URL path
 _FREE_NAMES = frozenset({("networking.k8s.io", "IPAddress"), ("certificates.k8s.io", "CertificateSigningRequest")})

@@ -84,7 +84,7 @@ def _below(schema: Schema) -> Iterator[Schema]:
 
 
 def is_string_only(schema: Schema) -> bool:
-    """Whether a string is the only scalar that the schema allows, besides null."""
+    """Return whether a string is the only scalar that the schema allows, besides null."""
     types = schema.get("type", ())
     return (types == "string") if isinstance(types, str) else set(types) in ({"string"}, {"string", "null"})
 
@@ -162,7 +162,7 @@ def _keys(root: Schema, schema: Schema) -> tuple[tuple[str, ...], dict[str, Any]
 
 
 def has_duplicates(node: Any, lists: KeyedLists) -> bool:
-    """Whether any list repeats a key. Runs on every document and is nearly always false."""
+    """Return whether any list repeats a key. Runs on every document and is nearly always false."""
     if isinstance(node, list):
         if lists.keys and len(node) > 1 and _repeats_key(node, lists):
             return True

@@ -126,7 +126,7 @@ _ZEROS = {"quantity": "0", "byte": ""}
 
 
 def has_null(node: Any) -> bool:
-    """Whether anything in a value is null."""
+    """Return whether anything in a value is null."""
     inner = node.values() if isinstance(node, dict) else node
     if None in inner:
         return True

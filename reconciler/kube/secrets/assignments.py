@@ -80,7 +80,7 @@ def _value_end(text: str, match: re.Match[str]) -> int:
 
 
 def _extent(text: str, match: re.Match[str]) -> int:
-    """Return where a value ends: at its quote, its line, its block or the next separator."""
+    """Return the end of a value: at its quote, its line, its block or the next separator."""
     start = match.end()
     following = text[start : start + 1]
     if following == "\\":
@@ -96,7 +96,7 @@ def _extent(text: str, match: re.Match[str]) -> int:
 
 
 def _bare_end(text: str, match: re.Match[str], *, is_line: bool) -> int:
-    """Return where a value without quotes ends."""
+    """Return the end of a value without quotes."""
     start, sign = match.end(), match["sign"]
     if match["close"] or sign.strip() == ":-":
         return _end(_TO_COMMA, text, start)

@@ -30,7 +30,7 @@ class KnownSecrets:
         self._lengths = {start: sorted(found, reverse=True) for start, found in lengths.items()}
 
     def __bool__(self) -> bool:
-        """Whether there is any value."""
+        """Return whether there is any value."""
         return bool(self._values)
 
     def mask(self, text: str) -> str:

@@ -32,7 +32,7 @@ _LAST_WORDS = frozenset(
         "masterauth",
     )
 )
-_SSH_KEYS = frozenset((("id", "rsa"), ("id", "dsa"), ("id", "ecdsa"), ("id", "ed")))
+_SSH_KEYS = frozenset((("id", "rsa"), ("id", "dsa"), ("id", "ecdsa"), ("id", "ed")))  # files such as `id_rsa`
 _KEY_OF = frozenset(
     ("api", "access", "secret", "private", "encryption", "signing", "ssh", "master", "auth", "account", "client",
      "service", "admin", "deploy", "host", "license", "shared", "server", "tls", "ssl", "session", "storage", "root")

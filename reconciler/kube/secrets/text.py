@@ -47,6 +47,7 @@ _PROGRAM = later(
     r"|ldap\w{1,10}\b[^\n|;&]{0,200}?\s-w\s{0,8})['\"]?)(?![-$\s'\"])[^\s'\"]+"
 )
 _PROGRAMS = ("mysql", "mariadb", "sshpass", "mongo", "login", "redis-cli", "sqlcmd", "zip", "ldap")
+# As Go's driver of MySQL takes it.
 _DSN = later(r"(?P<keep>\b[\w.-]{1,64}:)[^\s:/'\"]{1,256}(?P<rest>@(?:tcp|udp|unix)\()")
 _PGPASS = later(
     r"(?m)^(?![0-9A-Fa-f:]+$)(?P<keep>[^:\s#]{1,255}:(?:\d{4,5}|\*):[^:\s]{1,64}:[^:\s]{1,64}:)(?![\s/])\S.*$"
@@ -55,7 +56,7 @@ _NETRC = later(
     r"(?P<keep>\blogin\s{1,8}\S{1,200}\s{1,8}(?:account\s{1,8}\S{1,200}\s{1,8})?password\s{1,8})(?![$*])\S+"
     r"|(?m:^(?P<line>[ \t]{0,40}(?:password|requirepass|masterauth)[ \t]{1,8})(?![$*=:])\S+[ \t]*$)"
 )
-_PASSIN = later(r"(?P<keep>-pass(?:in|out)?['\"]?[\s,=]{1,8}['\"]?pass:)[^\s'\"]+")
+_PASSIN = later(r"(?P<keep>-pass(?:in|out)?['\"]?[\s,=]{1,8}['\"]?pass:)[^\s'\"]+")  # flags of openssl
 _XML = later(r"(?P<keep><(?P<name>[A-Za-z][\w.-]{1,60})>)[^<]+(?=</)")
 _NAMED = later(
     r"(?P<keep>\bname\\{0,8}[\"']?\s{0,8}[:=]\s{0,8}\\{0,8}[\"']?(?P<name>[A-Za-z_][\w.-]{1,60})\\{0,8}[\"']?\s{0,8},?\s{0,40}"
@@ -66,7 +67,7 @@ _WORDS = (
     "redis", "ldap", "zip", "7z", "sqlcmd", "-u", "@tcp(", "@udp(", "@unix(",
 )  # fmt: skip
 _SHORT_WORDS = later(r"(?:pat|sig|signature|salt|sas|psk|otp)[\"'\\\]]{0,8}\s{0,8}[=:]", re.IGNORECASE)
-_PGPASS_COLONS = 4
+_PGPASS_COLONS = 4  # host:port:database:user:password
 
 
 def mask_tokens(text: str) -> str:

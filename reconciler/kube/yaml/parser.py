@@ -26,6 +26,7 @@ _TOO_DEEP = "exceeded maximum nesting depth"
 """What libyaml says since 0.2.6 of more than 1,000 levels, which it scans before any of them is composed."""
 _CHEAP_BRACKETS = 100
 """The C scanner visits all open brackets at each token: thousands of them cost milliseconds per kilobyte."""
+# A surrogate pair, or any other escape.
 _JSON_ESCAPE = later(r"\\(?:u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|.)")
 _JSON_BREAKS = {"\t": " ", "\x85": "\\u0085", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
@@ -178,7 +179,7 @@ def _start(node: YamlNode | None) -> Any:
 
 
 def _is_cheap(text: bytes, limits: Limits) -> bool:
-    """Whether upper bounds of levels and nodes, from counting characters, are within the limits.
+    """Return whether upper bounds of levels and nodes, from counting characters, are within the limits.
 
     Each level takes a bracket or half of a line's width.
     """

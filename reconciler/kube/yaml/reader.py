@@ -98,7 +98,7 @@ class Builder:
         if tag is PLAIN:
             try:
                 return _values[node.value]
-            except KeyError:
+            except KeyError:  # a value that was not seen before
                 return self._plain(node)
         if tag is QUOTED:
             return node.value

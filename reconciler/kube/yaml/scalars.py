@@ -38,13 +38,13 @@ _GO_SIGN_INSIDE = later(r"0b([-+][01]{1,64})", re.ASCII)
 
 # https://yaml.org/spec/1.2.2/#1032-tag-resolution
 _CORE_INTEGER = later(r"[-+]?[0-9]+", re.ASCII)
-_CORE_BASED = later(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)
+_CORE_BASED = later(r"0o([0-7]+)|0x([0-9a-fA-F]+)", re.ASCII)  # YAML 1.2
 
 # https://yaml.org/type/int.html, float.html and timestamp.html, as PyYAML and Psych use them
 _OLD_INTEGER = later(
     r"([-+]?)(?:0b([01_]+)|0x([0-9a-fA-F_]+)|0([0-7_]+)|(0|[1-9][0-9_]*)|([1-9][0-9_]*(?::[0-5]?[0-9])+))", re.ASCII
 )
-_OLD_BASES = (2, 16, 8, 10)
+_OLD_BASES = (2, 16, 8, 10)  # of the groups of `_OLD_INTEGER`
 _OLD_FLOAT = later(r"[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+][0-9]+)?|\.[0-9][0-9_]*(?:[eE][-+][0-9]+)?", re.ASCII)
 _OLD_OTHER = later(
     r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*"
@@ -89,7 +89,7 @@ def _number(text: str) -> Scalar:
 
 
 def is_ambiguous(text: str) -> bool:
-    """Whether common parsers disagree about the type or value of a plain scalar."""
+    """Return whether common parsers disagree about the type or value of a plain scalar."""
     if text in _WORDS:
         return text not in _EVERYWHERE
     if text in {"=", "<<"}:
@@ -103,7 +103,7 @@ def is_ambiguous(text: str) -> bool:
 
 
 def is_string(text: str) -> bool:
-    """Whether every common parser reads a plain scalar as this string."""
+    """Return whether every common parser reads a plain scalar as this string."""
     return isinstance(resolve(text), str) and not is_ambiguous(text)
 
 

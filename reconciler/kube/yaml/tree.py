@@ -47,7 +47,7 @@ _CACHED = 4
 
 
 def is_merge(node: YamlNode) -> bool:
-    """Whether a key node is the merge key."""
+    """Return whether a key node is the merge key."""
     return node.tag is PLAIN and node.value == MERGE
 
 

@@ -222,7 +222,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _fits_block(text: str) -> bool:
-    """Whether every parser reads a literal block as exactly this text, and no build server reads a command in it."""
+    """Return whether every parser reads a literal block as this very text, and no build server a command in it."""
     if text[0] in "\n\t " or text.strip("\n") == "" or _needs_escapes(text):
         return False
     return not ("::" in text and _RUNNER_LINE.search(text)) and not ("##" in text and _RUNNER_MARK.search(text))

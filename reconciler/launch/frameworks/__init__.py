@@ -138,7 +138,7 @@ def find_framework(invocation: Invocation, frameworks: tuple[Framework, ...] = F
 
 
 def is_configuration(data: Mapping[str, Any], frameworks: tuple[Framework, ...] = FRAMEWORKS) -> bool:
-    """Whether a document is a configuration file that launch lines name.
+    """Return whether a document is a configuration file that launch lines name.
 
     Such files are not Kubernetes objects: they have no kind, and are read for sizing but never rendered.
     """

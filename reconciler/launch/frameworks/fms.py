@@ -93,4 +93,4 @@ def complete(extraction: Extraction) -> None:
         extraction.reject("fast_loss", message, kernels.fact.span)
     else:
         extraction.add("fast_loss", kernels, "true" if loss else "false")
-        extraction.doubt(kernels, "replaces kernels with ones that keep different tensors")
+        extraction.mark_uncertain(kernels, "replaces kernels with ones that keep different tensors")

@@ -22,7 +22,7 @@ def read_precision(extraction: Extraction) -> None:
     half = script.find(("use_fp16", "fsdp_config.use_fp16"))
     mixed = script.find(("mixed_precision", "fsdp_config.mixed_precision"))
     if mixed is not None and not is_true(mixed):
-        extraction.doubt(mixed, "computes in the type of the weights, which depends on the version")
+        extraction.mark_uncertain(mixed, "computes in the type of the weights, which depends on the version")
     if pure is not None and is_true(pure):
         extraction.add("precision", pure, "bf16")
     elif half is not None and is_true(half):

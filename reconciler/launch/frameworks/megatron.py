@@ -71,7 +71,7 @@ def _read_recomputation(extraction: Extraction) -> None:
             value=str(number), snippet=whole.fact.snippet, origin="--recompute-num-layers"
         )
     elif layers is None:
-        extraction.doubt(whole, "recomputes only some of the layers")
+        extraction.mark_uncertain(whole, "recomputes only some of the layers")
     else:
         parts = (extraction.number("pipeline") or 1) * (extraction.number("chunks") or 1)
         share = min(1.0, number * parts / layers)
@@ -83,7 +83,7 @@ def _read_recomputation(extraction: Extraction) -> None:
 def _read_modules(extraction: Extraction) -> None:
     modules = extraction.script.find(("recompute_modules",))
     if modules is not None and set(modules.texts or (modules.text,)) - {"core_attn", ""}:
-        extraction.doubt(modules, "recomputes parts of layers, which then keep less than predicted")
+        extraction.mark_uncertain(modules, "recomputes parts of layers, which then keep less than predicted")
 
 
 def _read_attention(extraction: Extraction) -> None:

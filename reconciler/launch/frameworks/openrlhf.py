@@ -31,11 +31,11 @@ def read_sharding(extraction: Extraction) -> None:
         extraction.add("offload", offload, "optimizer")
 
 
-def doubt_kernels(extraction: Extraction) -> None:
-    """Doubt the memory of Liger's kernels: OpenRLHF computes its losses from logits, which Liger's fused loss omits."""
+def mark_kernels(extraction: Extraction) -> None:
+    """Mark Liger's kernels: OpenRLHF computes its losses from logits, which Liger's fused loss omits."""
     setting = extraction.script.find(("use_liger_kernel", "ds.use_liger_kernel"))
     if setting is not None and is_true(setting):
-        extraction.doubt(setting, "replaces kernels with ones that keep different tensors")
+        extraction.mark_uncertain(setting, "replaces kernels with ones that keep different tensors")
 
 
 def _read_update(extraction: Extraction) -> None:
@@ -63,4 +63,4 @@ def complete(extraction: Extraction) -> None:
     offload = extraction.script.find(("ref_offload",))
     if offload is not None and is_true(offload):
         extraction.add("reference", offload, "false")
-    doubt_kernels(extraction)
+    mark_kernels(extraction)

@@ -5,7 +5,7 @@ Since 0.10, the names of flags have dots (`--actor.num_nodes` for `--actor_num_n
 
 from reconciler.launch.facts import Fact
 from reconciler.launch.framework import Extraction, Names
-from reconciler.launch.frameworks.openrlhf import doubt_kernels, read_sharding
+from reconciler.launch.frameworks.openrlhf import mark_kernels, read_sharding
 from reconciler.launch.frameworks.rollout import add_fraction
 from reconciler.launch.settings import is_true
 
@@ -13,7 +13,7 @@ _HINT = "exclude the job from sizing, and set its number of GPUs"
 _GROUPS = ("ref", "critic", "reward")
 _REMOTE = ("remote_rm_url", "reward.remote_url", "agent_func_path", "train.agent_func_path")
 _POLICY = ("pretrain", "actor.model_name_or_path")
-_DOUBTS = {
+_UNCERTAIN = {
     ("enable_ema", "train.enable_ema"): "keeps an average of the weights, in host memory where DeepSpeed supports it",
 }
 
@@ -128,11 +128,11 @@ def _add_switch(extraction: Extraction, fact: str, names: Names) -> None:
 
 
 def _judge(extraction: Extraction) -> None:
-    doubt_kernels(extraction)
-    for names, effect in _DOUBTS.items():
+    mark_kernels(extraction)
+    for names, effect in _UNCERTAIN.items():
         setting = extraction.script.find(names)
         if setting is not None and is_true(setting):
-            extraction.doubt(setting, effect)
+            extraction.mark_uncertain(setting, effect)
     for name in ("actor.optim", "critic.optim"):
         setting = extraction.script.find((name,))
         if setting is not None and setting.text != "adam":

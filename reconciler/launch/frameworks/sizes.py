@@ -13,7 +13,7 @@ _FIXED_VOCABULARIES = {"GPT2BPETokenizer": 50257, "Llama2Tokenizer": 32000, "Tik
 """Tokenizers whose vocabulary is known (`megatron/training/tokenizer`); the last one's is a default."""
 _WITHOUT_END = frozenset({"NullTokenizer"})
 """Tokenizers that add a token for the end of a document to `--vocab-size`."""
-_PADDING = 128
+_PADDING = 128  # the default of --make-vocab-size-divisible-by
 _GATES = ("swiglu", "quick_geglu")
 _MAX_LAYERS, _MAX_DIGITS = 10_000, 9
 
@@ -111,7 +111,7 @@ def _feed_forward(extraction: Extraction, hidden: int, layers: int) -> dict[str,
 
 
 def _expert_layers(extraction: Extraction, layers: int) -> dict[str, Any]:
-    """Return which layers have experts: every n-th, or a list such as `([0]*3+[1]*58)`."""
+    """Return the layers that have experts: every n-th, or a list such as `([0]*3+[1]*58)`."""
     setting = extraction.script.find(("moe_layer_freq",))
     if setting is None or setting.text == "1":
         return {}

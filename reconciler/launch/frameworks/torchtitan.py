@@ -108,13 +108,13 @@ def _read_pipeline(extraction: Extraction) -> None:
     if name.startswith("interleaved"):
         extraction.facts["chunks"] = Fact(value="2", snippet="", origin=f"default of {name}")
     if schedule is not None and name not in _ONE_BY_ONE | {"gpipe"}:
-        extraction.doubt(schedule, "keeps different microbatches than 1F1B does")
-    _doubt_stages(extraction, script.find(_degree("pipeline_parallel_layers_per_stage")))
+        extraction.mark_uncertain(schedule, "keeps different microbatches than 1F1B does")
+    _mark_stages(extraction, script.find(_degree("pipeline_parallel_layers_per_stage")))
 
 
-def _doubt_stages(extraction: Extraction, setting: Setting | None) -> None:
+def _mark_stages(extraction: Extraction, setting: Setting | None) -> None:
     if setting is not None and setting.text:
-        extraction.doubt(setting, "divides the layers in a way that is not modelled")
+        extraction.mark_uncertain(setting, "divides the layers in a way that is not modelled")
 
 
 def _read_optimizer(extraction: Extraction) -> None:
@@ -147,10 +147,12 @@ def complete(extraction: Extraction) -> None:
     script = extraction.script
     converters = script.find(("model.converters",))
     if converters is not None and converters.text.strip("[] "):
-        extraction.doubt(converters, "computes in FP8: weights keep their type, and layers keep different tensors")
+        extraction.mark_uncertain(
+            converters, "computes in FP8: weights keep their type, and layers keep different tensors"
+        )
     whole = script.find(("parallelism.disable_loss_parallel", "training.disable_loss_parallel"))
     if whole is not None and is_true(whole) and (extraction.number("tensor") or 1) > 1:
-        extraction.doubt(whole, "holds the logits of the whole vocabulary on every GPU")
+        extraction.mark_uncertain(whole, "holds the logits of the whole vocabulary on every GPU")
     samples = script.find(("training.global_batch_size",))
     if samples is not None and samples.text != _LEFTOVER:
         extraction.add_number("update_batch", samples)

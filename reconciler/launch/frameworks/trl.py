@@ -97,7 +97,9 @@ def _judge_loading(extraction: Extraction) -> None:
     dtype = script.find(("dtype", "torch_dtype"))
     if dtype is not None:
         extraction.discard("precision")
-        extraction.doubt(dtype, "is not used by all versions of the script, and the models are taken to be in fp32")
+        extraction.mark_uncertain(
+            dtype, "is not used by all versions of the script, and the models are taken to be in fp32"
+        )
     gathers = script.find(("ds3_gather_for_generation",))
     if gathers is not None and parse_boolean(gathers.text) is False:
-        extraction.doubt(gathers, "generates with sharded weights, which are counted as whole")
+        extraction.mark_uncertain(gathers, "generates with sharded weights, which are counted as whole")

@@ -60,7 +60,7 @@ def _read_critic(extraction: Extraction, estimator: Setting | None) -> None:
         extraction.add_text("value_model", path)
         batch = script.find(("critic.ppo_micro_batch_size_per_gpu",))
         if batch is not None and batch.text != script.text(f"{_ACTOR}ppo_micro_batch_size_per_gpu"):
-            extraction.doubt(batch, "is another batch than the policy's, whose size is counted for both")
+            extraction.mark_uncertain(batch, "is another batch than the policy's, whose size is counted for both")
         return
     names = ("critic.model.fsdp_config.param_offload", "critic.model.fsdp_config.optimizer_offload")
     if not all(is_true(script.find((name,))) for name in names):

@@ -8,7 +8,7 @@ from reconciler.launch.shell.expansion import UNKNOWN, Expander, Field
 from reconciler.launch.shell.parser import parse
 
 _APPENDS = frozenset({">>", "&>>"})
-_EDITORS = frozenset({"sed", "yq", "perl"})
+_EDITORS = frozenset({"sed", "yq", "perl"})  # they can edit a file in place
 _QUOTE = '"'
 _ESCAPED_QUOTE = r"\""
 
@@ -42,11 +42,11 @@ class WrittenFiles:
         self._texts[path] = text if self._texts.get(path, text) == text else None
 
     def changes(self, path: str) -> bool:
-        """Whether the script writes or edits a file."""
+        """Return whether the script writes or edits a file."""
         return posixpath.normpath(path) in self._texts
 
     def read(self, path: str) -> bytes | None:
-        """Return what the script writes into a file; None where that is not certain."""
+        """Return the content that the script writes into a file; None where that is not certain."""
         text = self._texts.get(posixpath.normpath(path))
         return None if text is None else text.encode(errors="replace")
 

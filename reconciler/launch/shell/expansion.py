@@ -23,7 +23,7 @@ _PRECEDENCE = {"||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">="
     "%": 7,
 }
 
-_SIGNED_64_BITS = 1 << 63
+_SIGNED_64_BITS = 1 << 63  # bash calculates with these, and wraps around
 
 _MAX_TOKENS = 200
 
@@ -234,7 +234,7 @@ _SPLITS_OPERAND = frozenset("-+")
 
 _USES_OPERAND = frozenset("-+=")
 
-_ITEMS = frozenset("@*")
+_ITEMS = frozenset("@*")  # all items of an array
 
 
 class Field(Struct, frozen=True, gc=False):

@@ -370,7 +370,7 @@ _NAME = re.compile(r"\b[A-Za-z_][A-Za-z0-9_]*\b")
 
 
 def _is_condition(node: Node) -> bool:
-    """Whether a command is usually written as a condition, not as a step that should succeed."""
+    """Return whether a command is usually written as a condition, not as a step that should succeed."""
     if isinstance(node, SimpleCommand):
         return bool(node.words) and node.words[0].text in _CONDITIONS
     return isinstance(node, ConditionalExpression | ArithmeticCommand) or (
@@ -396,8 +396,8 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
     "-ge": lambda left, right: left >= right,
 }
 _WHOLE = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,17})")  # with a leading zero, `[` and `[[` disagree
-_PATTERN = re.compile(r"[*?\[\\]")
-_BINARY_WORDS = 3
+_PATTERN = re.compile(r"[*?\[\\]")  # signs that the shell expands to names of files
+_BINARY_WORDS = 3  # an operator between two words
 
 
 def _evaluate_condition(condition: Script, expander: Expander) -> bool | None:

@@ -312,7 +312,7 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def _expands_braces(parts: list[Part]) -> bool:
-    """Whether bash would expand `{a,b}` or `{1..3}` in a word; quoted parts are literal."""
+    """Return whether bash would expand `{a,b}` or `{1..3}` in a word; quoted parts are literal."""
     bare = "".join(part.text if isinstance(part, Literal) and not part.quoted else "x" for part in parts)
     opened = bare.find("{")
     if opened < 0:

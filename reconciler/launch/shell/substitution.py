@@ -24,7 +24,7 @@ _BLANKS = re.compile(r"[ \t\n]+")
 
 
 def read_substitution(command: str, *, quoted: bool) -> Part:
-    """Return what a command in `$(…)` prints, where that is known without running it."""
+    """Return the output of a command in `$(…)`, where that is known without running it."""
     text = _BLANKS.sub(" ", _ERRORS.sub("", command)).strip()
     if _COUNTS_GPUS.fullmatch(text):
         return Literal(ALL_GPUS, quoted)

@@ -24,7 +24,7 @@ from reconciler.live.apply.requests import Rules, Target, carry_out
 from reconciler.live.apply.results import Ending, Record, StepResult, count, encode_record, failures
 from reconciler.live.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
 from reconciler.live.apply.stored import add_record, change_inventory, forget_elsewhere, make_namespace, read_records
-from reconciler.live.apply.waiting import Waiter, settle, wait_ready
+from reconciler.live.apply.waiting import Waiter, wait_ready, wait_reliable
 from reconciler.plan import LiveVersion, Plan
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.plan.gate import refuse
@@ -38,7 +38,7 @@ from reconciler.repo.port import Cache
 _log = Log(__name__)
 _MAX_NAMED = 5  # objects in one message
 _MAX_FAILURES = 20  # in a record
-SETTLE_SECONDS = 120.0
+RELIABLE_SECONDS = 120.0
 """How long steps wait for what they need: an established kind, an old gang that stops."""
 
 
@@ -208,7 +208,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         claims=claims,
         approved=approved,
         recent=RecentObjects(run.clock),
-        wait_gone=lambda step: wait_ready(_settling(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
+        wait_gone=lambda step: wait_ready(_waiter(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
     return _finish(run, work, record, _execute(run, work, rules), claims)
 
@@ -222,7 +222,7 @@ def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
 
 def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
     planned = {one.path: one.before for one in planned_objects(work.plan, work.folder)}
-    waiter = _settling(run, work)
+    waiter = _waiter(run, work)
 
     def carry(step: Step) -> StepResult:
         path = step.path
@@ -232,11 +232,13 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
         target = Target(step=step, desired=desired, sent=sent, planned=planned[path], text=text)
         return carry_out(run.live, rules, target)
 
-    return execute(order(work.kinds, work.steps, work.waves), carry, lambda steps: settle(waiter, steps), run.advance)
+    return execute(
+        order(work.kinds, work.steps, work.waves), carry, lambda steps: wait_reliable(waiter, steps), run.advance
+    )
 
 
-def _settling(run: ApplyRun, work: Work) -> Waiter:
-    return Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=SETTLE_SECONDS)
+def _waiter(run: ApplyRun, work: Work) -> Waiter:
+    return Waiter(live=run.live, kinds=work.kinds, clock=run.clock, seconds=RELIABLE_SECONDS)
 
 
 def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claims: Claims) -> Applied:
@@ -326,13 +328,13 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[Obj
     What another config repository created under the same name is theirs; while that is not known, nothing is confirmed.
     known: the inventory as this run left it; empty if that is not known.
     """
-    if known and not _doubtful(work, cluster, known[0].uids()):
+    if known and not _unconfirmed(work, cluster, known[0].uids()):
         return
     found = read_inventories(run.live, run.place)
     uids = found.own.uids()
     add: list[Member] = []
     remove: list[ObjectKey] = []
-    for key, body in read_now(run.live, _doubtful(work, cluster, uids)):
+    for key, body in read_now(run.live, _unconfirmed(work, cluster, uids)):
         if isinstance(body, ClusterError):
             raise body
         if body is None or ("" not in uids[key] and not owns(uids[key], body, MANAGER)):
@@ -348,7 +350,7 @@ def _tidy_inventory(run: ApplyRun, work: Work, cluster: str, known: Sequence[Obj
         change_inventory(run.live, run.place, add=add, remove=remove)
 
 
-def _doubtful(work: Work, cluster: str, uids: Mapping[ObjectKey, AbstractSet[str]]) -> list[ObjectKey]:
+def _unconfirmed(work: Work, cluster: str, uids: Mapping[ObjectKey, AbstractSet[str]]) -> list[ObjectKey]:
     """Return the objects of the inventory whose creation was not confirmed, and those that are not desired."""
     return sorted(key for key, known in uids.items() if "" in known or (cluster, key) not in work.keys)
 

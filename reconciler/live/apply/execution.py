@@ -14,7 +14,7 @@ from reconciler.live.apply.results import Ending, StepResult
 from reconciler.live.apply.steps import Step
 
 Advance = Callable[[StepResult], None]
-Settle = Callable[[Sequence[Step]], Mapping[str, str]]
+WaitReliable = Callable[[Sequence[Step]], Mapping[str, str]]
 """Waits until steps have taken effect; returns, by path, why some have not."""
 
 
@@ -55,7 +55,9 @@ class Executed(NamedTuple):
     interruption: BaseException | None = None
 
 
-def execute(ordered: Ordered, carry_out: Callable[[Step], StepResult], settle: Settle, advance: Advance) -> Executed:
+def execute(
+    ordered: Ordered, carry_out: Callable[[Step], StepResult], wait_reliable: WaitReliable, advance: Advance
+) -> Executed:
     """Run all steps. A step runs only if those that it needs succeeded; others do not wait for a failure.
 
     An interruption (Ctrl-C, SIGTERM) lets the requests in progress end, and starts no others.
@@ -80,7 +82,7 @@ def execute(ordered: Ordered, carry_out: Callable[[Step], StepResult], settle: S
             for future in [pool.submit(run, step) for step in batch]:
                 future.result()
             done = [step for step in batch if step.path in needed and results[step.path].ending is Ending.DONE]
-            for path, why in settle(done).items() if done else ():
+            for path, why in wait_reliable(done).items() if done else ():
                 results[path] = replace(results[path], ending=Ending.FAILED, message=why)
     except (KeyboardInterrupt, Terminated) as error:
         interruption = error

@@ -19,7 +19,7 @@ from reconciler.plan.live.inventory import read_inventory
 from reconciler.plan.live.inventory_record import RELEASED, Member, owns
 
 _ATTEMPTS = 5
-_CONFLICT = 409
+_CONFLICT = 409  # somebody wrote the object since it was read
 
 
 def find_releases(runs: Mapping[str, ApplyRun], index: CompiledRevision, names: Sequence[str]) -> tuple[Release, ...]:

@@ -237,7 +237,7 @@ def existing_object(live: LiveCluster, key: ObjectKey) -> Mapping[str, Any] | No
 
 
 def _kept(live: LiveCluster, rules: Rules, target: Target, body: Mapping[str, Any]) -> StepResult | None:
-    """Return why an existing object is not deleted; None if it is."""
+    """Return the reason that an existing object is not deleted; None if it is."""
     step = target.step
     if not owns(rules.uids.get(step.key, frozenset()), body, MANAGER):
         return _result(step, Ending.REFUSED, "the inventory does not list it with this UID, so it is not deleted")
@@ -253,7 +253,7 @@ def _kept(live: LiveCluster, rules: Rules, target: Target, body: Mapping[str, An
 
 
 def _moved(rules: Rules, target: Target, body: Mapping[str, Any]) -> str:
-    """Return why an object is not as planned, with who changed it last; empty if it is as planned."""
+    """Return the difference of an object from the plan, with who changed it last; empty if it is as planned."""
     if mapping(body["metadata"]).get("deletionTimestamp"):
         return "it is being deleted"
     if rules.version_of(target.step.path, body) == target.planned:
@@ -263,14 +263,14 @@ def _moved(rules: Rules, target: Target, body: Mapping[str, Any]) -> str:
 
 
 def what_runs_in(live: LiveCluster, kinds: Kinds, body: Mapping[str, Any]) -> str:
-    """Return what runs in a queue, in words; empty if nothing does. Raises `ClusterError` if that cannot be read."""
+    """Return the workloads in a queue, in words; empty if none runs. Raises `ClusterError` if that cannot be read."""
     deletion = kinds.of(body).life.deletion
     if deletion is None or deletion.users is None:
         return ""
     users = deletion.users(body)
     try:
         resource = live.resource(*users.kind)
-    except UnknownKind:
+    except UnknownKind:  # without Workloads nothing is admitted
         return ""
     running = {
         mapping(one["metadata"])["uid"]

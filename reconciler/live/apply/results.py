@@ -28,7 +28,7 @@ class Ending(StrEnum):
 
     @property
     def is_success(self) -> bool:
-        """Whether steps that need this one may run."""
+        """True if steps that need this one may run."""
         return self in _SUCCESS
 
 

@@ -82,7 +82,7 @@ _INPUTS = ("engine", "policies", "evidence")
 
 
 def moved_inputs(saved: Plan, current: Plan) -> list[str]:
-    """Return which inputs of a saved plan are different now, in words."""
+    """Return the inputs of a saved plan that are different now, in words."""
     sides = [
         f"the {side} ({was.label}): {was.tree} is now {now.tree}"
         for side, was, now in (("base", saved.base, current.base), ("head", saved.head, current.head))

@@ -34,7 +34,7 @@ class Waiter(Struct, frozen=True, kw_only=True, eq=False):
     tell: Callable[[int], None] = lambda _: None
 
 
-def settle(waiter: Waiter, steps: Sequence[Step]) -> Mapping[str, str]:
+def wait_reliable(waiter: Waiter, steps: Sequence[Step]) -> Mapping[str, str]:
     """Wait until later steps can rely on these; return why some cannot be relied on, by path.
 
     Kinds are established, namespaces active, and deleted workloads gone, or suspended without a running pod.

@@ -113,7 +113,7 @@ def _report(found: Sequence[Imported], roots: dict[str, str], form: str, *, has_
         rows = [
             imported_json(
                 one.cluster,
-                {f"{roots[one.cluster]}/{row.path}": (row.key, row.doubt) for row in one.objects},
+                {f"{roots[one.cluster]}/{row.path}": (row.key, row.warning) for row in one.objects},
                 one.left_out,
                 one.failures,
             )
@@ -122,8 +122,8 @@ def _report(found: Sequence[Imported], roots: dict[str, str], form: str, *, has_
         emit(json.dumps(rows, indent=2, ensure_ascii=False), form="json")
         return
     for one in found:
-        doubts = {row.key: row.doubt for row in one.objects if row.doubt}
-        lines = render_imported(one.cluster, doubts, one.left_out, one.failures, count=len(one.objects))
+        warnings = {row.key: row.warning for row in one.objects if row.warning}
+        lines = render_imported(one.cluster, warnings, one.left_out, one.failures, count=len(one.objects))
         emit("".join(lines), err=True, nl=False)
     if has_files:
         emit("Next: commit the files, then run: reconciler plan --live --adopt all", err=True)

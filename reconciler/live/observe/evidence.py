@@ -184,7 +184,7 @@ def _taints(body: Body) -> tuple[Taint, ...]:
 
 
 def _notes(body: Body) -> Iterator[str]:
-    """Yield what is contradictory or unknown about a node."""
+    """Yield the contradictions and unknown facts of a node."""
     name, labels = _name(body), _labels_of(body)
     capacity, allocatable = _resources(body, "capacity"), _resources(body, "allocatable")
     ready = conditions(body).get("Ready")

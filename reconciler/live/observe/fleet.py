@@ -22,9 +22,10 @@ POOL_LABELS = (
 """Labels that name the pool of a node, the first that is there; else its GPU product is its pool."""
 
 _TROUBLE = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "medik8s.io/", "karpenter.sh/disrupted")
+# Taints of the autoscaler on nodes that it removes.
 _LEAVING = frozenset({"ToBeDeletedByClusterAutoscaler", "DeletionCandidateOfClusterAutoscaler"})
 _CORDON = "node.kubernetes.io/unschedulable"
-_HARD = frozenset({"NoSchedule", "NoExecute"})
+_HARD = frozenset({"NoSchedule", "NoExecute"})  # effects that keep pods away
 
 
 def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
@@ -62,7 +63,7 @@ def busy_nodes(pods: Iterable[Body]) -> frozenset[str]:
 
 
 def has_gpus(node: FleetNode) -> bool:
-    """Whether a node has GPUs, or should: a label stays when the last GPU is gone."""
+    """Return whether a node has GPUs, or should: a label stays when the last GPU is gone."""
     return bool(node.gpus or node.product)
 
 

@@ -39,7 +39,7 @@ def open_all(
 
 
 def for_each_cluster(work: Callable[[Item], Result], items: Sequence[Item]) -> Iterator[Result]:
-    """Yield what work on each cluster returns, in order; it waits for all clusters at one time."""
+    """Yield the result of work on each cluster, in order; it waits for all clusters at one time."""
     if not items:
         return
     with ThreadPoolExecutor(min(len(items), CONCURRENCY), thread_name_prefix="cluster") as pool:
@@ -70,7 +70,7 @@ def read_kind(cluster: LiveCluster, kind: KindId, *, labels: str = "", namespace
         resource = cluster.resource(*kind)
         scope = namespace if resource.namespaced else ""
         return KindObjects(objects=tuple(cluster.list(resource, labels=labels, namespace=scope).objects))
-    except UnknownKind:
+    except UnknownKind:  # a cluster without the kind has none of its objects
         return KindObjects()
     except ClusterError as error:
         return KindObjects(failure=error.message)

@@ -25,7 +25,7 @@ _WORDS = {
 
 
 def word(result: StepResult) -> str:
-    """Return what became of an object in one word, such as `created`."""
+    """Return the outcome of an object in one word, such as `created`."""
     return _DONE[result.verb] if result.ending is Ending.DONE else _WORDS[result.ending]
 
 
@@ -51,7 +51,7 @@ def render_applied(
 def applied_json(
     record: Record, results: Sequence[StepResult], not_ready: Mapping[str, str], notes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what became of one cluster as plain JSON values."""
+    """Return the outcome of one cluster as plain JSON values."""
     plain: dict[str, Any] = msgspec.to_builtins(record)
     del plain["failures"]
     return {

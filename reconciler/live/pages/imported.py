@@ -13,7 +13,7 @@ from reconciler.plan.live.authored import LeftOut
 
 def render_imported(
     cluster: str,
-    doubts: Mapping[ObjectKey, str],
+    warnings: Mapping[ObjectKey, str],
     left_out: Sequence[tuple[ObjectKey, LeftOut]],
     failures: Mapping[str, str],
     *,
@@ -23,7 +23,7 @@ def render_imported(
     yield f"{cluster}: {plural(count, 'object')} imported, {len(left_out)} left out\n"
     reasons = Counter(reason for _, reason in left_out)
     yield from (f"  left out ({reason}): {number}\n" for reason, number in reasons.most_common())
-    yield from (f"  warning: {key}: {doubt}\n" for key, doubt in doubts.items())
+    yield from (f"  warning: {key}: {warning}\n" for key, warning in warnings.items())
     yield from (f"  warning: {kind} could not be read: {message}\n" for kind, message in failures.items())
 
 
@@ -33,10 +33,10 @@ def imported_json(
     left_out: Sequence[tuple[ObjectKey, LeftOut]],
     failures: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return the same as plain JSON values. `files`: keys and doubts by path."""
+    """Return the same as plain JSON values. `files`: keys and warnings by path."""
     return {
         "cluster": cluster,
-        "imported": [{"object": str(key), "path": path, "warning": doubt} for path, (key, doubt) in files.items()],
+        "imported": [{"object": str(key), "path": path, "warning": warning} for path, (key, warning) in files.items()],
         "leftOut": [{"object": str(key), "reason": str(reason)} for key, reason in left_out],
         "failures": msgspec.to_builtins(failures),
     }

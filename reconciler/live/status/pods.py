@@ -66,7 +66,7 @@ def _is_preempted(pod: Body) -> bool:
 
 
 def why_pods_wait(pods: Sequence[Body]) -> Waiting | None:
-    """Return why the first of the pods does not run; None if nothing says so."""
+    """Return the reason that the first of the pods does not run; None if there is none."""
     for pod in sorted(pods, key=lambda pod: text(mapping(pod.get("metadata")).get("name"))):
         if text(mapping(pod.get("status")).get("phase")) != "Pending":
             continue
@@ -82,7 +82,7 @@ def why_pods_wait(pods: Sequence[Body]) -> Waiting | None:
 
 
 def why_pods_crash(pods: Sequence[Body]) -> Waiting | None:
-    """Return why a container is not restarted right now."""
+    """Return the reason that a container is not restarted right now."""
     return next((found for pod in pods if (found := _why_containers_wait(pod)) is not None), None)
 
 

@@ -7,7 +7,7 @@ from msgspec import Struct
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, Sweep
 
-UNCORRECTABLE_ECC = 214
+UNCORRECTABLE_ECC = 214  # CUDA_ERROR_ECC_UNCORRECTABLE
 STICKY = {
     UNCORRECTABLE_ECC: "an uncorrectable memory error",
     700: "an illegal address",

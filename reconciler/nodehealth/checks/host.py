@@ -37,7 +37,7 @@ def _module(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message=f"the driver's module {loaded} is loaded", observed=loaded)
 
 
-_FABRIC_SETS_UP = (1, 2)
+_FABRIC_SETS_UP = (1, 2)  # NVML_GPU_FABRIC_STATE_NOT_STARTED and _IN_PROGRESS
 _RECOVER_IMEX = 5
 
 

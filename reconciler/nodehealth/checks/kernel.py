@@ -39,7 +39,7 @@ from reconciler.nodehealth.xids import (
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _APP, _INFO = FindingSeverity.APP, FindingSeverity.INFO
 _WEIGHT = {_INFO: 0, _APP: 1, FindingSeverity.DEGRADED: 2, FindingSeverity.FATAL: 3}
-_PREEMPTED = 45
+_PREEMPTED = 45  # a preemptive cleanup follows another error
 _BUS_ID = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?(?![0-9a-fA-F])", re.ASCII)
 _FALLEN = "fallen off the bus"
 _LINE_LENGTH = 1000  # the kernel writes no longer ones

@@ -198,6 +198,7 @@ def _remap_count(given: CheckInput) -> CheckResult:
         return CheckResult(
             status=WARN, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
         )
+    # Remapped rows stay so.
     grown = change(given, ReadingId.NVML_REMAPPED_ROWS, "uncorrected", seconds=7 * DAY, any_boot=True)
     if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
         return CheckResult(

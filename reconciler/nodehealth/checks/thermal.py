@@ -63,7 +63,7 @@ def _compare(degrees: float, warn: Threshold, fail: Threshold) -> CheckResult:
     return CheckResult(status=status, message=text, observed=degrees, threshold=warn)
 
 
-_HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_BRAKE = 0x08, 0x20, 0x40, 0x80
+_HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_BRAKE = 0x08, 0x20, 0x40, 0x80  # nvmlClocksEventReasons
 _HARDWARE = {_HW_THERMAL: ("hw_thermal", "hardware thermal slowdown"), _HW_BRAKE: ("hw_power_brake", "power brake")}
 _SOFTWARE = {_SW_THERMAL: ("sw_thermal", "software thermal slowdown"), _HW_SLOWDOWN: ("", "hardware slowdown")}
 _FULL_WINDOW = 0.9 * _TEN

@@ -81,10 +81,10 @@ def gpu_health(report: NodeReport, now: float) -> GpuHealthLabel:
         return GpuHealthLabel.EVICT
     if any(run.is_running(now) for run in report.runs):
         return GpuHealthLabel.TESTING
-    blamed = [one for one in report.findings if one.severity is not FindingSeverity.APP]
-    if any(one.status in (CheckStatus.WARN, CheckStatus.FAIL) for one in blamed):
+    of_hardware = [one for one in report.findings if one.severity is not FindingSeverity.APP]
+    if any(one.status in (CheckStatus.WARN, CheckStatus.FAIL) for one in of_hardware):
         return GpuHealthLabel.WARN
-    is_known = report.passed and not any(one.status is CheckStatus.UNKNOWN for one in blamed)
+    is_known = report.passed and not any(one.status is CheckStatus.UNKNOWN for one in of_hardware)
     return GpuHealthLabel.PASS if is_known else GpuHealthLabel.NONE
 
 

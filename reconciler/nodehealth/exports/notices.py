@@ -46,7 +46,7 @@ def notices(evaluation: FleetEvaluation, told: Told, cluster: str = "") -> tuple
     return tuple(sorted([*new, *ended], key=lambda one: one.key))
 
 
-def told_after(told: Told, sent: tuple[HealthNotice, ...]) -> dict[str, str]:
+def sent_after(told: Told, sent: tuple[HealthNotice, ...]) -> dict[str, str]:
     """Return what people know after these messages."""
     left = dict(told)
     for one in sent:

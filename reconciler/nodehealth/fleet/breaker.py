@@ -152,7 +152,7 @@ class _Taken:
 
 
 def allowed(share: float, of: int, minimum: int) -> int:
-    """Return how many nodes a share allows; small groups may have the minimum."""
+    """Return the number of nodes that a share allows; small groups may have the minimum."""
     return max(minimum, int(share * of + 1e-9))
 
 

@@ -54,7 +54,7 @@ class HealthDecision(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def changed(self) -> bool:
-        """Whether the node enters another phase."""
+        """True if the node enters another phase."""
         return self.phase is not self.before
 
 

@@ -39,7 +39,7 @@ class PolicyChange(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def matters(self) -> bool:
-        """Whether nodes may be judged differently. What health changes in jobs is seen in their manifests."""
+        """True if nodes may be judged differently. What health changes in jobs is seen in their manifests."""
         return _judging(self.before) != _judging(self.after)
 
 
@@ -53,7 +53,7 @@ def effect_on_reports(change: PolicyChange, reports: Sequence[NodeReport]) -> Po
     before, after = (replay(book, reports, facts, change.rules) for book in (change.before, change.after))
     comparison = compare_replays(before, after)
     words = {name: (str(old), str(new)) for name, (old, new) in comparison.changed.items()}
-    for name in comparison.newly_taken:
+    for name in comparison.newly_quarantined:
         phases = before.verdicts.get(name, "healthy"), after.verdicts.get(name, "healthy")
         proposed = any(event.node == name and event.lane == "reviewed" for event in after.events)
         words[name] = (str(phases[0]), f"{phases[1]}, quarantine proposed" if proposed else f"{phases[1]}, tainted")

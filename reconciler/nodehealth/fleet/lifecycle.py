@@ -100,7 +100,7 @@ class NodeView(Struct, frozen=True, kw_only=True):
 
     @property
     def acts(self) -> bool:
-        """Whether we may touch the node: nobody else repairs it."""
+        """True if we may touch the node: nobody else repairs it."""
         return not self.facts.owner and self.policy.remediation != "provider"
 
     @property

@@ -40,7 +40,7 @@ class NodeHealthRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_fine(self) -> bool:
-        """Whether there is nothing to say about the node."""
+        """True if there is nothing to say about the node."""
         return self.phase == HealthPhase.HEALTHY and not self.reason
 
 

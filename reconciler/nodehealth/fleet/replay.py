@@ -56,7 +56,7 @@ class ReplayComparison(Struct, frozen=True, kw_only=True):
     """The differences of another policy: nodes whose verdict changes, with both phases."""
 
     changed: Mapping[str, tuple[HealthPhase, HealthPhase]]
-    newly_taken: tuple[str, ...]
+    newly_quarantined: tuple[str, ...]
 
 
 def catalogue_rules() -> Rules:
@@ -108,7 +108,7 @@ def _steps(ordered: Sequence[NodeReport]) -> Iterable[tuple[float, list[NodeRepo
 def _events(
     evaluation: FleetEvaluation, nodes: Iterable[str], known: set[tuple[str, str]], now: float
 ) -> Iterable[ReplayEvent]:
-    """Yield what begins for these nodes; `known` are the cases that go on, until the node is healthy again."""
+    """Yield the cases that begin for these nodes; `known` are the cases that go on, until the node is healthy again."""
     for name in sorted(nodes):
         decision = evaluation.decisions.get(name)
         if decision is None:
@@ -133,7 +133,7 @@ def _events(
 
 
 def compare_replays(current: Replay, candidate: Replay) -> ReplayComparison:
-    """Return what changes from one policy to another."""
+    """Return the differences between two policies."""
     names = sorted(candidate.verdicts.keys() | current.verdicts.keys())
     pairs = {
         name: (current.verdicts.get(name, HealthPhase.HEALTHY), candidate.verdicts.get(name, HealthPhase.HEALTHY))
@@ -141,7 +141,7 @@ def compare_replays(current: Replay, candidate: Replay) -> ReplayComparison:
     }
     return ReplayComparison(
         changed={name: pair for name, pair in pairs.items() if pair[0] is not pair[1]},
-        newly_taken=tuple(name for name in candidate.taken if name not in set(current.taken)),
+        newly_quarantined=tuple(name for name in candidate.taken if name not in set(current.taken)),
     )
 
 
@@ -160,7 +160,7 @@ def gate(candidate: Replay, comparison: ReplayComparison | None, listed: Iterabl
             f"the limit is {100 * MAX_A_WEEK:.0f} %"
         )
     if comparison is not None:
-        new = [name for name in comparison.newly_taken if name not in set(listed)]
+        new = [name for name in comparison.newly_quarantined if name not in set(listed)]
         if new:
             more = f" and {len(new) - 5} more" if len(new) > 5 else ""  # noqa: PLR2004 - as many as a line holds
             reasons.append(f"takes nodes out of use that the current policy leaves alone: {', '.join(new[:5])}{more}")

@@ -23,7 +23,7 @@ class HealthPhase(StrEnum):
 
     @property
     def is_out(self) -> bool:
-        """Whether we keep new work off the node."""
+        """True if we keep new work off the node."""
         return self in _OUT
 
 
@@ -62,7 +62,7 @@ class FleetNode(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_available(self) -> bool:
-        """Whether Kubernetes would place work here, apart from what we do."""
+        """True if Kubernetes would place work here, apart from what we do."""
         return self.ready and not self.cordoned and not self.tainted
 
 
@@ -94,7 +94,7 @@ class CheckFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_strong(self) -> bool:
-        """Whether one report is enough."""
+        """True if one report is enough."""
         return self.severity is FindingSeverity.FATAL
 
     def is_confirmed(self, confirmations: int) -> bool:
@@ -103,7 +103,7 @@ class CheckFailure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_failing(self) -> bool:
-        """Whether it has not passed since."""
+        """True if it has not passed since."""
         return not self.passing_since
 
 

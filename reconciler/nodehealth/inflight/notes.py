@@ -26,7 +26,7 @@ class JobNoteKind(StrEnum):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it outlives the look that found it."""
+        """True if it outlives the look that found it."""
         return self is JobNoteKind.ERRORS
 
 

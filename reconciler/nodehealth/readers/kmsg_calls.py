@@ -13,7 +13,7 @@ WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
 GROUP = b" CGROUP="
 """The prefix of a line with the control group of the message before it; the kernel adds facts to messages this way."""
 
-_PID = re.compile(rb"NVRM: Xid .{1,60}?pid='?([0-9]{1,10})\b")
+_PID = re.compile(rb"NVRM: Xid .{1,60}?pid='?([0-9]{1,10})\b")  # the driver names the process that caused an error
 _POD = "pod"
 _YOUNG_SECONDS = 300.0  # the id of a process may have been given to another one by then
 _MAX_LENGTH = 1000
@@ -83,7 +83,7 @@ def _read(path: str) -> Iterator[bytes]:
         while True:
             try:
                 chunk = os.read(descriptor, _RECORD_BYTES)
-            except BlockingIOError:
+            except BlockingIOError:  # all records are read
                 break
             except BrokenPipeError:  # records were overwritten before they could be read: the next ones are there
                 continue

@@ -9,7 +9,7 @@ from reconciler.nodehealth.readers.kmsg_calls import GROUP, WORDS, group_of
 
 _RECORD_BYTES = 8192  # the kernel's longest record
 _MAX_COUNT = 2000
-_SETTLE_SECONDS = 0.2
+_QUIET_SECONDS = 0.2
 
 
 def copy_kmsg(source: Path, target: Path, proc: Path = Path("/proc")) -> None:
@@ -26,7 +26,7 @@ def copy_kmsg(source: Path, target: Path, proc: Path = Path("/proc")) -> None:
     try:
         rest, is_new = b"", False
         while True:
-            if not poll.poll(_SETTLE_SECONDS * 1000 if is_new else None):
+            if not poll.poll(_QUIET_SECONDS * 1000 if is_new else None):
                 write_lines(target, kept)
                 is_new = False
                 continue

@@ -25,8 +25,8 @@ _NAMES = {
     if name.startswith("NVML_ERROR_") and isinstance(getattr(pynvml, name), int)
 }
 _RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-_MEMORY_TEMPERATURE, _SLOWDOWN_MARGIN = 82, 194
-_LINKS, _LINK_SPEED = 91, 164
+_MEMORY_TEMPERATURE, _SLOWDOWN_MARGIN = 82, 194  # NVML_FI_DEV_MEMORY_TEMP and _TEMPERATURE_SLOWDOWN_TLIMIT
+_LINKS, _LINK_SPEED = 91, 164  # NVML_FI_DEV_NVLINK_LINK_COUNT and _GET_SPEED
 _REMAPPED = {142: "corrected", 143: "uncorrected", 144: "pending", 145: "failure"}
 _PCIE = {
     173: "correctable", 174: "naks_received", 175: "receiver", 176: "bad_tlp", 177: "naks_sent", 178: "bad_dllp",
@@ -43,7 +43,7 @@ _NVLINK5 = {
 _TRAFFIC = {138: ("nvlink", 1024), 139: ("nvlink", 1024), 197: ("pcie", 1), 198: ("pcie", 1)}
 """Fields of bytes sent and received: the part of the total they belong to, and their unit."""
 
-_ALL_LINKS = 0xFFFFFFFF
+_ALL_LINKS = 0xFFFFFFFF  # a scope: NVML adds up what all links carried
 _OLD_LINK_ERRORS = ("replay", "recovery", "crc_flit", "crc_data")
 
 

@@ -50,6 +50,7 @@ class GpuSelfTest:
         self._library = library
         self._root = root
         self._cpus = cpus
+        # CUDA's own order begins with the fastest GPU.
         self._environ = {**without_credentials(environ), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
         self._clock = clock
 
@@ -86,6 +87,7 @@ class GpuSelfTest:
     def _command(self) -> ChildCommand:
         return ChildCommand(
             name="the test of a GPU",
+            # -P: no module of the current folder is imported instead.
             argv=(sys.executable, "-P", "-m", "reconciler.nodehealth.readers.cuda.child"),
             folder=Path("/"),
             environ=self._environ,

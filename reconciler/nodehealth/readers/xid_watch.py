@@ -15,7 +15,7 @@ import pynvml
 
 WAIT_MILLISECONDS = 5000
 _PAUSE_SECONDS, _LONG_PAUSE_SECONDS = 5.0, 60.0  # before all begins anew: after a wait, and without a driver
-_TIMEOUT = 10
+_TIMEOUT = 10  # NVML_ERROR_TIMEOUT
 _WORDS = {3: "not_supported", 13: "not_supported", 4: "no_permission", 9: "no_driver", 12: "no_library",
           15: "gpu_lost", 16: "reset_required", 18: "driver_mismatch"}  # fmt: skip
 
@@ -32,7 +32,7 @@ def lines() -> Iterator[Line]:
             yield from _watch(pynvml.nvmlEventSetCreate())
         except pynvml.NVMLError as error:
             yield {"error": _word(error), "detail": str(error)[:200]}
-        with suppress(pynvml.NVMLError):
+        with suppress(pynvml.NVMLError):  # the driver may be gone
             pynvml.nvmlShutdown()
         time.sleep(pause)
 

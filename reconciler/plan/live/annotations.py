@@ -64,7 +64,7 @@ def is_created_once(desired: Body) -> bool:
 
 
 def why_not_deleted(live: Body) -> str:
-    """Return what keeps an existing object from being deleted; empty if nothing does."""
+    """Return the annotation or label that keeps an existing object from being deleted; empty if there is none."""
     annotations, labels = _annotations(live), mapping(mapping(live.get("metadata")).get("labels"))
     found = _first(annotations, {KEEP: ("true",), f"{_FLUX}prune": ("disabled",), f"{_FLUX}reconcile": ("disabled",)})
     if found:

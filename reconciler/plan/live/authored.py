@@ -70,7 +70,7 @@ class LeftOut(StrEnum):
 
 
 def why_left_out(kinds: Kinds, live: Body) -> LeftOut | None:
-    """Return why no source is written for a live object; None if one is."""
+    """Return the reason that no source is written for a live object; None if one is."""
     row, metadata, wrote = kinds.of(live), mapping(live.get("metadata")), writers(live)
     is_record = (split_api_version(text(live.get("apiVersion")))[0], live.get("kind")) in RECORDS
     reasons = {
@@ -118,7 +118,7 @@ def _without_queue(kinds: Kinds, body: Body) -> Body:
 
 
 def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what people write of the metadata of an object."""
+    """Return the part of an object's metadata that people write."""
     found = {name: metadata.get(name) for name in _METADATA}
     for field in ("labels", "annotations"):
         found[field] = {name: value for name, value in mapping(found[field]).items() if not name.startswith(_NOTES)}

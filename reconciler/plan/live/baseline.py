@@ -168,7 +168,7 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
         return self.found[path].omitted if path in self.found else ()
 
     def is_accepted(self, path: str) -> bool:
-        """Whether an object differs, and its server takes the change."""
+        """Return whether an object differs, and its server takes the change."""
         return path in self.found and self.found[path].is_accepted
 
     def sent(self, path: str, desired: Mapping[str, Any], live: Mapping[str, Any]) -> Mapping[str, Any]:

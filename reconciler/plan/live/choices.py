@@ -44,20 +44,20 @@ class LiveChoices(Struct, frozen=True, kw_only=True):
     today: str = ""
 
     def adopts(self, key: ObjectKey, *, is_equal: bool) -> bool:
-        """Whether an object becomes ours. is_equal: an apply changes none of its fields."""
+        """Return whether an object becomes ours. is_equal: an apply changes none of its fields."""
         return str(key) in self.adopt or (is_equal and self.matches(key))
 
     def matches(self, key: ObjectKey) -> bool:
-        """Whether a pattern names an object."""
+        """Return whether a pattern names an object."""
         patterns = ("*" if word == ALL else word for word in self.adopt if is_pattern(word))
         return any(fnmatchcase(str(key), pattern) for pattern in patterns)
 
     def is_contested(self, cluster: str, key: ObjectKey, field: str) -> bool:
-        """Whether a field is contested, or a part of one that is."""
+        """Return whether a field is contested, or a part of one that is."""
         return ContestedField(cluster=cluster, object=str(key), field=field) in self.contested
 
     def contests(self, cluster: str, key: ObjectKey) -> bool:
-        """Whether any field of an object is contested."""
+        """Return whether any field of an object is contested."""
         return any((one.cluster, one.object) == (cluster, str(key)) for one in self.contested)
 
 

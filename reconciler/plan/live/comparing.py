@@ -62,7 +62,7 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
     choices: LiveChoices = NO_CHOICES
 
     def is_listed(self, one: LiveIdentity) -> bool:
-        """Whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
+        """Return whether our inventory lists an object, or its creation was begun. Only those are ever deleted."""
         return not self._uids(one.key).isdisjoint({one.version.uid, ""})
 
     def applied(
@@ -79,11 +79,11 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
         }
 
     def was_applied(self, key: ObjectKey) -> bool:
-        """Whether our inventory lists an object of this name with a UID: one that we applied, and did not release."""
+        """Return whether our inventory lists an object of this name with a UID: we applied it, and still own it."""
         return any(uid not in ("", RELEASED) for uid in self._uids(key))
 
     def was_released(self, key: ObjectKey) -> bool:
-        """Whether the object of this name was handed over."""
+        """Return whether the object of this name was handed over."""
         return RELEASED in self._uids(key)
 
     def claims_of(self, key: ObjectKey, uid: str) -> tuple[InventoryClaim, ...]:
@@ -92,13 +92,13 @@ class Ownership(Struct, frozen=True, kw_only=True, eq=False):
         return tuple(claim for claim in found if claim.uid) if uid in self._uids(key) else found
 
     def leaves(self, key: ObjectKey) -> bool:
-        """Whether an object of this name that is not ours stays as it is, without forbidding the plan."""
+        """Return whether an object of this name that is not ours stays as it is, without forbidding the plan."""
         if self.was_released(key):
             return not self.adopts(key)
         return self.was_applied(key) and not (self.adopts(key) or self.choices.matches(key))
 
     def adopts(self, key: ObjectKey) -> bool:
-        """Whether a person chose to adopt an object by its name."""
+        """Return whether a person chose to adopt an object by its name."""
         return self.choices.adopts(key, is_equal=False)
 
     def _uids(self, key: ObjectKey) -> frozenset[str]:

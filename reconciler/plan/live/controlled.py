@@ -49,7 +49,7 @@ def controlled_fields(kinds: Kinds, live: Body) -> tuple[ControlledField, ...]:
             found += [ControlledField(path=path, by=one.by, adds=one.adds) for path in _expanded(live, one.path)]
     if kinds.is_queued(live):
         found += [ControlledField(path=row.pods.suspend, by=KUEUE)] if row.pods.suspend else []
-        if value_at(live, row.pods.suspend) is not True:
+        if value_at(live, row.pods.suspend) is not True:  # Kueue takes back what it added when it suspends a workload
             found += _placement(kinds, live, is_template=bool(row.pods.suspend))
     return tuple(found)
 
@@ -185,7 +185,7 @@ _EMPTY: tuple[Any, ...] = ({}, [], None)
 
 
 def _merged(value: Any, theirs: Any) -> Any:
-    """Return what people wrote together with what a controller added."""
+    """Return the authored fields together with those that a controller added."""
     if isinstance(theirs, Mapping):
         return {**theirs, **mapping(value)}
     if isinstance(theirs, list):

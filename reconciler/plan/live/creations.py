@@ -44,7 +44,7 @@ class Places(Struct, frozen=True, kw_only=True):
 
 
 def created_places(kinds: Kinds, keys: Iterable[ObjectKey]) -> Places:
-    """Return what desired objects are for others."""
+    """Return the namespaces, groups and names that desired objects provide for others."""
     rows = [(kinds.find(key.group, key.kind), key) for key in keys]
     return Places(
         namespaces=frozenset(key for row, key in rows if row.holds is Holds.OBJECTS),

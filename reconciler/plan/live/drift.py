@@ -38,7 +38,7 @@ class DriftRules(Struct, frozen=True, kw_only=True, eq=False):
     day: str
 
     def may_leave(self, manifest: Manifest) -> bool:
-        """Whether drift of an object may stay."""
+        """Return whether drift of an object may stay."""
         return self.policy.may_leave(manifest.key, self.day) or self.choices.contests(manifest.cluster, manifest.key)
 
     def decide(self, drift: Drift) -> Drift:

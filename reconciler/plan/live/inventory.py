@@ -52,13 +52,13 @@ class Inventories(Struct, frozen=True, kw_only=True):
 
 
 def place_of(config_name: str, cluster: str, namespace: str, repository: str = "") -> Place:
-    """Return where a cluster keeps the inventory of a config repository."""
+    """Return the place of a config repository's inventory in a cluster."""
     name = form.inventory_name(f"{config_name}-{cluster}")
     return Place(namespace=namespace, name=name, source=config_name, repository=repository)
 
 
 def identity_of(repository: Repository, tree: TreeReference) -> str:
-    """Return what identifies the repository of a tree; empty before the first commit."""
+    """Return the identity of the repository of a tree; empty before the first commit."""
     tip = tree.merged_into.tip if tree.merged_into is not None else tree.tip
     return repository.identity(tip.oid) if tip is not None else ""
 

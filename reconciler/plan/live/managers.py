@@ -39,17 +39,17 @@ class Manager(Struct, frozen=True, kw_only=True, order=True):
 
     @property
     def applies_git(self) -> bool:
-        """Whether it applies what is in Git."""
+        """True if it applies what is in Git."""
         return self.name in APPLIERS
 
     @property
     def is_controller(self) -> bool:
-        """Whether it sets what it decides itself, not what a person wrote."""
+        """True if it sets what it decides itself, not what a person wrote."""
         return self.name in _CONTROLLERS or self.name.endswith(_CONTROLLER_ENDINGS)
 
 
 def managers_of(body: Mapping[str, Any], path: FieldPath) -> tuple[Manager, ...]:
-    """Return who owns the value at a path of a live object, in the order of their names."""
+    """Return the managers of the value at a path of a live object, in the order of their names."""
     return tuple(sorted(manager for manager, tree in _entries(body) if _owns(body, tree, path)))
 
 
@@ -70,13 +70,13 @@ def last_manager(body: Mapping[str, Any]) -> Manager | None:
 
 
 def last_writer(body: Mapping[str, Any]) -> str:
-    """Return who wrote an object last, besides us, with the time; empty if nobody did."""
+    """Return the last writer of an object besides us, with the time; empty if there is none."""
     last = last_manager(body)
     return f"{last.name} at {last.time}" if last is not None else ""
 
 
 def writers(body: Mapping[str, Any]) -> frozenset[Manager]:
-    """Return who wrote an object, besides its status and other subresources."""
+    """Return the managers that wrote an object, besides its status and other subresources."""
     return frozenset(manager for manager, _ in _entries(body) if not manager.subresource)
 
 
@@ -152,7 +152,7 @@ def is_covered(tree: Mapping[str, Any], body: Any) -> bool:
     """Return whether every owned field still is in a body: applying it would remove nothing."""
     for step, below in tree.items():
         if step == ".":
-            continue
+            continue  # the mapping or item itself
         inner = _descend(body, step)
         if inner is _ABSENT or (below and not is_covered(below, inner)):
             return False
@@ -186,7 +186,7 @@ def _missing(tree: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any
     found: dict[str, Any] = {}
     for step, below in tree.items():
         if step == ".":
-            continue
+            continue  # the mapping or item itself
         if step not in other:
             found[step] = {}
         elif inner := _missing(below, other[step]):

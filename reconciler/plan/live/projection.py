@@ -145,7 +145,7 @@ def _project_list(desired: list[Any], live: list[Any], result: Any, path: FieldP
 
 
 def _positions(path: FieldPath, live: list[Any], after: list[Any], list_keys: ListKeys) -> dict[int, int]:
-    """Return where the items of a live list are in the result of a dry run."""
+    """Return the positions of the items of a live list in the result of a dry run."""
     pairs = match_items(path, live, after, list_keys)
     found = () if pairs is None else pairs.items
     return {pair.before: pair.after for pair in found if pair.before is not None and pair.after is not None}

@@ -22,7 +22,7 @@ def load_proofs(cache: Cache, server: str) -> Proofs:
     raw = cache.get(_key(server))
     try:
         return _decoder.decode(raw) if raw else {}
-    except msgspec.DecodeError:
+    except msgspec.DecodeError:  # the server is asked again
         return {}
 
 

@@ -124,7 +124,7 @@ def read_owned(  # noqa: PLR0917
         try:
             resources[group, kind] = cluster.resource(group, kind)
         except UnknownKind:
-            continue
+            continue  # no object of it exists
         except ClusterError as error:
             failed[group, kind] = error.message
     for row in cluster.discover().resources:
@@ -177,7 +177,7 @@ def _listed(cluster: LiveCluster, group: str, kind: str) -> Iterator[tuple[Objec
         for body in cluster.list(resource, labels=_SELECTOR).objects:
             yield key_of(resource, body), body
     except ClusterError:
-        return
+        return  # those that are missing are read one by one
 
 
 def _read(cluster: LiveCluster, key: ObjectKey) -> Body | ClusterError | None:

@@ -48,7 +48,7 @@ def parse_filters(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 def apply_filters(plan: Plan, filters: Filters) -> Filtered:
-    """Return what is listed: changes, jobs, queues and findings that match.
+    """Return the rows to list: changes, jobs, queues and findings that match.
 
     Findings about files, budgets and exceptions name no queue or team, so only a severity hides them.
     """
@@ -68,6 +68,7 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
         plan,
         changes=changes,
         jobs=tuple(job for job in plan.jobs if (job.cluster, job.key) in keys),
+        unknown_gpus=tuple(one for one in plan.unknown_gpus if (one.cluster, one.key) in keys),
         capacity=tuple(line for line in plan.capacity if _wanted(filters, "cluster", line.cluster)),
         costs=tuple(line for line in plan.costs if _wanted(filters, "cluster", line.cluster)),
         evidence_changes=tuple(one for one in plan.evidence_changes if _wanted(filters, "cluster", one.cluster)),

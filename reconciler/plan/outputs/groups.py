@@ -185,7 +185,7 @@ def _rank(change: Change, queues: Container[tuple[str, str]]) -> int:
 
 
 def _group_key(change: Change) -> tuple[object, ...]:
-    """Return what equal changes have in common; empty for changes that are shown one by one."""
+    """Return the common part of equal changes; empty for changes that are shown one by one."""
     what = (change.operation, change.key.group, change.key.kind, change.gpus_before, change.gpus_after)
     if change.operation is Operation.DELETE:
         return (*what, tuple(_reason_key(why) for why in change.because))

@@ -58,9 +58,9 @@ _PLAIN = later(r"[A-Za-z0-9 ,.;/()'+=→·…—-]")
 # A sign and the text after it form a mention, an issue, a merge request, a label, a snippet, a milestone, an epic …
 _REFERENCE = later(r"([@#!~$%&^*:])(?=[\w\"\[])")
 
-_ISSUE = later(r"\b(GH|gh)-(?=\d)")
+_ISSUE = later(r"\b(GH|gh)-(?=\d)")  # GitHub makes these links to issues
 
-_URL = later(r":(?=//)|(?<=www)(?=\.)", re.IGNORECASE)
+_URL = later(r":(?=//)|(?<=www)(?=\.)", re.IGNORECASE)  # GitHub makes bare addresses links
 
 _BACKTICKS = later(r"`+")
 

@@ -104,13 +104,13 @@ class BoundPolicy:
         return next(result for result in Result if result.value in (*self.binding.actions, "audit"))
 
     def _applies(self, activation: Activation) -> bool | PolicyOutcome:
-        """Whether all match conditions are true. A false one decides even if another one fails."""
+        """Return whether all match conditions are true. A false one decides even if another one fails."""
         failure: PolicyOutcome | None = None
         for condition, program in zip(self.policy.conditions, self._programs.conditions, strict=True):
             try:
                 if _evaluate(program, activation, shared=True) is not True:
                     return False
-            except CelError as error:
+            except CelError as error:  # a later condition may be false
                 failure = failure or self._failure(error, condition.text)
             if activation.spent > _CONDITIONS_BUDGET:
                 return self._failure(_OUT_OF_BUDGET, condition.text)
@@ -229,7 +229,7 @@ class PolicySet:
         self.parameters = tuple(parameters)
         self._units: dict[tuple[int, int, int], BoundPolicy] = {}
         self._by_kind: dict[_Kind, tuple[Resource, tuple[_Pair, ...], bool]] = {}
-        self._settled: dict[_Kind, tuple[tuple[str, BoundPolicy], ...]] = {}
+        self._units_of_kind: dict[_Kind, tuple[tuple[str, BoundPolicy], ...]] = {}
 
     @property
     def rules(self) -> tuple[str, ...]:
@@ -277,7 +277,7 @@ class PolicySet:
         )
 
     def may_match(self, subject: Subject) -> bool:
-        """Whether any policy is about such requests for objects of this kind."""
+        """Return whether any policy is about such requests for objects of this kind."""
         return bool(self._candidates(_kind(subject))[1])
 
     def matches(self, subject: Subject) -> bool:
@@ -297,7 +297,7 @@ class PolicySet:
     def evaluate(self, subject: Subject) -> tuple[Verdict, ...]:
         """Return the verdicts on a request."""
         kind = _kind(subject)
-        units = self._settled.get(kind)
+        units = self._units_of_kind.get(kind)
         verdicts: list[Verdict] = []
         request: AdmissionRequest | None = None
         if units is None:
@@ -305,7 +305,7 @@ class PolicySet:
             request = _request(subject, resource)
             units = tuple(self._matching(candidates, request, subject, verdicts))
             if not varying and not verdicts:
-                self._settled[kind] = units
+                self._units_of_kind[kind] = units
         if units:
             request = request or _request(subject, self._candidates(kind)[0])
             values: dict[str, Activation] = {}

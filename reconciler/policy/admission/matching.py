@@ -41,7 +41,7 @@ class Resource(Struct, frozen=True, kw_only=True):
 
     @property
     def exempt(self) -> bool:
-        """Whether no admission policy applies: they do not apply to admission policies."""
+        """True if no admission policy applies: they do not apply to admission policies."""
         return self.group == GROUP and self.kind in _EXEMPT
 
 
@@ -57,7 +57,7 @@ class AdmissionRequest(Struct, frozen=True, kw_only=True):
 
 
 def matches(match: Match, request: AdmissionRequest) -> bool | str:
-    """Whether `match` matches the request; a text says why that is unknown."""
+    """Return whether `match` matches the request; a text says why that is unknown."""
     ruled = _ruled(match, request)
     if ruled is False or not _selects_object(match.objects, request):
         return False
@@ -66,18 +66,18 @@ def matches(match: Match, request: AdmissionRequest) -> bool | str:
 
 
 def takes(match: Match, operation: RequestOperation) -> bool:
-    """Whether `match` is about an operation."""
+    """Return whether `match` is about an operation."""
     return any(_contains(rule.operations, operation) for rule in match.rules)
 
 
 def depends_on_object(match: Match) -> bool:
-    """Whether the answer may differ between two objects of the same kind."""
+    """Return whether the answer may differ between two objects of the same kind."""
     named = any(rule.names for rule in (*match.rules, *match.excluded))
     return named or bool(match.namespaces or match.objects)
 
 
 def may_match(match: Match, resource: Resource) -> bool:
-    """Whether `match` could match any object of a kind."""
+    """Return whether `match` could match any object of a kind."""
     return not match.rules or _found(match.rules, resource, equivalent=match.equivalent) is not _RuleMatch.NOT
 
 
@@ -144,7 +144,7 @@ def _named(rule: ResourceRule, request: AdmissionRequest) -> bool:
 
 
 def _concerns(rule: ResourceRule, resource: Resource) -> bool:
-    """Whether a rule could match a resource in some version. An unknown plural could be any."""
+    """Return whether a rule could match a resource in some version. An unknown plural could be any."""
     return (
         _contains(rule.operations, resource.operation)
         and _contains(rule.groups, resource.group)
@@ -158,7 +158,7 @@ def _is(name: str, plural: str) -> bool:
 
 
 def _is_whole(name: str) -> bool:
-    """Whether the name of a resource in a rule means objects, not only a subresource of them."""
+    """Return whether the name of a resource in a rule means objects, not only a subresource of them."""
     return "/" not in name or name.endswith("/*")
 
 
@@ -171,7 +171,7 @@ def _in_scope(scope: str, resource: Resource) -> bool:
 
 
 def _selects_object(requirements: tuple[Requirement, ...], request: AdmissionRequest) -> bool:
-    """Whether the labels of the new or of the old object match."""
+    """Return whether the labels of the new or of the old object match."""
     if not requirements:
         return True
     bodies = (body for body in (request.body, request.old) if body is not None)
@@ -194,7 +194,7 @@ def _selects_namespace(requirements: tuple[Requirement, ...], request: Admission
 
 
 def selects(requirements: tuple[Requirement, ...], present: Mapping[str, str]) -> bool:
-    """Whether labels satisfy all requirements of a selector."""
+    """Return whether labels satisfy all requirements of a selector."""
     return all(_satisfies(requirement, present) for requirement in requirements)
 
 

@@ -96,9 +96,9 @@ _RESERVED = RESERVED | {"true", "false", "null", "in"}
 
 _REASONS = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 
-_MAX_ANNOTATIONS, _MAX_CONDITIONS = 20, 64
+_MAX_ANNOTATIONS, _MAX_CONDITIONS = 20, 64  # an API server refuses policies with more
 
-_MAX_ANNOTATION = 5 * 1024
+_MAX_ANNOTATION = 5 * 1024  # bytes of an audit annotation
 
 _LINE_BREAK = later(r"[\n\r]")
 

@@ -92,7 +92,7 @@ class Programs:
         key = sha256(repr((expression, declared)).encode("utf-8", "surrogatepass")).hexdigest()
         raw = self._stored.get(key)
         if raw is not None:
-            with suppress(ValueError, LookupError):
+            with suppress(ValueError, LookupError):  # it is checked again
                 checked = stored.decode(raw)
                 encoded[key] = raw
                 return checked

@@ -38,7 +38,7 @@ class ServerView(Struct, frozen=True, kw_only=True, eq=False):
     requesters: Mapping[str, Requester] = {}
 
     def resource(self, group: str, kind: str) -> Served | None:
-        """Return how a kind is served. Plans are known to policies alone."""
+        """Return the served form of a kind. Plans are known to policies alone."""
         return _PLANS if (group, kind) == (_OWN_GROUP, _PLAN) else self.served(group, kind)
 
     def converted(self, body: Mapping[str, Any], version: str) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ from reconciler.policy.references.capacity import check_overcommit, evaluate_shr
 from reconciler.policy.references.counting import check_counted
 from reconciler.policy.references.dispatch import check_dispatch
 from reconciler.policy.references.existence import ReferenceTargets, check_existence, check_references
-from reconciler.policy.references.expired import evaluate_ends
+from reconciler.policy.references.expired import evaluate_expiry
 from reconciler.policy.references.identity import check_identity
 from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas
@@ -33,7 +33,7 @@ __all__ = [
     "evaluate_age",
     "evaluate_amounts",
     "evaluate_change",
-    "evaluate_ends",
+    "evaluate_expiry",
     "evaluate_links",
     "evaluate_shrinks",
     "evidence_ages",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.values import MAX_COUNT
-from reconciler.policy.references.products import taken_on_each_node
+from reconciler.policy.references.products import used_on_each_node
 from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict
 from reconciler.queues.queues import QueueUsage, add_amounts, guaranteed_by_product
@@ -25,7 +25,7 @@ def check_overcommit(
     """
     if inventory is None or inventory.document is None or not evaluation.is_enabled("capacity.overcommit"):
         return
-    taken = taken_on_each_node(evaluation.kinds, rows, inventory)
+    taken = used_on_each_node(evaluation.kinds, rows, inventory)
     free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
     for product, guaranteed, capacity in _overcommitted(usage, free):
         gone = taken[product] if product else taken.total()

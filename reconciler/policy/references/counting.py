@@ -14,8 +14,8 @@ def check_counted(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None
         if row.uncounted and not row.finished:
             first, others = row.uncounted[0], len(row.uncounted) - 1
             more = f", and {others} more" if others else ""
-            hint = "declare where the kind has its pods in spec.podPaths of reconciler.yaml"
-            if row.is_workload or row.provides:
+            hint = "declare where the kind has its pods in spec.podPaths of reconciler.yaml, or add its family"
+            if evaluation.kinds.is_known(row.group, row.kind):
                 hint = "add what it names to the repository, or request known resources"
-            message = f"not counted: {first.what} at {first.field or 'the object'}{more}"
+            message = f"not counted: {first}{more}"
             evaluation.report(_RULE, row, message, hint=hint, field=first.field)

@@ -15,7 +15,7 @@ _RULE = "health.quarantine-ended"
 _FIELD = ("spec", "until")
 
 
-def evaluate_ends(
+def evaluate_expiry(
     kinds: Kinds,
     clusters: Sequence[Cluster],
     quarantines: Mapping[str, Iterable[Document]],

@@ -31,7 +31,7 @@ class Stock(Struct, kw_only=True):
             self.schedulable[gpus] += count
 
     def fits(self, gpus: int) -> tuple[int, int]:
-        """Return how many pods of so many GPUs fit at the same time: on all nodes, and on schedulable nodes."""
+        """Return the number of pods of so many GPUs that fit at once: on all nodes, and on schedulable nodes."""
         pods = self.pods.get(gpus)
         if pods is None:
             pods = self.pods[gpus] = (_pods(self.nodes, gpus), _pods(self.schedulable, gpus))
@@ -84,7 +84,7 @@ def _on_each_node(row: ObjectSummary, inventory: Inventory | None) -> str:
     return message + (f"; its pods wait on {plural(lacking, 'node')} with fewer GPUs" if lacking else "")
 
 
-def taken_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: Inventory) -> Counter[str]:
+def used_on_each_node(kinds: Kinds, rows: Iterable[ObjectSummary], inventory: Inventory) -> Counter[str]:
     """Return the GPUs by product that DaemonSets take of the schedulable nodes."""
     taken: Counter[str] = Counter()
     for row in rows:

@@ -48,7 +48,7 @@ def check_coverage(evaluation: Evaluation, rows: Sequence[ObjectSummary], usage:
 
 
 def _given(row: ObjectSummary, usage: QueueUsage) -> set[str]:
-    """Return what containers of a workload request because a LimitRange says so."""
+    """Return the requests that a LimitRange adds to the containers of a workload."""
     return set() if row.stated is None else {*usage.limit_ranges.get(row.namespace, ())} - {*row.stated}
 
 

@@ -4,6 +4,7 @@ The file stands at the path of the kustomization or chart, in place of the files
 its documents comments say where the object is from and what changed it, which leads findings back there.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -19,7 +20,7 @@ from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document, read
 from reconciler.kube.yaml.parser import split
 from reconciler.kube.yaml.writer import write
-from reconciler.repo.builds.inputs import BuildInputs, inputs_of, missing_problem
+from reconciler.repo.builds.inputs import FOLLOWED, BuildInputs, inputs_of, missing_problem
 from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
 from reconciler.repo.builds.variables import SWITCH, Substitution
 from reconciler.repo.config.builds import Build, Tool
@@ -58,8 +59,10 @@ def build_all(
     builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> Iterator[Built]:
     """Build what differs from the last runs, and yield the results of all entries."""
+    followed = [path for path in files if posixpath.basename(path) in FOLLOWED]
+    contents = dict(zip(followed, repository.read([files[path] for path in followed]), strict=True))
     for build in builds:
-        inputs = inputs_of(build, files, lambda paths: repository.read([files[path] for path in paths]))
+        inputs = inputs_of(build, files, lambda paths: [contents[path] for path in paths])
         if not inputs.files:
             yield Built(build=build, oid="", inputs={}, problems=(missing_problem(build),))
             continue
@@ -73,7 +76,7 @@ def build_all(
 def _saved(
     build: Build, inputs: BuildInputs, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> _Saved:
-    program = find_program(build.tool, build.version)
+    program = find_program(build.tool, build.version, cache)
     identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
     key = f"build:{sha256(identity).hexdigest()}"
     if cache is not None and (known := cache.get(key)) is not None:

@@ -8,6 +8,7 @@ whose message is the one that people know.
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
@@ -23,10 +24,14 @@ from reconciler.repo.files import BlobIds, below
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names of a kustomization, as kustomize looks for them."""
 
+FOLLOWED = frozenset({*KUSTOMIZATIONS, "Chart.yaml"})
+"""The files that name what a build reads besides them."""
+
 ReadFiles = Callable[[list[str]], Iterable[bytes]]
 """Returns the contents of files by path, in order."""
 
-_FOLDERS = ("resources", "components", "bases")
+_FOLDERS = frozenset({"resources", "components", "bases", "generators", "transformers", "validators"})
+"""Fields of a kustomization whose entries may be folders with one."""
 _FILES = (
     *("resources", "components", "bases", "crds", "configurations", "generators", "transformers", "validators"),
     "patchesStrategicMerge",
@@ -80,7 +85,7 @@ class _Overlay:
             found: list[str] = []
             for path, raw in zip(paths, self._read(paths), strict=True):
                 self._found[path] = self._files[path]
-                for document in read(path, raw).documents:
+                for document in _documents(path, raw):
                     found += self._follow(posixpath.dirname(path), document)
             folders = [folder for folder in dict.fromkeys(found) if folder not in seen]
             seen.update(folders)
@@ -102,10 +107,16 @@ class _Overlay:
                 self._problems.append(_outside_problem(document, path, name))
             elif target in self._files:
                 self._found[target] = self._files[target]
-            elif path[0] in _FOLDERS or path[0] in ("generators", "transformers", "validators"):
+            elif path[0] in _FOLDERS:
                 yield target
         for index, chart in enumerate(sequence(document.data.get("helmCharts"))):
             self._problems.append(_chart_problem(document, ("helmCharts", index), mapping(chart)))
+
+
+@lru_cache(4096)
+def _documents(path: str, raw: bytes) -> tuple[Document, ...]:
+    """Read a file once: many overlays name the same base."""
+    return read(path, raw).documents
 
 
 def references(data: Mapping[str, Any]) -> Iterator[tuple[FieldPath, str]]:
@@ -165,7 +176,7 @@ class _Chart:
             if path not in self._files:
                 continue
             (raw,) = self._read([path])
-            for document in read(path, raw).documents:
+            for document in _documents(path, raw):
                 for index, entry in enumerate(sequence(document.data.get("dependencies"))):
                     address = str(mapping(entry).get("repository") or "")
                     if address.startswith("file://"):

@@ -5,7 +5,6 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -14,6 +13,7 @@ from reconciler.errors import ConfigError, OutsideError
 from reconciler.processes import ChildCommand, ChildProcess, ProcessUnavailable, without_credentials
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources
 from reconciler.repo.config.builds import ROOT, Build, Tool
+from reconciler.repo.port import Cache
 
 SECONDS = 120.0
 """Time for one build. Large overlays (1,000 objects) take under 10 s."""
@@ -43,9 +43,12 @@ class BuildProgram(Struct, frozen=True, kw_only=True):
     version: str
 
 
-def find_program(tool: Tool, wanted: str = "") -> BuildProgram:
-    """Return the program that builds. Raises `OutsideError` without one, `ConfigError` with another version."""
-    program = _found(tool, os.environ.get("PATH", ""))
+def find_program(tool: Tool, wanted: str, cache: Cache | None) -> BuildProgram:
+    """Return the program that builds. Raises `OutsideError` without one, `ConfigError` with another version.
+
+    Its version is asked once, and again when its file is another one.
+    """
+    program = _found(tool, os.environ.get("PATH", ""), cache)
     if wanted and program.version.lstrip("v") != wanted.lstrip("v"):
         raise ConfigError(
             f"{' '.join(program.argv)} has version {program.version}, but spec.builds.{tool} pins {wanted}",
@@ -54,18 +57,27 @@ def find_program(tool: Tool, wanted: str = "") -> BuildProgram:
     return program
 
 
-@lru_cache
-def _found(tool: Tool, path: str) -> BuildProgram:
+def _found(tool: Tool, path: str, cache: Cache | None) -> BuildProgram:
     if tool is Tool.HELM:
         if helm := shutil.which("helm", path=path):
-            return BuildProgram(argv=(helm,), version=_output((helm, "version", "--template", "{{.Version}}")).strip())
+            return BuildProgram(argv=(helm,), version=_version((helm, "version", "--template", "{{.Version}}"), cache))
     elif kustomize := shutil.which("kustomize", path=path):
-        return BuildProgram(argv=(kustomize, "build"), version=_output((kustomize, "version")).strip())
+        return BuildProgram(argv=(kustomize, "build"), version=_version((kustomize, "version"), cache))
     elif kubectl := shutil.which("kubectl", path=path):
-        said = _output((kubectl, "version", "--client", "--output", "json"))
-        version = json.loads(said or "{}").get("kustomizeVersion", "")
-        return BuildProgram(argv=(kubectl, "kustomize"), version=str(version))
+        said = _version((kubectl, "version", "--client", "--output", "json"), cache)
+        return BuildProgram(argv=(kubectl, "kustomize"), version=str(json.loads(said or "{}").get("kustomizeVersion")))
     raise OutsideError(f"{tool} is not installed, and spec.sources wants a build by it", hint=_HINTS[tool])
+
+
+def _version(argv: tuple[str, ...], cache: Cache | None) -> str:
+    state = Path(argv[0]).stat()
+    key = f"program:{argv}:{state.st_ino}:{state.st_size}:{state.st_mtime_ns}"
+    if cache is not None and (known := cache.get(key)) is not None:
+        return known.decode()
+    said = _output(argv).strip()
+    if cache is not None:
+        cache.put(key, said.encode())
+    return said
 
 
 def _output(argv: tuple[str, ...]) -> str:

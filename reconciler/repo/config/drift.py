@@ -38,11 +38,11 @@ class DriftRule(Struct, frozen=True, kw_only=True):
     place: SourceRef = SourceRef(path="reconciler.yaml")
 
     def covers(self, key: ObjectKey, field: str, managers: tuple[str, ...]) -> bool:
-        """Whether the rule is about a field of an object, which these managers changed."""
+        """Return whether the rule is about a field of an object, which these managers changed."""
         return self.is_about(key) and self._covers_field(field) and (not self.manager or self.manager in managers)
 
     def is_about(self, key: ObjectKey) -> bool:
-        """Whether the rule is about fields of an object."""
+        """Return whether the rule is about fields of an object."""
         wanted = (self.kind, key.kind), (self.namespace, key.namespace), (self.name, key.name)
         return all(one in ("", other) for one, other in wanted)
 
@@ -50,7 +50,7 @@ class DriftRule(Struct, frozen=True, kw_only=True):
         return not self.fields or any(field == one or field.startswith((f"{one}.", f"{one}[")) for one in self.fields)
 
     def is_expired(self, day: str) -> bool:
-        """Whether the rule has no effect on a day (YYYY-MM-DD)."""
+        """Return whether the rule has no effect on a day (YYYY-MM-DD)."""
         return bool(self.expires) and day > self.expires
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class DriftPolicy(Struct, frozen=True, kw_only=True):
     rules: tuple[DriftRule, ...] = ()
 
     def may_leave(self, key: ObjectKey, day: str) -> bool:
-        """Whether any drift of an object may be left as it is."""
+        """Return whether any drift of an object may be left as it is."""
         rules = (rule for rule in self.rules if rule.is_about(key) and not rule.is_expired(day))
         return self.action is not DriftAction.REVERT or any(rule.action is not DriftAction.REVERT for rule in rules)
 

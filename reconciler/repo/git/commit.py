@@ -20,6 +20,7 @@ from reconciler.repo.git.objects import blob_oid, decode_path, parse_changes, pa
 from reconciler.repo.git.worktree import CheckoutFile, WorkTree, split_path
 from reconciler.repo.port import Draft, Entry
 
+# What git leaves in its folder until they end.
 _OPERATIONS = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 _OTHER = Entry("000000", "")  # neither absent nor a file: a conflict, a folder, a link
 _DIFF = ("diff-index", "-z", "--raw", "--no-renames", "--ignore-submodules=dirty")

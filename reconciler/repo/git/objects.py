@@ -12,9 +12,10 @@ from reconciler.kube.patterns import later
 from reconciler.repo.git.command import Git
 from reconciler.repo.port import Commit, Entry
 
-ABSENT = "000000"
-_COMMITTER = later(rb"^committer .*> (-?\d+) ([+-])(\d\d)(\d\d)$")
-_UNMERGED = later(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0")
+ABSENT = "000000"  # git's mode of a file that is not there
+_COMMITTER = later(rb"^committer .*> (-?\d+) ([+-])(\d\d)(\d\d)$")  # seconds since the epoch, and the zone
+_UNMERGED = later(r":\d{6} \d{6} [0-9a-f]+ [0-9a-f]+ U\0([^\0]+)\0")  # a path with a conflict
+# A change as `git diff-index --raw -z` lists it.
 _RAW = later(r":(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*\0([^\0]+)\0")
 
 

@@ -96,11 +96,11 @@ _MEMORY_BYTES = 1 << 30
 
 _MAX_PACKS = 40
 
-_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 or SHA-256
 
 _LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
-_SHORT_SSH = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/].*)")
+_SHORT_SSH = re.compile(r"(?P<user>[\w.-]+)@(?P<host>[\w.-]+):(?P<path>[^/].*)")  # git's short form of an ssh URL
 
 
 class Credentials(Struct, frozen=True, kw_only=True):

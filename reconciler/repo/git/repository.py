@@ -52,7 +52,7 @@ from reconciler.repo.port import Commit, Draft, Entry, Tree
 # Changes of the files and branches of a checkout, as the operating system reports them.
 
 
-_SETTLING_SECONDS = 0.01
+_QUIET_SECONDS = 0.01
 """Editors and git write a file in several steps: a change is over when nothing else happened for this long."""
 
 _MAX_SECONDS = 1.0
@@ -104,8 +104,8 @@ def _next(changed: SimpleQueue[str]) -> tuple[str, ...]:
     end = time.monotonic() + _MAX_SECONDS
     while time.monotonic() < end:
         try:
-            paths.add(changed.get(timeout=_SETTLING_SECONDS))
-        except Empty:
+            paths.add(changed.get(timeout=_QUIET_SECONDS))
+        except Empty:  # what belongs together was written
             break
     return tuple(sorted(paths))
 
@@ -133,7 +133,7 @@ class _Handler(FileSystemEventHandler):
 
 MAX_FILE_BYTES = 3 << 20  # bytes; as `Limits.file_bytes` of kube/yaml, which reports the error
 
-_OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_OID = later(r"[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 or SHA-256
 
 _MAX_CONFLICTS = 10  # in one message
 
@@ -145,7 +145,7 @@ _UPSTREAM = (
     *(f"{_REMOTE}{name}" for name in ("HEAD", "main", "master")),
 )
 
-_REVISION = later(r"(?!-)[^\s\x00-\x1f\x7f]+")
+_REVISION = later(r"(?!-)[^\s\x00-\x1f\x7f]+")  # git would take one with a dash for an option
 
 
 class GitRepository:

@@ -67,7 +67,7 @@ class WorkTree(Struct, frozen=True, kw_only=True):
             with _Folders(self.top) as folders:
                 folder, name = folders.open(path)
                 os.unlink(name, dir_fd=folder)
-        except _MISSING:
+        except _MISSING:  # somebody else removed it
             return
         except OSError as error:
             raise RepositoryError(f"{printable(path)}: cannot be removed: {error.strerror}") from error
@@ -170,7 +170,7 @@ def _read_state(folder: int, name: str, max_bytes: int) -> CheckoutFile:
 def _replace(folder: int, name: str, data: bytes) -> None:
     try:
         mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
-    except FileNotFoundError:
+    except FileNotFoundError:  # a new file gets the mode of the umask
         mode = None
     opened = os.open(
         TEMPORARY, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder

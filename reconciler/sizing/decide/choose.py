@@ -179,7 +179,7 @@ def _decide_recommended(evaluator: Evaluator, opinion: EngineOpinion, recommende
 
 
 def _memory_model_choice(question: Question, candidates: Sequence[Candidate]) -> str:
-    """Return what would be chosen without an external engine."""
+    """Return the choice without an external engine."""
     chosen = _choose(question, candidates)
     if chosen is None:
         return ""

@@ -97,7 +97,7 @@ def format_gpus(layout: Layout) -> str:
 
 
 def _batch_change(question: Question, layout: Layout) -> str:
-    """Return how the effective batch is kept if its factors change."""
+    """Return the factors that keep the effective batch, in words; empty if they do not change."""
     if (layout.gpus, layout.batch, layout.accumulation) == (question.processes, question.batch, question.accumulation):
         return ""
     steps = f" x {layout.accumulation} steps" if layout.accumulation > 1 else ""
@@ -184,7 +184,7 @@ class CostBasis(Struct, frozen=True):
         return "the cost of a token" if self.by_token else "the price of an hour"
 
     def price(self, candidate: Candidate) -> float:
-        """Return what a candidate costs."""
+        """Return the cost of a candidate."""
         cost = candidate.cost if self.in_money else candidate.relative_cost
         return (cost.per_million_tokens or 0.0) if self.by_token else cost.per_hour
 

@@ -68,7 +68,7 @@ def _pods(value: dict[str, Any] | list[Any], path: FieldPath) -> Iterator[tuple[
 
 
 def _devices(resources: Mapping[str, Any], product: str) -> tuple[int, str]:
-    """Return how many GPUs a container requests, and their product; a slice of a GPU is a product of its own."""
+    """Return the GPUs that a container requests, and their product; a slice of a GPU is a product of its own."""
     for section in ("limits", "requests"):
         amounts = mapping(resources.get(section))
         for vendor in Vendor:

@@ -22,7 +22,7 @@ from reconciler.sizing.training import Architecture, undivided_heads
 
 _COUNTS = ("sequences", "batched", "tensor", "pipeline", "data")
 _CACHES = {"auto": 2.0, "bfloat16": 2.0, "float16": 2.0, "bf16": 2.0, "fp8": 1.0, "fp8_e4m3": 1.0, "fp8_e5m2": 1.0}
-_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")
+_LENGTH = re.compile(r"(\d+(?:\.\d+)?)([kKmM]?)")  # vLLM takes `16k` and `16K`
 _UNITS = {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 1 << 20}
 _BY_HAND = "check the server by hand"
 _HINT = f"remove the flag, or {_BY_HAND}"

@@ -31,7 +31,7 @@ SAMPLED = 16.0
 _LARGE_GPU_GIB = 70
 _LATENT = "kv_a_proj_with_mqa"
 """Matrix of multi-head latent attention whose output is cached instead of keys and values (DeepSeek-V2, 2405.04434)."""
-_DOUBT, _DOUBT_OF_EXPERTS = 0.02, 0.08
+_UNCERTAINTY, _UNCERTAINTY_OF_EXPERTS = 0.02, 0.08
 """Uncertainty as a fraction of the weights; kernels for experts repack weights and keep more in a step."""
 _UNCERTAIN = 0.15
 """What flags of unknown effect add to it."""
@@ -76,8 +76,8 @@ def estimate_server(server: Server, gpu: Gpu) -> ServerEstimate:
     limit = fraction * gpu.memory_gib * GIB
     inside = activations if server.engine is ServingEngine.VLLM else 0.0
     cache = limit - weights - inside - overhead
-    doubt = _DOUBT_OF_EXPERTS if server.architecture.experts else _DOUBT
-    spread = 0.5 * (inside + overhead) + weights * (doubt + (_UNCERTAIN if server.is_uncertain else 0.0))
+    uncertainty = _UNCERTAINTY_OF_EXPERTS if server.architecture.experts else _UNCERTAINTY
+    spread = 0.5 * (inside + overhead) + weights * (uncertainty + (_UNCERTAIN if server.is_uncertain else 0.0))
     low, high = cache - spread, cache + spread
     if activations + GRAPHS * GIB * server.captures > (1 - fraction) * gpu.memory_gib * GIB + inside:
         low = min(low, 0.0)  # graphs, or SGLang's activations, are outside of the fraction
@@ -133,7 +133,7 @@ def weight_bytes(server: Server) -> float:
 
 
 def _copies(server: Server, linear: Linear) -> float:
-    """Return how often the heads of keys and values exist: at least once on each GPU."""
+    """Return the number of copies of the heads of keys and values: at least one on each GPU."""
     kv = linear.name in {"k_proj", "v_proj"}
     return max(1.0, server.tensor / server.architecture.kv_heads) if kv else 1.0
 
@@ -171,7 +171,7 @@ def _activations(server: Server, gpu: Gpu) -> float:
 
 
 def _tokens(server: Server, cache: float) -> int:
-    """Return how many tokens of requests of full length a cache holds."""
+    """Return the number of tokens of requests of full length that a cache holds."""
     length = server.length or 1 << 14
     return int(cache / cached_bytes(server, length) * length)
 

@@ -34,7 +34,7 @@ class WeightType(StrEnum):
 
     @property
     def is_of_experts(self) -> bool:
-        """Whether only experts are in fewer bits."""
+        """True if only experts are in fewer bits."""
         return self in {WeightType.INT4_EXPERTS, WeightType.MXFP4}
 
 

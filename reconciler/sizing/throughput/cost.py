@@ -11,13 +11,13 @@ _MILLION = 1e6
 class Throughput(Struct, frozen=True, kw_only=True):
     """Tokens per second of all GPUs together. Nine of ten measured runs were between `low` and `high`.
 
-    `doubts` name what widens the range beyond that of dense models with 16-bit weights on NVLink.
+    `uncertainties` name what widens the range beyond that of dense models with 16-bit weights on NVLink.
     """
 
     tokens_per_s: float
     low: float
     high: float
-    doubts: tuple[str, ...] = ()
+    uncertainties: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Return the prediction with its range."""

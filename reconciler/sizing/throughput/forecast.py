@@ -67,7 +67,7 @@ RATES = Rates()
 """The shipped rates."""
 
 
-_BYTES = 2.0
+_BYTES = 2.0  # of a value in bf16 or fp16
 _BYTES_4BIT = 0.53
 _OPTIMIZER_BYTES = 24.0  # read and written per parameter: weight, gradient and two states, 2 or 4 bytes each
 _REFERENCE = 312.0  # TFLOPS of the A100, on which most runs were measured
@@ -118,7 +118,7 @@ def _overlapped(one: float, other: float, rates: Rates) -> float:
 
 
 def _passes(training: Training) -> int:
-    """Return how often a layer runs in a step: forward, backward, and recomputed."""
+    """Return the runs of a layer in a step: forward, backward, and recomputed."""
     return 2 + (1 if training.checkpointing else 0)
 
 
@@ -259,18 +259,18 @@ def throughput(training: Training, layout: Layout, gpu: Gpu, rates: Rates = RATE
         tokens / step_seconds(training, layout, gpu, replace(rates, network=network))
         for network in (SLOW_NETWORK, FAST_NETWORK)
     )
-    doubts = tuple(_doubts(training, layout, gpu))
-    factor = exp(sqrt(sum(error * error for _, error in doubts) + _BASE * _BASE))
+    uncertainties = tuple(_uncertainties(training, layout, gpu))
+    factor = exp(sqrt(sum(error * error for _, error in uncertainties) + _BASE * _BASE))
     return Throughput(
         tokens_per_s=sqrt(slow * fast),
         low=slow / factor,
         high=fast * factor,
-        doubts=tuple(name for name, _ in doubts),
+        uncertainties=tuple(name for name, _ in uncertainties),
     )
 
 
-def _doubts(training: Training, layout: Layout, gpu: Gpu) -> Iterator[tuple[str, float]]:
-    """Yield what makes a run harder to predict, each with its error: the logarithm of a factor."""
+def _uncertainties(training: Training, layout: Layout, gpu: Gpu) -> Iterator[tuple[str, float]]:
+    """Yield the sources of uncertainty of a run, each with its error: the logarithm of a factor."""
     few = layout.batch * training.sequence / training.context < _FEW_TOKENS
     gathers = layout.gpus > 1 and shards_of(training, layout).weights > 1
     trains_all = not training.method.has_adapters

@@ -55,7 +55,7 @@ def container_environment(
 
 
 def variable_path(job: TrainingJob, name: str) -> FieldPath:
-    """Return where a variable of the job is written; the container if it comes from a whole ConfigMap."""
+    """Return the place of a variable of the job; the container if it comes from a whole ConfigMap."""
     path = job.lead.container.path
     items = sequence(job.get(*path, "env"))
     index = next((index for index, item in enumerate(items) if mapping(item).get("name") == name), None)

@@ -24,7 +24,7 @@ class Container(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def has_rendezvous(self) -> bool:
-        """Whether its words or variables tell several pods how to find each other, without an operator's help."""
+        """True if its words or variables tell several pods how to find each other, without an operator's help."""
         words = " ".join((*self.command, *self.args))
         return any(word in words for word in _RENDEZVOUS) or any(name in _RENDEZVOUS_VARIABLES for name, _ in self.env)
 

@@ -183,7 +183,7 @@ class TrainingJob(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether a wrapper holds the job."""
+        """True if a wrapper holds the job."""
         return bool(self.root)
 
     def word_path(self, field: str, index: int) -> FieldPath:

@@ -51,7 +51,7 @@ class JobReader:
 
     @property
     def is_wrapper_suspended(self) -> bool:
-        """Whether the job is inside a wrapper that is suspended."""
+        """True if the job is inside a wrapper that is suspended."""
         return bool(self.root) and value_at(self.document.data, ("spec", "suspend")) is True
 
     def problem(self, rule: str, path: FieldPath, message: str, hint: str) -> None:

@@ -159,7 +159,7 @@ def test_a_server_that_is_too_busy(site: Site) -> None:
 
 def test_a_kind_that_is_never_served(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A CRD whose names are taken never becomes Established: its objects are left out, all else is applied."""
-    monkeypatch.setattr("reconciler.live.apply.SETTLE_SECONDS", 1.0)
+    monkeypatch.setattr("reconciler.live.apply.RELIABLE_SECONDS", 1.0)
     group = f"{site.name}.example.com"
     versions: list[Body] = [
         {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}

@@ -48,7 +48,7 @@ class OneSource:
     def secret(self, _: ConfigSource, __: str) -> dict[str, bytes]:
         return {}
 
-    def tell(self, _: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
+    def record_event(self, _: ConfigSource, *, warning: bool, reason: str, message: str) -> None:
         self.told.append(f"{'warning' if warning else 'normal'} {reason}: {message}")
 
     def wait(self, seconds: float) -> None:

@@ -8,10 +8,10 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.cli.main import run as run_command
-from reconciler.controller.health.rounds import watch_jobs
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.process import FleetGauges
 from reconciler.health.fast_lane import LaneRound
+from reconciler.health.rounds import watch_jobs
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.objects import ObjectKey
 from reconciler.nodehealth.inflight.notes import JobNoteKind

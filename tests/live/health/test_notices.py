@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.health.rounds import tell, webhooks
 from reconciler.errors import ConfigError
+from reconciler.health.rounds import tell, webhooks
 from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import BreakerAlert, FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.health.rounds import acknowledge_preflights
 from reconciler.health.agent import Agent, AgentOptions
 from reconciler.health.fast_lane import HealthRules, LaneRound
 from reconciler.health.reports import ClusterReports
+from reconciler.health.rounds import acknowledge_preflights
 from reconciler.kube.client import KubernetesCluster
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.nodehealth.inflight.preflight import PreflightResult

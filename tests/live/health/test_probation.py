@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.controller.health.rounds import watch_jobs
+from reconciler.health.rounds import watch_jobs
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey

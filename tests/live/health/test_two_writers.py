@@ -6,7 +6,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
-from reconciler.controller.health.rounds import health_round
+from reconciler.controller.health import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
 from reconciler.controller.sources.source import ConfigSource, Mode

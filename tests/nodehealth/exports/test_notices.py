@@ -1,6 +1,6 @@
 """Which messages about a fleet are new."""
 
-from reconciler.nodehealth.exports.notices import notices, told_after
+from reconciler.nodehealth.exports.notices import notices, sent_after
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.nodehealth.fleet.state import FleetState, HealthPhase
 
@@ -25,7 +25,7 @@ def test_the_round_after_an_escalation_tells_nothing_again() -> None:
     counts = []
     for one in rounds:
         new = notices(one, told)
-        told = told_after(told, new)
+        told = sent_after(told, new)
         counts.append(len(new))
     assert counts == [1, 1, 0, 1, 1]
     assert told == {}

@@ -18,7 +18,7 @@ def overlay(path: str = "apps/prod") -> Build:
 
 
 def test_an_overlay_reads_its_bases_and_the_files_that_they_name() -> None:
-    """F-150."""
+    """F-151."""
     files = {
         "apps/prod/kustomization.yaml": """\
 resources: [../base, job.yaml]

@@ -42,7 +42,7 @@ VALUES = {
     ],
 )
 def test_what_flux_makes_of_it(text: str, result: str) -> None:
-    """F-150: as the tests of the package that Flux uses."""
+    """F-151: as the tests of the package that Flux uses."""
     substitution = Substitution(VALUES)
     assert substitution.apply(text) == result
     assert (substitution.unknown, substitution.refused) == ({}, {})

@@ -68,7 +68,7 @@ class TorchrunJob(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def is_suspended(self) -> bool:
-        """Whether the job is not to run now."""
+        """True if the job is not to run now."""
         return bool(self.suspend and self.suspend.value)
 
     @property

@@ -67,7 +67,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> bool:
-        """Whether the volume is enabled; a section that is set is, unless it says otherwise."""
+        """True if the volume is enabled; a section that is set is, unless it says otherwise."""
         return bool(self.enabled.value) if self.enabled else self != _NO_CLAIM
 
 

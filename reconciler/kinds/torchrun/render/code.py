@@ -329,7 +329,7 @@ def _check(
         problems.append(problem_at(workspace.sha256, "torchrun.workspace", message, hint))
 
 
-_COMMIT = later(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = later(r"[0-9a-f]{40}|[0-9a-f]{64}")  # SHA-1 or SHA-256
 
 
 def _is_pinned(kind: SourceKind, workspace: WorkspaceSection) -> bool:

@@ -78,7 +78,7 @@ _SHELL_WORDS = frozenset(
 )
 """First words that are not programs: bash's own commands and keywords."""
 
-_EXPANDED = later(r"\$\$+|\$(?=\()")
+_EXPANDED = later(r"\$\$+|\$(?=\()")  # what a kubelet reads as a variable, or as an escaped `$`
 
 
 def trainer_command(
@@ -112,7 +112,7 @@ def trainer_command(
 
 
 def max_restarts(job: TorchrunJob) -> Traced:
-    """Return how often torchrun restarts the processes of a job."""
+    """Return the number of times that torchrun restarts the processes of a job."""
     return job.reliability.max_restarts or _MAX_RESTARTS
 
 

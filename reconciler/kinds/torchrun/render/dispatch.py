@@ -16,7 +16,7 @@ _RULE = "torchrun.multikueue"
 
 
 def check_dispatch(pod: Pod) -> Iterator[Problem]:
-    """Yield what a job needs that a worker cluster does not have."""
+    """Yield the problems of a job that is dispatched to worker clusters, which lack some of its objects."""
     check = pod.template.multikueue
     if check is None:
         return

@@ -184,10 +184,10 @@ def _check_name(
     problems.append(problem_at(name, "torchrun.name", message, hint))
 
 
-_LABEL_LENGTH = 63
+_LABEL_LENGTH = 63  # of a host name, which is a label of DNS
 
 
-def _volumes(  # noqa: PLR0917 - the settled parts of one job
+def _volumes(  # noqa: PLR0917 - the resolved parts of one job
     job: TorchrunJob,
     template: Template,
     storage: Storage,
@@ -209,7 +209,7 @@ def _volumes(  # noqa: PLR0917 - the settled parts of one job
     yield from shared_memory(storage.shm_per_gpu, shape.gpus, network, problems)
 
 
-def _claims(  # noqa: PLR0917 - the settled parts of one job
+def _claims(  # noqa: PLR0917 - the resolved parts of one job
     job: TorchrunJob,
     template: Template,
     storage: Storage,

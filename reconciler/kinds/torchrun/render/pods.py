@@ -162,6 +162,7 @@ def _spec(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     spec |= _placement(pod, problems)
     if pod.network and pod.network.preset.host:
         spec |= {"hostNetwork": pod.network.traced(value=True)}
+        # The DNS of the node does not know the Service by which pods find each other.
         spec |= {"dnsPolicy": pod.network.traced("ClusterFirstWithHostNet")}
     sidecar = pod.network.preset.sidecar if pod.network else {}
     inits: list[Any] = [pod.network.traced(sidecar)] if pod.network and sidecar else []

@@ -36,7 +36,7 @@ _REPLACED = frozenset(
 )
 """Fields of a pod spec that are merged with other sources, and so are not copied as a whole."""
 
-_OWN_POD = ("restartPolicy", "hostname", "subdomain")
+_OWN_POD = ("restartPolicy", "hostname", "subdomain")  # the job decides on these
 _OWN_TRAINER = ("command", "args")
 _MERGED_TRAINER = frozenset(
     {"name", "image", "workingDir", "securityContext", "resources", "env", "volumeMounts", *_OWN_TRAINER}
@@ -77,7 +77,7 @@ class Template(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def names_gpus(self) -> bool:
-        """Whether the queue names a GPU product, and not other devices, so that a whole node has GPUs."""
+        """True if the queue names a GPU product, and not other devices, so that a whole node has GPUs."""
         names_product = self.gpu_type is not None or not self.node_selector.keys().isdisjoint(PRODUCT_LABELS)
         return names_product and not devices_in(dict.fromkeys((*self.limits, *self.requests), 1))
 
@@ -176,7 +176,7 @@ def _list(queue: TorchrunQueue, path: tuple[str | int, ...], items: Any) -> tupl
 
 
 def _amounts(queue: TorchrunQueue, resources: Mapping[str, Any], part: str) -> dict[str, Traced]:
-    """Return what the pod template requests besides GPUs, which every job requests itself."""
+    """Return the requests of the pod template besides GPUs, which every job requests itself."""
     amounts = resources.get(part)
     at = (*_POD, "containers", 0, "resources", part)
     keys = {vendor.resource for vendor in Vendor}

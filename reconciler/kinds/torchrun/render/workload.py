@@ -269,7 +269,7 @@ def _limits(pod: Pod) -> dict[str, Any]:
 
 
 def _backoff(pod: Pod) -> Traced:
-    """Return how many pods may fail. The limit counts pods, and a failure of one makes all others restart as well."""
+    """Return the number of pods that may fail. The limit counts pods, and one that fails makes all others restart."""
     restarts, nodes = max_restarts(pod.job), pod.shape.nodes
     if nodes.value == 1:
         return restarts

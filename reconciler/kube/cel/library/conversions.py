@@ -11,8 +11,10 @@ from reconciler.kube.cel.values import INT64, UINT64, CelError, Duration, UInt, 
 from reconciler.kube.patterns import later
 
 _INT, _UINT = later(r"[+-]?[0-9]+"), later(r"[0-9]+")
+# As strconv.ParseFloat of Go.
 _DOUBLE = later(r"(?i)[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity|nan)")
 _HEX_DOUBLE = later(r"(?i)[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+")
+# As strconv.ParseBool of Go.
 _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE", "false", "False")
 _MIN_POWER, _MAX_POWER, _MAX_DIGITS = -4, 5, 64
 

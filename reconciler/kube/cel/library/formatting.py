@@ -67,7 +67,7 @@ def _precision(digits: str | None) -> int:
 
 
 def takes(verb: str, kind: str) -> bool:
-    """Whether a clause takes values of a type."""
+    """Return whether a clause takes values of a type."""
     return kind in _TAKES[verb]
 
 

@@ -48,7 +48,7 @@ def _parse(text: str) -> Opaque:
 
 
 def _is_empty(text: str) -> bool:
-    """Whether a quantity has no digits, which a server takes for 0."""
+    """Return whether a quantity has no digits, which a server takes for 0."""
     return bool(text) and _WITHOUT_DIGITS.fullmatch(text) is not None
 
 

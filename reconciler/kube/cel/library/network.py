@@ -13,7 +13,7 @@ from reconciler.kube.cel.values import CelError, Opaque
 from reconciler.kube.patterns import later
 
 _SCHEME = later(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
-_ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")
+_ESCAPES = later(r"%(?![0-9A-Fa-f]{2})")  # a sign that begins no escape
 _PORT = later(r"(.*?)(?::([0-9]*))?", re.DOTALL)
 _USER = later(r"(?:[\w.~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})*", re.ASCII)
 _HOST = later(r"(?:[^\x00-\x20/?#\\^`{|}\[\]@:%\x7f]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
@@ -95,7 +95,7 @@ def _query(url: Opaque) -> dict[str, list[str]]:
 
 
 def uri_errors(text: str) -> list[str]:
-    """Return what is wrong with a value of format `uri`."""
+    """Return the mistake in a value of format `uri`."""
     return [] if _holds(text, _split) else ["is not an absolute URI"]
 
 

@@ -7,7 +7,7 @@ from reconciler.kube.cel.values import NONE, CelError, Duration, Optional, kind_
 
 
 def is_zero(value: Any) -> bool:
-    """Whether a value is the zero or the empty value of its type."""
+    """Return whether a value is the zero or the empty value of its type."""
     kind = kind_of(value)
     if kind == "null_type":
         return True

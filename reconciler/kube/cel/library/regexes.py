@@ -11,7 +11,7 @@ from reconciler.kube.cel.library.signature import Signature, both, member
 from reconciler.kube.cel.values import CelError
 from reconciler.kube.patterns import later
 
-_ESCAPED = later(r"\\(?:Q[\s\S]*?(?:\\E|\Z)|[\s\S])")
+_ESCAPED = later(r"\\(?:Q[\s\S]*?(?:\\E|\Z)|[\s\S])")  # of RE2: `\Q…\E`, or one character
 _MAX_KEPT = 128
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
@@ -35,7 +35,7 @@ def _no_text() -> CelError:
 
 
 def matches(text: str, pattern: str) -> bool:
-    """Whether a pattern matches anywhere in a text."""
+    """Return whether a pattern matches anywhere in a text."""
     try:
         return _compiled(pattern).search(text) is not None
     except UnicodeEncodeError:
@@ -47,7 +47,7 @@ def first_within(text: str, words: tuple[str, ...]) -> int:
 
     Most texts contain none, and RE2 looks for all words at once.
     """
-    with suppress(UnicodeEncodeError):
+    with suppress(UnicodeEncodeError):  # half of a surrogate pair, which RE2 does not take
         if _any_of(words).search(text.encode()) is None:
             return len(words)
     return next((position for position, word in enumerate(words) if word in text), len(words))
@@ -83,7 +83,7 @@ def find(text: str, pattern: str) -> str:
 
 @lru_cache(maxsize=_MAX_KEPT)
 def pattern_error(pattern: str) -> str:
-    """Return why a pattern is no regular expression, or the empty string."""
+    """Return the mistake in a regular expression, or the empty string."""
     try:
         _compiled(pattern)
     except CelError as error:

@@ -12,14 +12,14 @@ from reconciler.kube.cel.values import INT64, CelError, Duration, Timestamp
 from reconciler.kube.patterns import later
 
 _UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
-_TERM = later(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
+_TERM = later(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")  # as time.ParseDuration of Go
 _TERMS = later(r"(?:[0-9]*(?:\.[0-9]*)?(?:ns|us|µs|μs|ms|s|m|h))+")
 _TIME = later(
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{1,2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]+))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
 )
 _OFFSET = later(r"[+-]?[0-9]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MAX_HOURS, _MAX_MINUTES = 24, 60
+_MAX_HOURS, _MAX_MINUTES = 24, 60  # Go takes these offsets, too
 
 
 def parse_duration(text: str) -> Duration:

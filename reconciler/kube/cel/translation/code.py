@@ -28,7 +28,7 @@ from reconciler.kube.cel.values import (
     check_key,
     equal,
     kind_of,
-    more_telling,
+    more_informative,
     no_overload,
     present,
     unwrap,
@@ -38,7 +38,7 @@ _RUNTIME: dict[str, Any] = {
     function.__name__: function
     for function in (
         CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, flattened, has, index,
-        kind_of, merge, more_telling, no_overload, pairs, present, select, sort_by, unnested, unwrap,
+        kind_of, merge, more_informative, no_overload, pairs, present, select, sort_by, unnested, unwrap,
     )
 } | {"MISSING": MISSING, "NONE": NONE}  # fmt: skip
 """What generated functions use."""
@@ -68,7 +68,7 @@ class TranslatedValue(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Whether the value is known."""
+        """True if the value is known."""
         return self.constant is not MISSING
 
 
@@ -159,7 +159,7 @@ class FunctionBody:
         with self.block("try:"):
             self._lines += lines
         with self.block("except CelError as error:"):
-            self.line(f"{failure.text} = more_telling({failure.text}, error)", can_fail=False)
+            self.line(f"{failure.text} = more_informative({failure.text}, error)", can_fail=False)
         return True
 
     def compiled(self, parameters: Sequence[str]) -> Run:

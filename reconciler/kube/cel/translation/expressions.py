@@ -66,7 +66,7 @@ class _Chosen:
 
 
 def _has_items(signature: Signature) -> bool:
-    """Whether a parameter takes only lists of certain items."""
+    """Return whether a parameter takes only lists of certain items."""
     lists = (parameter for parameter in signature.parameters if parameter.name == "list")
     return any(not _takes_all(one.parameters[0]) for one in lists)
 
@@ -76,7 +76,7 @@ def _takes_all(parameter: CelType) -> bool:
 
 
 def _takes(parameter: CelType, value: Any) -> bool:
-    """Whether a parameter takes a value; of a list, the first item decides, as on a server."""
+    """Return whether a parameter takes a value; of a list, the first item decides, as on a server."""
     if _takes_all(parameter):
         return True
     if parameter.name != kind_of(value):
@@ -194,7 +194,7 @@ def _constant(node: Node) -> Any:
 
 
 def _is_literal(node: Node) -> bool:
-    """Whether a server looks something up in a node by its hash: a map, or a list of constants."""
+    """Return whether a server looks something up in a node by its hash: a map, or a list of constants."""
     items = _constant(node)
     primitive = items is not MISSING and all(kind_of(item) in _HASHED for item in items)
     return primitive if isinstance(node, ListLiteral) else isinstance(node, MapLiteral)

@@ -115,7 +115,7 @@ def _or(translation: Translator, node: Call) -> TranslatedValue:
 
 
 def _alternative(code: FunctionBody, value: TranslatedValue) -> TranslatedValue:
-    """Return what an optional value has, or MISSING; any other value is there."""
+    """Return the content of an optional value, or MISSING; any other value is there."""
     if value.is_optional:
         return value
     expression = f"unwrap({value.text}) if type({value.text}) is Optional else {value.text}"

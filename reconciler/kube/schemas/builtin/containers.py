@@ -17,7 +17,7 @@ Data = Mapping[str, Any]
 
 _SUBSCRIPT = later(r"metadata\.(?:labels|annotations)\['(.*)'\]", re.DOTALL)
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-_DEFAULT_GRACE = 30
+_DEFAULT_GRACE = 30  # seconds; the API server sets them where a pod names none
 _ADMIN = frozenset(("SYS_ADMIN", "CAP_SYS_ADMIN"))
 _RECURSIVE = ["Disabled", "Enabled", "IfPossible"]
 _RESIZABLE = ("cpu", "memory")

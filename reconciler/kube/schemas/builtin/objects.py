@@ -16,7 +16,7 @@ from reconciler.kube.schemas.messages import bad_value, missing
 Data = dict[str, Any]
 
 _KEY = later(r"[-._a-zA-Z0-9]{1,253}")
-_HIGHEST_PRIORITY = 1_000_000_000
+_HIGHEST_PRIORITY = 1_000_000_000  # higher ones are for the classes of the system
 _SYSTEM_PRIORITIES = ("system-cluster-critical", "system-node-critical")
 _KEYS_OF_SECRETS = {
     "kubernetes.io/tls": ("tls.crt", "tls.key"),

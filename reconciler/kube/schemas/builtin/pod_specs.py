@@ -22,7 +22,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _IN_VOLUMES = later(r"metadata\.(?:annotations|labels|name|namespace|uid)(?:\['.*'\])?", re.DOTALL)
 _CONTAINER_RESOURCE = later(CONTAINER_RESOURCE_PATTERN[1:-1])
 _OF_POD = ("cpu", "memory")
-_MAX_NAMESERVERS, _MAX_PERMISSIONS = 3, 0o777
+_MAX_NAMESERVERS, _MAX_PERMISSIONS = 3, 0o777  # resolv.conf(5) takes three; modes have nine bits
 _FILES = ("configMap", "secret", "downwardAPI")
 _NAMES = {"flocker": ("datasetName", "datasetUUID"), "storageos": ("volumeName",)}
 

@@ -127,7 +127,7 @@ def _validate_ports(container: Mapping[str, Any], path: FieldPath, *, host_netwo
 
 
 def is_extended(resource: str) -> bool:
-    """Whether a resource is an extended resource, such as GPUs: whole numbers, no overcommit."""
+    """Return whether a resource is an extended resource, such as GPUs: whole numbers, no overcommit."""
     return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
 
 

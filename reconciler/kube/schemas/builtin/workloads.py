@@ -23,13 +23,13 @@ _MANAGER = later(
 _INDEX = later(r"\+?[0-9]{1,9}")
 _ALWAYS, _NOT_ALWAYS = ("Always",), ("", "Never", "OnFailure")
 _SHARE = later(r"0*(100|[0-9]{1,2})%")
-_MAX_INDEXED_PODS = 100_000
+_MAX_INDEXED_PODS = 100_000  # the status of the Job lists the indexes that are completed
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of the month", 1, 31), ("month", 1, 12), ("day of the week", 0, 6))
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NAMES = {3: {name: number for number, name in enumerate(_MONTHS, 1)}, 4: {name: n for n, name in enumerate(_DAYS)}}
 _MACROS = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
-_DURATION = later(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+", re.ASCII)
+_DURATION = later(r"[-+]?(?:(?:\d+\.?\d*|\.\d+)(?:ns|us|µs|ms|s|m|h))+", re.ASCII)  # as time.ParseDuration of Go
 _DEFAULT_DEADLINE = 600  # seconds in which a Deployment makes progress
 
 

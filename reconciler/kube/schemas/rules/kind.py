@@ -78,7 +78,7 @@ class DefinitionRule:
 
     @cached_property
     def compares(self) -> bool:
-        """Whether the rule looks at the value before the change."""
+        """True if the rule looks at the value before the change."""
         return _OLD in self.text and self.program is not None and _OLD in self.program.reads
 
     @cached_property
@@ -113,7 +113,7 @@ class DefinitionRule:
         return build(found) if isinstance(found, Checked) else None
 
     def failure(self, value: Any, old: Any, budget: "RuleBudget") -> str:
-        """Return why a value breaks the rule; empty if it does not. `old` is MISSING if there is none.
+        """Return the reason that a value breaks the rule; empty if it does not. `old` is MISSING if there is none.
 
         Raises CostExceededError.
         """
@@ -136,7 +136,7 @@ class DefinitionRule:
         """Return the result of the messageExpression; empty if an API server would ignore it."""
         try:
             told = self._message_program.evaluate(activation) if self._message_program is not None else ""
-        except CelError:
+        except CelError:  # the message of the rule stands in for it
             return ""
         text = told.strip() if isinstance(told, str) else ""
         return "" if "\n" in text or len(text.encode()) > _MAX_MESSAGE_BYTES else text
@@ -189,15 +189,15 @@ class KindRules:
 
     @cached_property
     def about_creations(self) -> bool:
-        """Whether any rule looks at the value before, and also says something where there is none."""
+        """True if any rule looks at the value before, and also says something where there is none."""
         return any(rule.takes_absence and rule.compares for rule in self.all)
 
     def violations(self, data: Any) -> Iterator[Violation]:
-        """Yield what breaks a rule that is about a value alone."""
+        """Yield the violations of rules about a value alone."""
         yield from self._evaluate(data, MISSING, lambda rule, _: not rule.compares)
 
     def transitions(self, data: Mapping[str, Any], before: Mapping[str, Any] | None) -> Iterator[Violation]:
-        """Yield what breaks a rule about the change from `before`; None: the object is created."""
+        """Yield the violations of rules about the change from `before`; None: the object is created."""
         old = MISSING if before is None else self._shape.value(before)
         yield from self._evaluate(
             data, old, lambda rule, value: rule.compares and (value is not MISSING or rule.takes_absence)
@@ -219,7 +219,7 @@ class KindRules:
 
 
 def _places(root: Schema, schema: Schema, known: dict[str, _RulePlace | None]) -> _RulePlace | None:
-    """Return where the rules of a schema are; `known` are those of shared definitions."""
+    """Return the places of the rules of a schema; `known` are those of shared definitions."""
 
     def read(schema: Schema) -> _RulePlace | None:
         fields: dict[str, _RulePlace] = {}

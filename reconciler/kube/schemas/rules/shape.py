@@ -28,7 +28,7 @@ _NAME = later(r"[A-Za-z_./-][A-Za-z0-9_./-]*")
 
 
 def escape(name: str) -> str | None:
-    """Return how expressions spell a property, or None if they cannot."""
+    """Return the spelling of a property in expressions, or None if there is none."""
     if name in _RESERVED:
         return f"__{name}__"
     if not _NAME.fullmatch(name):
@@ -213,7 +213,7 @@ def _bytes(text: str) -> bytes:
         raise CelError("illegal base64 data") from None
 
 
-_SECONDS = 10**9
+_SECONDS = 10**9  # in nanoseconds, in which Go counts durations
 _UNITS = (
     (1, ("ns", "nano")), (10**3, ("us", "µs", "micro")), (10**6, ("ms", "milli")), (_SECONDS, ("s", "sec")),
     (60 * _SECONDS, ("m", "min")), (3600 * _SECONDS, ("h", "hr", "hour")), (86_400 * _SECONDS, ("d", "day")),

@@ -35,7 +35,7 @@ _OF_CODES = {
 }
 """The `ReadError` of a code of the driver, where it is not `failed`."""
 
-_PARENT_DEATH_SIGNAL, _SIGKILL = 1, 9
+_PARENT_DEATH_SIGNAL, _SIGKILL = 1, 9  # PR_SET_PDEATHSIG of prctl(2), and the signal
 
 Request = dict[str, Any]
 

@@ -20,7 +20,7 @@ _ATTRIBUTES = {
 }
 """Numbers of `CUdevice_attribute`."""
 _PORTABLE = 1  # of cuMemHostAlloc
-_PEER_IS_ENABLED = 704
+_PEER_IS_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
 
 
 class CudaDevice:
@@ -73,7 +73,7 @@ class CudaDevice:
         try:
             yield address
         finally:
-            with suppress(CudaError):
+            with suppress(CudaError):  # a GPU in error refuses: see `close`
                 self.driver.call("cuMemFreeHost", address)
 
     def compile(self, ptx: str) -> c_void_p:
@@ -141,7 +141,7 @@ class CudaDevice:
             self.driver.call("cuEventElapsedTime", ctypes.byref(elapsed), start, end)
         finally:
             for event in (start, end):
-                with suppress(CudaError):
+                with suppress(CudaError):  # as above
                     self.driver.call("cuEventDestroy_v2", event)
         if not elapsed.value > 0:
             raise ValueError(f"the GPU measured {elapsed.value} ms")
@@ -181,7 +181,7 @@ class CudaDevice:
 
 _SPEEDS = {"2.5": 1, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
 """Generations by GT/s of a lane."""
-_MAX_LANES = 32
+_MAX_LANES = 32  # PCIe defines no wider link
 
 
 def _of_link(name: str, path: Path) -> int:

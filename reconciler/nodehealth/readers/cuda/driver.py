@@ -6,7 +6,7 @@ from ctypes import c_char_p, c_float, c_int, c_size_t, c_uint, c_uint64, c_void_
 from typing import Any
 
 LIBRARY = "libcuda.so.1"
-SUCCESS = 0
+SUCCESS = 0  # CUDA_SUCCESS
 _HANDLE = ctypes.POINTER(c_void_p)
 _SIZE = ctypes.POINTER(c_size_t)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {

@@ -48,7 +48,7 @@ class Budget:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is time for another sample."""
+        """True if there is time for another sample."""
         return time.monotonic() < self._end
 
 

@@ -14,8 +14,9 @@ from reconciler.processes import ProcessError
 PACKETS = 10
 DEADLINE_SECONDS = 45
 _AT_ONCE = 8
+# Iputils, and BusyBox with one more word.
 _STATISTICS = re.compile(r"(\d+) packets transmitted, (\d+) (?:packets )?received", re.ASCII)
-_TIMES = re.compile(r"min/avg/max(?:/mdev)? = ([\d.]+)/([\d.]+)/([\d.]+)", re.ASCII)
+_TIMES = re.compile(r"min/avg/max(?:/mdev)? = ([\d.]+)/([\d.]+)/([\d.]+)", re.ASCII)  # BusyBox leaves out `mdev`
 
 
 class PingSource:

@@ -56,7 +56,7 @@ def _list(
 
 
 def behind(view: View) -> PageSection | None:
-    """Return what the base branch changed since the merge base."""
+    """Return the changes of the base branch since the merge base."""
     found = view.plan.behind
     if found is None:
         return None

@@ -21,7 +21,7 @@ _JOB_COLUMNS = (Column("job"), Column("cluster"), Column("GPU hours", Form.NUMBE
 
 
 def costs(view: View) -> PageSection | None:
-    """Return what queues cost that change, and the whole runs of jobs that change, where they are known."""
+    """Return the costs of queues that change, and the whole runs of jobs that change, where they are known."""
     changed = [line for line in view.plan.costs if view.full or _changes(line)]
     runs = [job for job in view.plan.jobs if job.gpu_hours_before is not None or job.gpu_hours_after is not None]
     if not changed and not runs:
@@ -72,6 +72,6 @@ def _change(before: float | None, after: float | None) -> str:
 
 
 def _sources(lines: list[CostLine]) -> Iterator[str]:
-    """Yield where the prices come from."""
+    """Yield the sources of the prices."""
     for currency, source, date in sorted({(line.currency, line.source, line.date) for line in lines}):
         yield f"Prices in {currency} from {source}, {date}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reconciler.console.page import Piece, Style, Styled
 from reconciler.kube.values import plural
-from reconciler.plan import CapacityLine, EvidenceChange, JobChange
+from reconciler.plan import CapacityLine, EvidenceChange, JobChange, UnknownGpus
 from reconciler.plan.outputs.findings import qualified_name, where
 from reconciler.plan.outputs.sections.model import (
     Column,
@@ -60,17 +60,26 @@ def queues(view: View) -> PageSection | None:
     changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
     candidates = rows if view.full and changed else changed
     shown = [row for row in candidates if view.queues is None or (row.cluster, row.queue) in view.queues]
+    unknown = tuple(map(_unknown, view.plan.unknown_gpus))
     if not shown:
-        return None
+        return PageSection(title="GPUs", blocks=unknown) if unknown else None
     footer = []
     hidden = [row for row in rows if row not in shown]
     if hidden:
         footer.append(_hidden_row(hidden, hidden_requests(view.plan, shown)))
     if len(rows) > 1:
-        footer.append(_total_row("total", total_requests(view.plan), Style.STRONG))
+        footer.append(_total_row("total", total_requests(view.plan), Style.STRONG, is_known=not unknown))
     ranked = sorted(shown, key=lambda row: -max(abs(row.delta), row.quota_change))
     table = TableBlock(columns=_QUEUE_COLUMNS, rows=tuple(map(_queue_row, ranked)), footer=tuple(footer))
-    return PageSection(title="GPUs", blocks=(table,))
+    return PageSection(title="GPUs", blocks=(table, *unknown))
+
+
+def _unknown(one: UnknownGpus) -> SentenceBlock:
+    """Return a sentence about GPUs that the table does not include."""
+    what = ", ".join(dict.fromkeys((*one.after, *(() if one.after else one.before))))
+    change = "" if one.before == one.after else "new, " if not one.before else "removed, " if not one.after else ""
+    object_name = Name(f"{one.key.kind} {qualified_name(one.key)}")
+    return SentenceBlock(("GPUs unknown: ", object_name, " on ", Name(one.cluster), f" ({change}", Name(what), ")"))
 
 
 def _hidden_row(hidden: Sequence[QueueRow], requested: RequestTotal) -> Row:
@@ -103,9 +112,10 @@ def _queue_cell(row: QueueRow) -> Piece:
     return strong(row.queue) if row.queue else _NO_QUEUE
 
 
-def _total_row(name: str, requested: RequestTotal, style: Style) -> Row:
+def _total_row(name: str, requested: RequestTotal, style: Style, *, is_known: bool = True) -> Row:
     change = signed(requested.after - requested.before)
-    cells = ("", name, "", arrow(requested.before, requested.after), change, "", "", "")
+    more = "" if is_known else " + unknown"
+    cells = ("", name, "", arrow(requested.before, requested.after) + more, change + more, "", "", "")
     return tuple(Styled(text, style) for text in cells)
 
 
@@ -186,14 +196,16 @@ def jobs(view: View) -> PageSection | None:
     if not view.plan.jobs:
         return None
     alike: dict[object, list[JobChange]] = defaultdict(list)
+    unknown = {(one.cluster, one.key) for one in view.plan.unknown_gpus}
     for position, job in enumerate(view.plan.jobs):
-        alike[position if view.full or job.key_before else _alike(job)].append(job)
+        is_own = view.full or job.key_before or (job.cluster, job.key) in unknown
+        alike[position if is_own else _alike(job)].append(job)
     rows: list[Row] = []
     for members in sorted(alike.values(), key=_most_gpus_first):
         if len(members) >= _MANY_JOBS:
             rows.append(_jobs_row(members))
         else:
-            rows += map(_job_row, members)
+            rows += [_job_row(job, is_known=(job.cluster, job.key) not in unknown) for job in members]
     return PageSection(
         title="Jobs", count=len(view.plan.jobs), blocks=(TableBlock(columns=_JOB_COLUMNS, rows=tuple(rows)),)
     )
@@ -210,7 +222,7 @@ def _alike(job: JobChange) -> tuple[object, ...]:
     return (job.word, job.cluster, job.key.kind, job.key.namespace, job.queue, *gpus)
 
 
-def _job_row(job: JobChange) -> Row:
+def _job_row(job: JobChange, *, is_known: bool = True) -> Row:
     name, cluster = qualified_name(job.key), job.cluster
     if job.key_before is not None and job.key_before != job.key:
         is_near = job.key_before.namespace == job.key.namespace
@@ -221,7 +233,7 @@ def _job_row(job: JobChange) -> Row:
         Styled(job.word, _WORD_STYLES.get(job.word, Style.MOVED)),
         strong(name),
         Name(cluster),
-        _gpus(job.gpus_before, job.gpus_after, job.range_after),
+        _gpus(job.gpus_before, job.gpus_after, job.range_after) + ("" if is_known else " + unknown"),
         Name(job.queue) if job.queue else _NO_QUEUE,
         Name(where(job.source), Style.DIM),
     )

@@ -42,7 +42,7 @@ def clusters(view: View) -> PageSection | None:
 
 
 def refusal_words(plan: Plan) -> str:
-    """Return what the blockers prevent."""
+    """Return the consequence of the blockers, in words."""
     return "Cannot be applied" if plan.is_live else "Cannot be committed"
 
 

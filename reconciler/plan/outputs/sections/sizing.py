@@ -50,7 +50,7 @@ def _record(change: Change, note: SizingSummary) -> FactsBlock:
 
 
 def sizing_facts(note: SizingSummary) -> tuple[tuple[str, tuple[Piece, ...]], ...]:
-    """Return what was read, chosen and rejected."""
+    """Return the facts, the choice and the rejections."""
     places = ("  ", Name(_list_places(note.places), Style.DIM)) if note.places else ()
     facts: list[tuple[str, tuple[Piece, ...]]] = [("read", (note.read, *places)), ("chosen", (note.chosen,))]
     if note.rejected:

@@ -62,6 +62,8 @@ def _closing_gpus(plan: Plan) -> str:
         for cluster, delta in sorted(deltas.items())
         if delta
     ]
+    if plan.unknown_gpus:
+        return ", ".join((*changed, f"GPUs of {plural(len(plan.unknown_gpus), 'object')} unknown"))
     is_moved = any(line.before != line.after for line in plan.gpus)
     return ", ".join(changed) or ("GPUs move between queues" if is_moved else "No change in GPUs")
 
@@ -81,12 +83,22 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     refused = sum(change.is_refused for change in plan.changes)
     first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
     first += (*_incomplete_headline(plan), *loss_headline(plan))
+    first += _unknown_headlines(plan)
     sentences = (*first, *_request_headlines(rows), *_quota_headlines(plan, rows), *_capacity_headlines(plan))
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
     return (*sentences, *others)
+
+
+def _unknown_headlines(plan: Plan) -> Iterable[str]:
+    """Yield a sentence per cluster about the changed objects with GPUs that no figure includes."""
+    clusters: dict[str, list[str]] = defaultdict(list)
+    for one in plan.unknown_gpus:
+        clusters[one.cluster].append(f"{one.key.kind} {_short(one.key.name)}: {_short((one.after or one.before)[0])}")
+    for cluster, objects in sorted(clusters.items()):
+        yield f"GPUs unknown of {plural(len(objects), 'object')} on {_short(cluster)} ({_first(objects)})"
 
 
 def _capacity_headlines(plan: Plan) -> Iterable[str]:

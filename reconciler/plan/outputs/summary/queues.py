@@ -40,12 +40,12 @@ class QueueRow(Struct, frozen=True, kw_only=True):
 
     @property
     def is_changed(self) -> bool:
-        """Whether requests or the quota change, or the queue is created or deleted."""
+        """True if requests or the quota change, or the queue is created or deleted."""
         return self.delta != 0 or self.quota_is_changed
 
     @property
     def quota_is_changed(self) -> bool:
-        """Whether the quota changes, or the queue is created or deleted."""
+        """True if the quota changes, or the queue is created or deleted."""
         differs = self.guaranteed_before != self.guaranteed_after or self.exists_before != self.exists_after
         return self.has_quota and differs
 

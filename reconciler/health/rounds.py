@@ -1,31 +1,24 @@
-"""One round over the clusters of a source: act by what was merged, then tell Git what was done."""
+"""A round of node health: act on each cluster by what was merged, then tell Git and people what was done.
 
-from collections.abc import Callable, Mapping, Sequence
+A round takes values alone: who starts it, and how its repository is fetched, is the caller's business.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.clock import Clock, SystemClock
+from reconciler.clock import Clock
 from reconciler.console.logs import Log
-from reconciler.controller.health.branches import CaseBranches, ClusterRound
-from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, require_folder
-from reconciler.controller.sources.source import Mode
-from reconciler.errors import (
-    ConfigError,
-    OutsideError,
-    ReconcilerError,
-    RemoteError,
-    RepositoryError,
-    StalePlan,
-    one_line,
-)
+from reconciler.errors import ConfigError, OutsideError, ReconcilerError, StalePlan, one_line
 from reconciler.health.deep_runs import DeepRunSettings, start_due_runs
 from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
 from reconciler.health.jobs.preflight import acknowledge
-from reconciler.health.jobs.running import JobWatch, look_at_jobs, tell_owners
+from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
+from reconciler.health.proposals import CaseBranches, ClusterRound
 from reconciler.health.quarantine_files import HealthSources, mirror_files
 from reconciler.health.state_store import StateStore, claim_fleet
 from reconciler.http import IncomingWebhook
@@ -35,15 +28,76 @@ from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import NOT_JSON, plural
 from reconciler.nodehealth.active.due import due_runs
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_samples
-from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, told_after
+from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, sent_after
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation
 from reconciler.nodehealth.fleet.evaluate import FleetInput
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import cluster_opener
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
-from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits
+from reconciler.repo.config import Cluster
+from reconciler.repo.git.remote import GitRemote
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from reconciler.version import __version__
+
+HEALTH_POLICY = "Reconciler-Health-Policy"
+"""The digest of the policies that allowed what a commit mirrors."""
+
+Opener = Callable[[Cluster], LiveCluster]
+"""Opens a cluster of the repository."""
+
+_ATTEMPTS = 3
+_log = Log(__name__)
+
+
+class RoundOptions(Struct, frozen=True, kw_only=True, eq=False):
+    """The circumstances of a round. `name` is that of the source, which claims the fleet."""
+
+    name: str
+    folder: Path  # of what a round remembers between two looks at jobs
+    environ: Mapping[str, str]
+    clock: Clock
+    dry_run: bool = False  # nothing is written
+
+
+def act(run: opening.Run, opener: Opener, options: RoundOptions, stack: ExitStack) -> list[ClusterRound]:
+    """Make a round on every cluster; one that cannot be reached, or whose state is damaged, stops no other."""
+    rounds = []
+    for sources in sources_of(run):
+        name = sources.cluster.name
+        try:
+            live = stack.enter_context(opener(sources.cluster))
+            rounds.append(_act_on(run, live, sources, options))
+        except (OutsideError, ConfigError, StalePlan) as error:
+            rounds.append(ClusterRound(cluster=name, error=error))
+    return rounds
+
+
+def _act_on(
+    run: opening.Run,
+    live: LiveCluster,
+    sources: HealthSources,
+    options: RoundOptions,
+) -> ClusterRound:
+    environ, clock = options.environ, options.clock
+    name, namespace, rules = sources.cluster.name, run.settings.inventory_namespace, sources.rules()
+    if not options.dry_run:
+        claim_fleet(live, namespace=namespace, source=f"{options.name} (cluster {name})")
+    store = StateStore(live, namespace=namespace, source=f"{run.workspace.config.name}-{name}")
+    done = run_round(live, store, rules, clock=clock, dry_run=options.dry_run)
+    if not options.dry_run:
+        done = acknowledge_preflights(live, store, done, rules, clock)
+        _notify_people(environ, store, done, name)
+        done = start_tests(environ, live, store, done, rules)
+        kinds = run.workspace.runtime.engine.kinds
+        done = watch_jobs(options.folder / f"jobs-{name}.json", live, store, done, kinds=kinds, clock=clock)
+    return ClusterRound(cluster=name, store=store, done=done)
+
+
+def sources_of(run: opening.Run) -> list[HealthSources]:
+    """Return what the repository says about node health, by cluster."""
+    index = run.workspace.compile()
+    return [
+        HealthSources(repository=run.workspace.repository, index=index, cluster=cluster) for cluster in index.clusters
+    ]
 
 
 def acknowledge_preflights(
@@ -112,7 +166,7 @@ def watch_jobs(
         stored = store.read()
         state = made.state(stored.state)
         store.write(state, stored)  # first: what cannot be stored is told by the next look
-        tell_owners(cluster, made, clock)
+        notify_owners(cluster, made, clock)
         write_watch(file, made.watch)
     except (ClusterError, OSError) as error:
         return replace(done, failures=(*done.failures, f"jobs cannot be watched: {one_line(str(error))}"))
@@ -172,7 +226,7 @@ def tell(
         if any(taken):
             sent.append(notice)
     is_cut = len(new) > _MAX_COUNT and len(sent) == _MAX_COUNT
-    return told_after(told, new if is_cut else tuple(sent))
+    return sent_after(told, new if is_cut else tuple(sent))
 
 
 def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[str], None]) -> bool:
@@ -193,120 +247,23 @@ def _bounded(new: tuple[HealthNotice, ...], cluster: str) -> Sequence[HealthNoti
     return [*new[: _MAX_COUNT - 1], more]
 
 
-HEALTH_POLICY = "Reconciler-Health-Policy"
-"""The digest of the policies that allowed what a commit mirrors."""
-
-_GIT_SECONDS = 30.0
-_ATTEMPTS = 3
-_log = Log(__name__)
-
-
-def health_round(request: Request, environ: dict[str, str], clock: Clock | None = None) -> PassOutcome:
-    """Make one round. Without Git the fast lane goes on by the last known revision; its commits follow later."""
-    try:
-        with ExitStack() as stack:
-            remote = _open_mirror(request, environ)
-            head = _known_head(request, remote)
-            run = _run(request, environ, remote, head)
-            rounds = _act(request, environ, run, stack, clock or SystemClock())
-            outcome = PassOutcome(revision=request.source.revision(head), commit=head)
-            try:
-                outcome = _tell(request, environ, remote, rounds, outcome)
-            except (RemoteError, StalePlan) as error:
-                outcome = replace(outcome, failure=failure(error))
-    except Exception as error:  # noqa: BLE001 - every failure is part of the outcome
-        return PassOutcome(failure=failure(error))
-    failed = next((one.failure for one in rounds if one.failure is not None), None)
-    return replace(outcome, message=_summary(rounds), gauges=_gauges(rounds), failure=failed or outcome.failure)
-
-
-def _open_mirror(request: Request, environ: dict[str, str]) -> GitRemote:
-    """Open a mirror of its own, so that a pass over the source may run at the same time."""
-    return GitRemote(
-        Path(request.folder) / "health",
-        request.source.url,
-        environ=environ,
-        credentials=Credentials.from_secret(request.secret),
-        limits=RemoteLimits(seconds=min(request.source.timeout, _GIT_SECONDS), file_bytes=request.max_repository),
-    )
-
-
-def _known_head(request: Request, remote: GitRemote) -> str:
-    """Return the revision to act by: the accepted one, else the last that was fetched. Git is asked only without it."""
-    if not (Path(request.folder) / "health" / ".git").is_dir():
-        remote.fetch([request.source.ref])
-    repository = remote.repository(request.source.path)
-    try:
-        return repository.resolve(request.accepted or request.source.ref).oid
-    except RepositoryError:
-        remote.fetch([request.source.ref])
-        return repository.resolve(request.source.ref).oid
-
-
-def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> opening.Run:
-    flags = {
-        "revision": commit_id,
-        "base": commit_id,
-        "cluster": request.source.cluster or None,
-        "cache_dir": str(Path(request.folder) / "cache"),
-    }
-    repository = remote.repository(request.source.path, identity=author_of(request.source))
-    require_folder(repository, commit_id, request.source)
-    return opening.open_repository(repository, flags, environ)
-
-
-def _sources(run: opening.Run) -> list[HealthSources]:
-    index = run.workspace.compile()
-    return [
-        HealthSources(repository=run.workspace.repository, index=index, cluster=cluster) for cluster in index.clusters
-    ]
-
-
-def _act(
-    request: Request, environ: dict[str, str], run: opening.Run, stack: ExitStack, clock: Clock
-) -> list[ClusterRound]:
-    """Make a round on every cluster; one that cannot be reached, or whose state is damaged, stops no other."""
-    opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
-    rounds = []
-    for sources in _sources(run):
-        name = sources.cluster.name
-        try:
-            live = stack.enter_context(opener(sources.cluster))
-            namespace = run.settings.inventory_namespace
-            is_dry, rules = request.source.mode is Mode.OBSERVE, sources.rules()
-            if not is_dry:
-                claim_fleet(live, namespace=namespace, source=f"{request.source.key} (cluster {name})")
-            store = StateStore(live, namespace=namespace, source=f"{run.workspace.config.name}-{name}")
-            done = run_round(live, store, rules, clock=clock, dry_run=is_dry)
-            if not is_dry:
-                done = acknowledge_preflights(live, store, done, rules, clock)
-                _tell_people(environ, store, done, name)
-                done = start_tests(environ, live, store, done, rules)
-                file, kinds = Path(request.folder) / f"jobs-{name}.json", run.workspace.runtime.engine.kinds
-                done = watch_jobs(file, live, store, done, kinds=kinds, clock=clock)
-            rounds.append(ClusterRound(cluster=name, store=store, done=done))
-        except (OutsideError, ConfigError, StalePlan) as error:
-            rounds.append(ClusterRound(cluster=name, failure=failure(error)))
-    return rounds
-
-
-def _tell_people(environ: dict[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
+def _notify_people(environ: Mapping[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
     """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
     try:
         receivers = webhooks(environ.get(ALERT_WEBHOOKS, ""))
-        told = tell(done.evaluation, done.state.told, receivers, _not_told, cluster)
+        told = tell(done.evaluation, done.state.told, receivers, _report_unsent, cluster)
         if told != done.state.told:
             stored = store.read()
             store.write(replace(stored.state, told=told), stored)
     except (ReconcilerError, OSError) as error:
-        _not_told(str(error))
+        _report_unsent(str(error))
 
 
-def _not_told(problem: str) -> None:
+def _report_unsent(problem: str) -> None:
     _log.event("warning", "a message about node health was not sent", error=mask_text(problem))
 
 
-def _gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
+def gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
     """Return the samples of the clusters that were looked at."""
     return {
         one.cluster: fleet_samples(
@@ -317,32 +274,32 @@ def _gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
     }
 
 
-def _tell(
-    request: Request, environ: dict[str, str], remote: GitRemote, rounds: Sequence[ClusterRound], outcome: PassOutcome
-) -> PassOutcome:
-    """Commit what the fast lane did, and push what the reviewed lane proposes, for clusters that were looked at."""
+def tell_git(
+    remote: GitRemote, reference: str, rounds: Iterable[ClusterRound], open_run: Callable[[str], opening.Run]
+) -> str:
+    """Commit what the fast lane did, or else push what the reviewed lane proposes, for clusters that were looked at.
+
+    reference: the branch that is read. open_run: opens a commit of the mirror. Returns the id of a commit that was
+    pushed; proposals then follow on top of it in the next round. Raises `StalePlan` if others push at every attempt.
+    """
     acted = {one.cluster: one for one in rounds if one.done is not None}
-    if not acted or request.source.mode is Mode.OBSERVE:
-        return outcome
-    branches = CaseBranches(remote, request.source)
+    branches = CaseBranches(remote)
     for _ in range(_ATTEMPTS):
-        tips = dict(remote.fetch([request.source.ref, *branches.refs(acted.values())]))
-        head = tips[request.source.ref]
-        run = _run(request, environ, remote, head)
-        sources = [one for one in _sources(run) if one.cluster.name in acted]
+        tips = dict(remote.fetch([reference, *branches.refs(acted.values())]))
+        run = open_run(tips[reference])
+        sources = [one for one in sources_of(run) if one.cluster.name in acted]
         try:
-            pushed = _mirror(request, remote, run, sources, acted)
-        except StalePlan:
+            pushed = _mirror(reference, remote, run, sources, acted)
+        except StalePlan:  # somebody pushed meanwhile: the next attempt is on top of it
             continue
-        if pushed:
-            return replace(outcome, pushed=pushed, push_result="pushed")  # proposals follow on top of it
-        branches.propose(run, sources, acted, tips)
-        return replace(outcome, push_result="unchanged")
-    raise StalePlan(f"{request.source.ref} moved at every attempt to push", hint="the next round tries again")
+        if not pushed:
+            branches.propose(run, sources, acted, tips)
+        return pushed
+    raise StalePlan(f"{reference} moved at every attempt to push", hint="the next round tries again")
 
 
 def _mirror(
-    request: Request,
+    reference: str,
     remote: GitRemote,
     run: opening.Run,
     sources: Sequence[HealthSources],
@@ -359,9 +316,9 @@ def _mirror(
     head = run.workspace.tree.commit
     if not files or head is None:
         return ""
-    if not request.source.ref.startswith("refs/heads/"):
+    if not reference.startswith("refs/heads/"):
         raise ConfigError("spec.ref is not a branch, so the actions of node health cannot be committed")
-    branch = request.source.ref.removeprefix("refs/heads/")
+    branch = reference.removeprefix("refs/heads/")
     made = commit(
         run.workspace.repository,
         files=files,
@@ -387,12 +344,12 @@ def _message(files: dict[str, bytes | None]) -> str:
     return one_line(f"Node health: {'; '.join(parts)}", 200)
 
 
-def _summary(rounds: Sequence[ClusterRound]) -> str:
+def summary(rounds: Sequence[ClusterRound]) -> str:
     """Return one line about all clusters, for the log."""
     parts = []
     for one in rounds:
         if one.done is None:
-            parts.append(f"{one.cluster}: not checked{f': {one.failure.message}' if one.failure is not None else ''}")
+            parts.append(f"{one.cluster}: not checked{f': {one.error.message}' if one.error is not None else ''}")
             continue
         decisions = one.done.evaluation.decisions.values()
         out = sum(decision.phase.is_out for decision in decisions)

@@ -1,23 +1,104 @@
-"""`HealthLane`: rounds of node health, at every interval and soon after a report changed."""
+"""Node health of a source: rounds at every interval and soon after a report changed, and what the loop hears of one.
+
+A round itself is `health.rounds`; here are the mirror, the credentials and the thread.
+"""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from contextlib import ExitStack
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from reconciler.clock import Clock, SystemClock
 from reconciler.console.logs import Log
-from reconciler.controller.outcome import PassOutcome
-from reconciler.controller.reconcile import Request
-from reconciler.errors import ReconcilerError
+from reconciler.controller.outcome import PassOutcome, failure
+from reconciler.controller.reconcile import Request, author_of, require_folder
+from reconciler.controller.sources.source import Mode
+from reconciler.errors import ReconcilerError, RemoteError, RepositoryError, StalePlan
+from reconciler.health.rounds import RoundOptions, act, gauges, summary, tell_git
 from reconciler.kube.client.port import EventType, LiveCluster, Watch
 from reconciler.kube.secrets import mask_text
 from reconciler.nodehealth.report import KIND
+from reconciler.plan import opening
+from reconciler.plan.live.clusters import cluster_opener
 from reconciler.repo.config.config import GROUP
+from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits
+
+_GIT_SECONDS = 30.0
+
+
+def health_round(request: Request, environ: dict[str, str], clock: Clock | None = None) -> PassOutcome:
+    """Make one round. Without Git the fast lane goes on by the last known revision; its commits follow later."""
+    source = request.source
+    is_dry = source.mode is Mode.OBSERVE
+    try:
+        with ExitStack() as stack:
+            remote = _open_mirror(request, environ)
+            head = _known_head(request, remote)
+            run = _run(request, environ, remote, head)
+            opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
+            options = RoundOptions(
+                name=source.key,
+                folder=Path(request.folder),
+                environ=environ,
+                clock=clock or SystemClock(),
+                dry_run=is_dry,
+            )
+            rounds = act(run, opener, options, stack)
+            outcome = PassOutcome(revision=source.revision(head), commit=head)
+            try:
+                if not is_dry and any(one.done is not None for one in rounds):
+                    pushed = tell_git(remote, source.ref, rounds, lambda oid: _run(request, environ, remote, oid))
+                    outcome = replace(outcome, pushed=pushed, push_result="pushed" if pushed else "unchanged")
+            except (RemoteError, StalePlan) as error:
+                outcome = replace(outcome, failure=failure(error))
+    except Exception as error:  # noqa: BLE001 - every failure is part of the outcome
+        return PassOutcome(failure=failure(error))
+    failed = next((failure(one.error) for one in rounds if one.error is not None), None)
+    return replace(outcome, message=summary(rounds), gauges=gauges(rounds), failure=failed or outcome.failure)
+
+
+def _open_mirror(request: Request, environ: dict[str, str]) -> GitRemote:
+    """Open a mirror of its own, so that a pass over the source may run at the same time."""
+    return GitRemote(
+        Path(request.folder) / "health",
+        request.source.url,
+        environ=environ,
+        credentials=Credentials.from_secret(request.secret),
+        limits=RemoteLimits(seconds=min(request.source.timeout, _GIT_SECONDS), file_bytes=request.max_repository),
+    )
+
+
+def _known_head(request: Request, remote: GitRemote) -> str:
+    """Return the revision to act by: the accepted one, else the last that was fetched. Git is asked only without it."""
+    if not (Path(request.folder) / "health" / ".git").is_dir():
+        remote.fetch([request.source.ref])
+    repository = remote.repository(request.source.path)
+    try:
+        return repository.resolve(request.accepted or request.source.ref).oid
+    except RepositoryError:
+        remote.fetch([request.source.ref])
+        return repository.resolve(request.source.ref).oid
+
+
+def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> opening.Run:
+    flags = {
+        "revision": commit_id,
+        "base": commit_id,
+        "cluster": request.source.cluster or None,
+        "cache_dir": str(Path(request.folder) / "cache"),
+    }
+    repository = remote.repository(request.source.path, identity=author_of(request.source))
+    require_folder(repository, commit_id, request.source)
+    return opening.open_repository(repository, flags, environ)
+
 
 INTERVAL_SECONDS = 15.0
-_VOLATILE = frozenset({"measuredAt", "utilization", "activity"})
+_VOLATILE = frozenset({"measuredAt", "utilization", "activity"})  # every report changes them
 _PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
 _log = Log(__name__)
 

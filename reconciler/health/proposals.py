@@ -5,9 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.controller.outcome import PassFailure
-from reconciler.controller.sources.source import ConfigSource
-from reconciler.errors import StalePlan
+from reconciler.errors import ReconcilerError, StalePlan
 from reconciler.health.fast_lane import LaneRound
 from reconciler.health.quarantine_files import HealthSources, proposed_files
 from reconciler.health.state_store import HealthCase, StateStore
@@ -25,12 +23,12 @@ CLOSED_SECONDS = 86400.0
 
 
 class ClusterRound(Struct, frozen=True, kw_only=True, eq=False):
-    """The round of one cluster; `failure` if it could not be looked at, so that nothing was decided."""
+    """The round of one cluster; `error` if the cluster could not be looked at, so that nothing was decided."""
 
     cluster: str
     store: StateStore | None = None
     done: LaneRound | None = None
-    failure: PassFailure | None = None
+    error: ReconcilerError | None = None
 
 
 class CaseWork(Struct, frozen=True, kw_only=True, eq=False):
@@ -52,10 +50,10 @@ def branch_of(case: HealthCase) -> str:
 
 
 class CaseBranches:
-    """The branches of one source."""
+    """The branches of one repository."""
 
-    def __init__(self, remote: GitRemote, source: ConfigSource) -> None:
-        self._remote, self._source = remote, source
+    def __init__(self, remote: GitRemote) -> None:
+        self._remote = remote
 
     def refs(self, rounds: Iterable[ClusterRound]) -> list[str]:
         """Return the references of all open cases, to be fetched."""
@@ -135,7 +133,7 @@ class CaseBranches:
             return replace(case, branch="") if decision.phase is HealthPhase.HEALTHY else case
         try:
             self._remote.remove(branch_of(case), expected=tip)
-        except StalePlan:
+        except StalePlan:  # somebody pushed to it: the next round looks again
             return case
         return replace(case, branch="", evidence="", proposal="")
 
