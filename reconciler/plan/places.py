@@ -28,7 +28,11 @@ from reconciler.repo.revision import LoadedRevision
 
 _T = TypeVar("_T")
 _VALUES = later(r"\.Values\.([A-Za-z0-9_.-]+)")
+_DOT = later(r"(?<!\\)\.")
 _SUBCHART = later(r"(?<=/)charts/([^/]+)/")
+_IDENTITY: tuple[FieldPath, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
+"""Fields by which a patch finds its object: it does not set them."""
+_VALUE_KEY = later(r"""(?:^|[\s{,-])["']?value["']?:""")
 _MAX_DOCUMENTS = 256  # parsed results and files that are remembered
 
 
@@ -81,6 +85,7 @@ class _BuiltField(Struct, frozen=True, kw_only=True, eq=False):
     built: Built
     document: Document
     field: FieldPath
+    original: str = ""  # the name of the object in the file that it is from; empty: not known
 
     @property
     def value(self) -> Any:
@@ -90,11 +95,27 @@ class _BuiltField(Struct, frozen=True, kw_only=True, eq=False):
         """Return the same field of another version of the object."""
         return _counterpart(self.document.data, other.data, self.field)
 
+    def is_named(self, name: str) -> bool:
+        """Return whether a name is one that the object has, or had between its prefixes and suffixes."""
+        return self.original in name and name in self.document.key.name
+
     def is_set_by(self, patch: Document, *, by_target: bool) -> bool:
         """Return whether a patch of the object sets the value itself, not only something in it."""
-        is_same = by_target or (patch.kind == self.document.kind and patch.key.name in self.document.key.name)
-        value = value_at(patch.data, self.counterpart(patch)) if is_same and self.field else None
+        is_same = by_target or (patch.kind == self.document.kind and self.is_named(patch.key.name))
+        if not is_same or not self.field or self.field in _IDENTITY:
+            return False
+        value = value_at(patch.data, self.counterpart(patch))
         return value is not None and not isinstance(value, Mapping)
+
+    def is_target(self, target: Mapping[str, Any]) -> bool:
+        """Return whether a patch's target may be the object; kinds and names in it match as a whole."""
+        document = self.document
+        if not _has_labels(document, text(target.get("labelSelector"))):
+            return False
+        if not _matches(text(target.get("kind")), document.kind):
+            return False
+        name, names = text(target.get("name")), {self.original or document.key.name, document.key.name}
+        return not name or self.is_named(name) or any(_matches(name, one) for one in names)
 
 
 class _Origins:
@@ -154,12 +175,13 @@ class _Origins:
 
     def _in_overlay(self, asked: "_BuiltField", origin: str, changes: Sequence[str]) -> SourceRef | None:
         """Return the patch or transformer that set a field last, else the line of the base."""
+        candidates = self._file(asked.built, origin)
+        found = _same_object(asked.document, candidates)
+        asked = replace(asked, original=found.key.name if found else "")
         for name in reversed(changes):
             place = next(self._in_kustomization(asked, name), None)
             if place is not None:
                 return place
-        candidates = self._file(asked.built, origin)
-        found = _same_object(asked.document, candidates)
         if found is not None:
             return found.at(asked.counterpart(found))
         if origin.rpartition("/")[2] in KUSTOMIZATIONS and candidates:
@@ -173,10 +195,11 @@ class _Origins:
             folder = "" if prefix else name.rpartition("/")[0]
             for kind in ("patches", "patchesStrategicMerge", "patchesJson6902"):
                 for at, entry in _entries(data, kind):
-                    if _is_target(mapping(entry.get("target")), asked.document):
+                    if asked.is_target(mapping(entry.get("target"))):
                         yield from self._in_file(asked, folder, entry)
-                        yield from _in_place(asked, overlay, (*prefix, *at, "patch"), entry)
-            for at in _transformer(data, asked):
+                        inner = () if isinstance(value_at(data, at), str) else ("patch",)
+                        yield from _in_place(asked, overlay, (*prefix, *at, *inner), entry)
+            for at in (*_replacement(data, asked), *_transformer(data, asked)):
                 yield overlay.at((*prefix, *at))
 
     def _kustomizations(self, built: Built, name: str) -> Iterator[tuple[Document, FieldPath]]:
@@ -297,31 +320,49 @@ def _same_object(document: Document, candidates: Sequence[Document]) -> Document
     return max(named, key=lambda one: len(one.key.name), default=alike[0] if len(alike) == 1 else None)
 
 
-def _is_target(target: Mapping[str, Any], document: Document) -> bool:
-    """Return whether a patch's target may be an object; names in targets are expressions that match as a whole."""
-    kind, name = text(target.get("kind")), text(target.get("name"))
-    if kind and not re.fullmatch(re.escape(kind), document.kind):
-        return False
-    return not name or name in document.key.name or _matches(name, document.key.name)
+def _has_labels(document: Document, selector: str) -> bool:
+    """Return whether an object may match a selector: only the labels that it requires (`a=b`) are compared."""
+    labels = mapping(document.metadata.get("labels"))
+    parts = [part.partition("=") for part in selector.split(",")]
+    return all(labels.get(key.strip()) == value.strip("= ") for key, sign, value in parts if sign and key[-1:] != "!")
 
 
 def _matches(expression: str, name: str) -> bool:
     try:
-        return re.fullmatch(expression, name) is not None
+        return not expression or re.fullmatch(expression, name) is not None
     except re.error:  # Go's syntax, which Python lacks: it may match
         return True
 
 
+def _replacement(data: Mapping[str, Any], asked: _BuiltField) -> Iterator[FieldPath]:
+    """Yield the field paths of a kustomization's replacements, the last first, that name a field of an object."""
+    keys = [part for part in asked.field if isinstance(part, str)]
+    for at, entry in reversed([*_entries(data, "replacements")]):
+        for number, target in enumerate(map(mapping, sequence(entry.get("targets")))):
+            if asked.is_target(mapping(target.get("select"))):
+                for position, written in enumerate(sequence(target.get("fieldPaths"))):
+                    if _keys(text(written)) == keys:
+                        yield (*at, "targets", number, "fieldPaths", position)
+
+
+def _keys(path: str) -> list[str]:
+    """Return the keys of a field path of a replacement, without elements of lists: `a.[b=c].d`, `a.*.d`, `a.0.d`."""
+    parts = [part.replace("\\.", ".").strip("[]") for part in _DOT.split(path)]
+    return [part for part in parts if part != "*" and not part.isdigit() and "=" not in part]
+
+
 def _transformer(data: Mapping[str, Any], asked: _BuiltField) -> Iterator[FieldPath]:
     """Yield the fields of a kustomization whose transformer sets a field of an object."""
-    name, field, value = asked.document.key.name, asked.field, asked.value
+    field, value = asked.field, asked.value
     if field[-1:] == ("image",) and isinstance(value, str):
         for at, entry in _entries(data, "images"):
             parts = {key: text(entry.get(key)) for key in ("digest", "newTag", "newName")}
-            yield from ((*at, key) for key, part in parts.items() if part and part in value)
+            image = re.escape(parts["newName"] or text(entry.get("name")))
+            if re.match(rf"{image}(?:[:@]|$)", value):
+                yield from ((*at, key) for key, part in parts.items() if part and part in value)
     elif field in {("spec", "replicas"), ("spec", "parallelism")}:
         for at, entry in _entries(data, "replicas"):
-            if text(entry.get("name")) in name and entry.get("count") == value:
+            if asked.is_named(text(entry.get("name"))) and entry.get("count") == value:
                 yield (*at, "count")
     elif field == ("metadata", "namespace") and data.get("namespace") == value:
         yield ("namespace",)
@@ -353,9 +394,13 @@ def _in_place(asked: _BuiltField, overlay: Document, at: FieldPath, entry: Mappi
 
 
 def _entries(data: Mapping[str, Any], name: str) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
-    """Yield the entries of a list of mappings, each with its place; a file name alone is that of a patch."""
+    """Yield the entries of a list of mappings, each with its place; a text alone is a patch, or its file."""
     for index, entry in enumerate(sequence(data.get(name))):
-        yield (name, index), {"path": entry} if isinstance(entry, str) else mapping(entry)
+        yield (name, index), _patch_entry(entry) if isinstance(entry, str) else mapping(entry)
+
+
+def _patch_entry(written: str) -> Mapping[str, str]:
+    return {"patch" if "\n" in written else "path": written}
 
 
 def _operation_line(patch: str, field: FieldPath) -> int:
@@ -365,5 +410,15 @@ def _operation_line(patch: str, field: FieldPath) -> int:
         pointer = "/" + "/".join(str(part).replace("~", "~0").replace("/", "~1") for part in field[:length])
         for number, line in enumerate(lines, 1):
             if re.search(rf"[\"']?path[\"']?:\s*[\"']?{re.escape(pointer)}(?:[\"'\s,}}]|$)", line):
-                return number
+                return _value_line(lines, number) if length == len(field) else number
     return 0
+
+
+def _value_line(lines: Sequence[str], number: int) -> int:
+    """Return the line of the value in the operation with this line."""
+    first = last = number - 1
+    while first > 0 and not lines[first].lstrip().startswith(("-", "{")):
+        first -= 1
+    while last + 1 < len(lines) and not lines[last + 1].lstrip().startswith(("-", "{")):
+        last += 1
+    return next((at + 1 for at in range(first, last + 1) if _VALUE_KEY.search(lines[at])), number)

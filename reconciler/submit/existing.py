@@ -20,7 +20,7 @@ from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
 from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
 from reconciler.repo.config import Backend
-from reconciler.repo.config.builds import ROOT, Build, Tool
+from reconciler.repo.config.builds import ROOT, Build, Tool, default_release
 from reconciler.repo.files import CONFIG_PATH, SUFFIXES
 from reconciler.repo.others import not_a_manifest
 from reconciler.repo.port import Repository
@@ -243,7 +243,7 @@ def _extras(entry: FoundSource) -> dict[str, Any]:
     """Return what an entry of `spec.sources` says besides the folder and the program."""
     delivery = entry.delivery
     if delivery is None:
-        return {"release": posixpath.basename(entry.path)} if entry.tool is Tool.HELM else {}
+        return {"release": default_release(entry.path)} if entry.tool is Tool.HELM else {}
     of_tool: dict[str, Any] = {"overrides": dict(delivery.overrides), "substitute": entry.variables}
     if entry.tool is Tool.HELM:
         inline = dict(delivery.inline_values)

@@ -97,3 +97,20 @@ def test_switching_to_rendered_files_changes_no_object(adopted: Fleet) -> None:
     assert committed.code == 0, committed.out + committed.err
     assert len(adopted.files()) == 85
     assert adopted.run("verify").code == 0
+
+
+def test_a_chart_at_the_root(adopted: Fleet) -> None:
+    for path, content in {
+        "Chart.yaml": "apiVersion: v2\nname: a\nversion: 0.1.0\n",
+        "templates/a.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\n",
+    }.items():
+        (adopted.root / path).parent.mkdir(exist_ok=True)
+        (adopted.root / path).write_text(content)
+    adopted.commit("as it is")
+    planned = adopted.run("plan", "--sources", ".")
+    assert planned.code == 0, planned.out + planned.err
+    assert "1 unchanged" in planned.out
+    assert initialize(adopted) == 0
+    planned = adopted.run("plan")
+    assert planned.code == 0, planned.out
+    assert "1 unchanged" in planned.out

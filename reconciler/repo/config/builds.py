@@ -1,5 +1,6 @@
 """`spec.sources` entries that a program builds: a Kustomize overlay or a Helm chart of the repository."""
 
+import posixpath
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Any
@@ -50,6 +51,11 @@ class Build(Struct, frozen=True, kw_only=True):
             return f"{folder}kustomization.yaml#build{of_clusters}"
         release = f"{self.namespace}.{self.release}" if self.namespace else self.release
         return f"{folder}Chart.yaml#{release}{of_clusters}"
+
+
+def default_release(folder: str) -> str:
+    """Return the name of the release of a chart that nothing installs: that of its folder, at the root Helm's own."""
+    return "release-name" if folder == ROOT else posixpath.basename(folder)
 
 
 def source_folders(entries: Sequence[Any]) -> list[str]:
