@@ -43,7 +43,7 @@ PLAN_DEFINITION: Mapping[str, Any] = {
                 "storage": True,
                 "schema": {
                     "openAPIV3Schema": _fields(
-                        gpus=_fields(before=_INTEGER, after=_INTEGER, delta=_INTEGER),
+                        gpus=_fields(before=_INTEGER, after=_INTEGER, delta=_INTEGER, unknown=_INTEGER),
                         queues=_rows(
                             cluster=_STRING, queue=_STRING, product=_STRING,
                             before=_INTEGER, after=_INTEGER, limit=_INTEGER, requested=_INTEGER,
