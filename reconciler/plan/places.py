@@ -124,7 +124,7 @@ class _Origins:
     def __init__(self, repository: Repository, revision: LoadedRevision) -> None:
         self._repository = repository
         self._revision = revision
-        self.builds = {one.build.source: one for one in revision.builds}
+        self.builds = {one.build.source: one for one in revision.builds if one.oid}
         self._documents = lru_cache(_MAX_DOCUMENTS)(self._read_documents)
 
     def find(self, ref: SourceRef) -> SourceRef | None:

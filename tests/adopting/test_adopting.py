@@ -114,3 +114,15 @@ def test_a_chart_at_the_root(adopted: Fleet) -> None:
     planned = adopted.run("plan")
     assert planned.code == 0, planned.out
     assert "1 unchanged" in planned.out
+
+
+def test_an_overlay_that_a_pull_request_removes(adopted: Fleet) -> None:
+    """The plan lists what it deletes, and names the entry of spec.sources that is left."""
+    adopt(adopted, repositories.argo)
+    adopted.git("switch", "--quiet", "--create", "less")
+    adopted.git("rm", "-r", "--quiet", "teams/vision")
+    adopted.commit("without vision")
+    planned = adopted.run("plan", "--base", "main")
+    assert planned.code == 3, planned.out + planned.err
+    assert "build.missing" in planned.out
+    assert "teams/vision has no kustomization.yaml" in planned.out

@@ -116,7 +116,8 @@ def _said(lines: Sequence[str]) -> str:
     found = " ".join(plain or lines)
     if logged := _LOGGED.search(found):
         found = found[: logged.start()] + (_unquoted(logged[1]) if logged[1] else logged[2].strip())
-    return found.removeprefix("Error: ").removeprefix("error: ")
+    found = found.removeprefix("Error: ").removeprefix("error: ").rstrip()
+    return found.removesuffix("Use --debug flag to render out invalid YAML").rstrip()
 
 
 def _unquoted(written: str) -> str:

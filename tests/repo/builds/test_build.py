@@ -18,6 +18,7 @@ KUBECTL = 'E1128 21:25:25.131777   24363 run.go:72] "command failed" err='
         ([f'{KUBECTL}"bad \\x00"'], "bad \\x00"),
         (["# Warning: 'bases' is deprecated", f'{KUBECTL}"no"'], "# Warning: 'bases' is deprecated no"),
         (['level=ERROR msg="failed"', "Error: no such file"], "no such file"),
+        (["Error: no such file", "", "Use --debug flag to render out invalid YAML"], "no such file"),
         (['level=ERROR msg="failed"'], 'level=ERROR msg="failed"'),
         ([], "kustomize failed with exit code 1"),
     ],
