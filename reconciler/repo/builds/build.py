@@ -6,7 +6,8 @@ its documents comments say where the object is from and what changed it, which l
 
 import posixpath
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -16,6 +17,7 @@ from msgspec import Struct
 from reconciler.kube.objects import SourceRef, split_api_version
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem
+from reconciler.kube.secrets import MASK, is_secret_name
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document, read
 from reconciler.kube.yaml.parser import split
@@ -82,25 +84,45 @@ def _saved(
     identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
     key = f"build:{sha256(identity).hexdigest()}"
     if cache is not None and (known := cache.get(key)) is not None:
-        try:
+        with suppress(msgspec.MsgspecError):  # written by another version: built again
             return msgspec.msgpack.decode(known, type=_Saved)
-        except msgspec.MsgspecError:
-            pass  # written by another version: built again
     paths = list(inputs.files)
     contents = dict(zip(paths, repository.read(inputs.files.values()), strict=True))
     try:
         printed = run_build(program, build, contents)
     except BuildFailed as error:
-        return _Saved(_NOTHING, (failed_problem(build, error),))
+        return _Saved(_NOTHING, (failed_problem(build, error, secrets_of(build, contents)),))
     saved = normalize(build, printed, is_namespaced)
     if cache is not None:
         cache.put(key, msgspec.msgpack.encode(saved))
     return saved
 
 
-def failed_problem(build: Build, error: BuildFailed) -> Problem:
-    """Return the problem of a build that a program refused."""
+def secrets_of(build: Build, contents: Mapping[str, bytes]) -> frozenset[str]:
+    """Return the values of a chart whose names say that they are secrets: a template may print them in an error."""
+    own = {f"{build.path}/values.yaml", "values.yaml", *build.values}
+    documents = (one.data for path in own & contents.keys() for one in read(path, contents[path]).documents)
+    return frozenset(
+        found for data in (*documents, build.inline_values) for found in _secrets_in(data, is_secret=False)
+    )
+
+
+def _secrets_in(node: Any, *, is_secret: bool) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for name, value in node.items():
+            yield from _secrets_in(value, is_secret=is_secret or is_secret_name(str(name)))
+    elif isinstance(node, list):
+        for value in node:
+            yield from _secrets_in(value, is_secret=is_secret)
+    elif is_secret and node not in {None, "", True, False}:
+        yield str(node)
+
+
+def failed_problem(build: Build, error: BuildFailed, secrets: Iterable[str] = ()) -> Problem:
+    """Return the problem of a build that a program refused. The `secrets` are masked in its words."""
     said = _said(error.lines)
+    for secret in sorted(secrets, key=len, reverse=True):
+        said = said.replace(secret, MASK)
     folder = "" if build.path == "." else f" {build.path}"
     return Problem(
         rule="build.failed",

@@ -2,7 +2,8 @@
 
 import pytest
 
-from reconciler.repo.builds.build import failed_problem
+from reconciler.kube.secrets import MASK
+from reconciler.repo.builds.build import failed_problem, secrets_of
 from reconciler.repo.builds.programs import BuildFailed
 from reconciler.repo.config.builds import Build, Tool
 
@@ -26,3 +27,16 @@ KUBECTL = 'E1128 21:25:25.131777   24363 run.go:72] "command failed" err='
 def test_the_message_has_no_times_and_says_it_once(lines: list[str], message: str) -> None:
     error = BuildFailed("kustomize failed with exit code 1", lines)
     assert failed_problem(Build(path="a", tool=Tool.KUSTOMIZE), error).message == message
+
+
+def test_values_that_are_secrets_are_masked() -> None:
+    """A template may print any value in the error with which it ends."""
+    values = b"db: {password: hunter22, port: 5432}\ntoken: [aaaaaa, {a: bbbbbb}]\nname: plain\n"
+    build = Build(path="chart", tool=Tool.HELM, release="a", values=("prod.yaml",), inline_values={"apiKey": "cccccc"})
+    secrets = secrets_of(
+        build, {"chart/values.yaml": values, "prod.yaml": b"secret: dddddd\n", "chart/a.yaml": b"x: y\n"}
+    )
+    assert secrets == {"hunter22", "aaaaaa", "bbbbbb", "cccccc", "dddddd"}
+    error = BuildFailed("helm failed", ["Error: no database for hunter22 at plain, dddddd"])
+    message = failed_problem(build, error, secrets).message
+    assert message == f"no database for {MASK} at plain, {MASK}"
