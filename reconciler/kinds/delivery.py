@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
@@ -32,6 +33,7 @@ _ESCAPED_DOT = later(r"(?<!\\)\.")
 _INTEGER = later(r"-?[1-9][0-9]*|0")
 _CLUSTER_FOLDER = later(r"^(?:.*/)?clusters?/([a-z0-9.-]+)(?:/|$)")
 _CONSTANTS: Mapping[str, Any] = {"true": True, "false": False, "null": None}
+_URL = later(r"(?:[a-z+]+://)?(?:[^@/]*@)?([^:/]+)(?::\d+(?=/))?[:/]+(.+?)(?:\.git)?/*", re.IGNORECASE)
 _PARAMETERS = Mapping[str, Any]
 
 
@@ -57,15 +59,29 @@ class Delivery(Struct, frozen=True, kw_only=True):
     skips_missing_values: bool = False
     inline_values: Mapping[str, Any] = {}
     left_out: str = ""
+    repository: str = ""  # its URL; a name or nothing where no object says the URL
 
 
 def deliveries(documents: Iterable[Document], folders: Iterable[str]) -> Iterator[Delivery]:
     """Yield what the controllers of a repository deliver. `folders` are all of the repository, for sets over them."""
-    known = list(folders)
-    for document in documents:
+    known, every = list(folders), list(documents)
+    urls = {
+        one.key.name: text(mapping(one.data.get("spec")).get("url")) for one in every if one.kind == "GitRepository"
+    }
+    for document in every:
         reader = _READERS.get((document.group, document.kind))
-        if reader is not None:
-            yield from reader(document, known)
+        for found in reader(document, known) if reader is not None else ():
+            yield replace(found, repository=urls.get(found.repository, found.repository))
+
+
+def is_same_repository(one: str, other: str) -> bool:
+    """Return whether two URLs name one repository: over SSH or HTTPS, with or without a user and `.git`."""
+    return _address(one) == _address(other)
+
+
+def _address(url: str) -> str:
+    found = _URL.fullmatch(url.strip())
+    return f"{found[1]}/{found[2]}".lower() if found else url
 
 
 def is_delivery(document: Document) -> bool:
@@ -90,6 +106,7 @@ def _flux_kustomization(document: Document, _: Sequence[str]) -> Iterator[Delive
         overrides={new: spec[old] for old, new in _OVERRIDES.items() if spec.get(old)},
         substitute={name: str(value) for name, value in mapping(substituted).items()} if substituted or named else None,
         substitute_from=named,
+        repository=text(source.get("name")),
     )
 
 
@@ -119,6 +136,7 @@ def _flux_release(document: Document, _: Sequence[str]) -> Iterator[Delivery]:
         namespace=namespace,
         values=tuple(_folder(text(path)) for path in sequence(chart.get("valuesFiles"))),
         inline_values=mapping(spec.get("values")),
+        repository=text(mapping(chart.get("sourceRef")).get("name")),
     )
 
 
@@ -167,6 +185,7 @@ def _argo_source(document: Document, name: str, source: Mapping[str, Any], clust
         values=tuple(_value_file(folder, text(path)) for path in sequence(helm.get("valueFiles"))),
         skips_missing_values=helm.get("ignoreMissingValueFiles") is True,
         inline_values=inline,
+        repository=text(source.get("repoURL")),
     )
 
 

@@ -42,6 +42,12 @@ def commit_new_folder(folder: Path, *, files: int, engine: str) -> InitResult:
     return InitResult(files=files, uncommitted=uncommitted, inside=inside, next_commands=commands)
 
 
+def remote_urls(folder: Path) -> tuple[str, ...]:
+    """Return the URLs of the remotes of the repository around a folder."""
+    with Repo(folder, search_parent_directories=True) as repo:
+        return tuple(url for remote in repo.remotes for url in remote.urls)
+
+
 def _commit(folder: Path, message: str) -> tuple[str, str]:
     """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
     with suppress(InvalidGitRepositoryError):  # a new repository is made below

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
-from reconciler.kinds.delivery import Delivery, deliveries, is_delivery
+from reconciler.kinds.delivery import Delivery, deliveries, is_delivery, is_same_repository
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.kueue.labels import NAMED_BY_LABELS, QUEUE_LABEL
@@ -51,13 +51,17 @@ class Survey(Struct, frozen=True, kw_only=True):
     external: tuple[str, ...] = ()  # kinds of objects that the clusters have and the repository lacks
 
 
-def survey(repository: Repository, kinds: Kinds) -> Survey:
-    """Read the working tree and find its sources."""
-    return _Surveyor(repository, kinds).survey()
+def survey(repository: Repository, kinds: Kinds, urls: Iterable[str] = ()) -> Survey:
+    """Read the working tree and find its sources.
+
+    urls: those of the repository, by which deliveries of others are known; without any, none is.
+    """
+    return _Surveyor(repository, kinds, urls).survey()
 
 
 class _Surveyor:
-    def __init__(self, repository: Repository, kinds: Kinds) -> None:
+    def __init__(self, repository: Repository, kinds: Kinds, urls: Iterable[str]) -> None:
+        self._urls = tuple(urls)
         tree = {path: entry.oid for path, entry in repository.work_tree().items() if entry.is_file}
         self._repository = repository
         self._kinds = kinds
@@ -101,6 +105,10 @@ class _Surveyor:
         named = f"{delivery.kind} {delivery.name} ({delivery.place.path})"
         if delivery.left_out:
             self._left_out.append((named, delivery.left_out))
+            return None
+        is_url = "/" in delivery.repository
+        if is_url and self._urls and not any(is_same_repository(delivery.repository, url) for url in self._urls):
+            self._left_out.append((named, f"it is in another repository: {delivery.repository}"))
             return None
         tool = self._tool(delivery.path)
         is_there = delivery.path == ROOT or any(path.startswith(f"{delivery.path}/") for path in self._blobs)

@@ -111,7 +111,7 @@ def init_existing(folder: str, environ: Mapping[str, str]) -> tuple[Survey, Path
         raise ConfigError(f"{folder} is not a folder", hint="name a folder of a Git repository")
     repository = GitRepository.open(Path(folder), environ=environ)
     root = repository.root
-    found, target = survey(repository, kinds()), root / CONFIG_PATH
+    found, target = survey(repository, kinds(), checkout.remote_urls(root)), root / CONFIG_PATH
     content = configuration(found, root.name.lower())
     if not target.exists():
         checkout_files.write_new(root, CONFIG_PATH, content)

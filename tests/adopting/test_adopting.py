@@ -126,3 +126,16 @@ def test_an_overlay_that_a_pull_request_removes(adopted: Fleet) -> None:
     assert planned.code == 3, planned.out + planned.err
     assert "build.missing" in planned.out
     assert "teams/vision has no kustomization.yaml" in planned.out
+
+
+def test_what_is_in_another_repository_is_left_out(adopted: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    """A path of the same name in this one is something else."""
+    repositories.argo(adopted.root)
+    adopted.git("remote", "add", "origin", "git@git.example.com:fleet")
+    adopted.edit("argocd/shared.yaml", "https://git.example.com/fleet.git", "https://git.example.com/shared.git")
+    adopted.commit("as it is")
+    capsys.readouterr()
+    assert initialize(adopted) == 0
+    out = capsys.readouterr().out
+    assert "it is in another repository: https://git.example.com/shared.git" in out
+    assert "found     teams/vision (build: kustomize)" in out

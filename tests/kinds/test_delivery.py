@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reconciler.kinds.delivery import Delivery, deliveries
+from reconciler.kinds.delivery import Delivery, deliveries, is_same_repository
 from reconciler.kube.yaml import read
 
 
@@ -177,3 +177,25 @@ spec:
         "nodeSelector": {"nvidia.com/gpu": "a100"},
     }
     assert one.skips_missing_values
+
+
+def test_urls_of_one_repository() -> None:
+    ours = "https://git.example.com/acme/fleet.git"
+    for same in (
+        "git@git.example.com:acme/fleet",
+        "ssh://git@git.example.com:22/acme/fleet.git",
+        "HTTPS://git.example.com/acme/Fleet/",
+    ):
+        assert is_same_repository(ours, same), same
+    for other in ("https://git.example.com/acme/other", "https://other.example.com/acme/fleet", "fleet", ""):
+        assert not is_same_repository(ours, other), other
+
+
+def test_a_delivery_has_the_url_of_its_repository() -> None:
+    repository = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: other}\n"
+    repository += "spec: {url: https://git.example.com/acme/other}\n"
+    apps = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: a}\n"
+    apps += "spec: {path: a, sourceRef: {kind: GitRepository, name: NAME}}\n"
+    texts = (repository, apps.replace("NAME", "other"), apps.replace("NAME", "flux-system"))
+    found = delivered("---\n".join(texts))
+    assert [one.repository for one in found] == ["https://git.example.com/acme/other", "flux-system"]
