@@ -33,6 +33,17 @@ _SUBCHART = later(r"(?<=/)charts/([^/]+)/")
 _IDENTITY: tuple[FieldPath, ...] = (("apiVersion",), ("kind",), ("metadata", "name"))
 """Fields by which a patch finds its object: it does not set them."""
 _VALUE_KEY = later(r"""(?:^|[\s{,-])["']?value["']?:""")
+_KUSTOMIZE_OF_DELIVERIES: tuple[FieldPath, ...] = (
+    ("spec",),
+    ("spec", "source", "kustomize"),
+    ("spec", "template", "spec", "source", "kustomize"),
+)
+"""Where objects of Flux and Argo CD have what they add to an overlay."""
+_VALUES_OF_DELIVERIES: tuple[FieldPath, ...] = (
+    ("spec", "values"),
+    ("spec", "source", "helm", "valuesObject"),
+    ("spec", "template", "spec", "source", "helm", "valuesObject"),
+)
 _MAX_DOCUMENTS = 256  # parsed results and files that are remembered
 
 
@@ -146,7 +157,9 @@ class _Origins:
     @cached_property
     def _contents(self) -> Mapping[str, bytes]:
         """The sources and results of all builds, by blob id: read in one call."""
-        oids = {oid for built in self.builds.values() for oid in (built.oid, *built.inputs.values())}
+        oids = {
+            oid for built in self.builds.values() for oid in (built.oid, built.delivery, *built.inputs.values()) if oid
+        }
         wanted = [*oids, *filter(None, [self._revision.files.settings.get(CONFIG_PATH)])]
         return dict(zip(wanted, self._repository.read(wanted), strict=True))
 
@@ -207,8 +220,13 @@ class _Origins:
         for document in self._file(built, name):
             yield document, ()
         if "/" not in name and name not in built.inputs:
+            for document in self._delivery(built):
+                yield from ((document, prefix) for prefix in _KUSTOMIZE_OF_DELIVERIES)
             for document in self._settings:
                 yield document, (*built.build.field, "overrides")
+
+    def _delivery(self, built: Built) -> tuple[Document, ...]:
+        return self._documents(built.delivery, built.build.delivery) if built.delivery else ()
 
     def _in_file(self, asked: "_BuiltField", folder: str, entry: Mapping[str, Any]) -> Iterator[SourceRef]:
         path = posixpath.normpath(posixpath.join(folder, text(entry.get("path"))))
@@ -258,6 +276,10 @@ class _Origins:
         """
         build, folder = built.build, "" if built.build.path == ROOT else f"{built.build.path}/"
         whole = (*charts, *name)
+        for document in self._delivery(built):
+            for prefix in _VALUES_OF_DELIVERIES:
+                if value_at(document.data, (*prefix, *whole)) is not None:
+                    return document.at((*prefix, *whole))
         if value_at(build.inline_values, whole) is not None:
             return next((one.at((*build.field, "inlineValues", *whole)) for one in self._settings), None)
         files = [(path, whole) for path in reversed(build.values)]

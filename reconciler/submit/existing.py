@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import ConfigError
-from reconciler.kinds.delivery import Delivery, deliveries, is_delivery, is_same_repository
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.kueue.labels import NAMED_BY_LABELS, QUEUE_LABEL
 from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
-from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of
+from reconciler.repo.builds.delivery import Delivery, deliveries, is_delivery, is_same_repository
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of, parents
 from reconciler.repo.config import Backend
 from reconciler.repo.config.builds import ROOT, Build, Tool, default_release
 from reconciler.repo.files import CONFIG_PATH, SUFFIXES
@@ -74,12 +74,16 @@ class _Surveyor:
         self._left_out: list[tuple[str, str]] = []
 
     def survey(self) -> Survey:
-        folders = sorted({parent for path in self._blobs for parent in _parents(path)})
+        folders = sorted({parent for path in self._blobs for parent in parents(path)})
         documents = [one for reading in self._readings.values() for one in reading.documents]
         found: list[FoundSource] = []
         for delivery in deliveries(documents, folders):
             entry = self._delivered(delivery, documents)
-            if entry is not None and not any(_is_same(entry, other) for other in found):
+            if entry is None:
+                continue
+            if any(_is_same(entry, other) for other in found):
+                self._left_out.append((entry.reason, "another object delivers the folder to the same cluster"))
+            else:
                 found.append(entry)
         used = set[str]().union(*(self._read_by(entry) for entry in found))
         found += self._undelivered(used)
@@ -165,7 +169,7 @@ class _Surveyor:
                 yield FoundSource(path=folder, reason="an overlay that no other one uses", tool=Tool.KUSTOMIZE)
         charts = [posixpath.dirname(path) or ROOT for path in self._blobs if posixpath.basename(path) == "Chart.yaml"]
         for folder in charts:
-            is_part = any(_join(other, "charts") in _parents(f"{folder}/x") for other in charts)
+            is_part = any(_join(other, "charts") in parents(f"{folder}/x") for other in charts)
             if _join(folder, "Chart.yaml") not in used and not is_part:
                 yield FoundSource(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
 
@@ -203,7 +207,7 @@ class _Surveyor:
         for path in sorted(manifests):
             if any(folder == ROOT or path.startswith(f"{folder}/") for folder in folders):
                 continue
-            choices = [parent for parent in _parents(path) if not any(one.startswith(f"{parent}/") for one in used)]
+            choices = [parent for parent in parents(path) if not any(one.startswith(f"{parent}/") for one in used)]
             folders.append(choices[0] if choices else posixpath.dirname(path) or ROOT)
         inside = [path for path in sorted(others) if any(one == ROOT or path.startswith(f"{one}/") for one in folders)]
         for path in sorted(others):
@@ -231,13 +235,14 @@ class _Surveyor:
 
 
 def _is_same(one: FoundSource, other: FoundSource) -> bool:
-    is_alike = (one.path, one.clusters, one.tool) == (other.path, other.clusters, other.tool)
-    return is_alike and _extras(one) == _extras(other)
+    """Return whether two sources would be one build."""
+    return _identity(one) == _identity(other)
 
 
-def _parents(path: str) -> list[str]:
-    parts = path.split("/")[:-1]
-    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+def _identity(entry: FoundSource) -> tuple[object, ...]:
+    of_release = entry.delivery if entry.tool is Tool.HELM else None
+    release = (of_release.release, of_release.namespace) if of_release else ()
+    return entry.path, entry.clusters, entry.tool, release
 
 
 def _join(folder: str, name: str) -> str:
@@ -248,16 +253,22 @@ def _join(folder: str, name: str) -> str:
 
 
 def _extras(entry: FoundSource) -> dict[str, Any]:
-    """Return what an entry of `spec.sources` says besides the folder and the program."""
+    """Return what an entry of `spec.sources` says besides the folder and the program.
+
+    What the delivery adds is read from its object with each plan; only variables of ConfigMaps are copied.
+    """
     delivery = entry.delivery
     if delivery is None:
         return {"release": default_release(entry.path)} if entry.tool is Tool.HELM else {}
-    of_tool: dict[str, Any] = {"overrides": dict(delivery.overrides), "substitute": entry.variables}
+    extras: dict[str, Any] = {"delivery": delivery.place.path}
+    if delivery.substitute_from and entry.variables is not None:
+        own = delivery.substitute or {}
+        extras["substitute"] = {name: value for name, value in entry.variables.items() if name not in own}
     if entry.tool is Tool.HELM:
-        inline = dict(delivery.inline_values)
-        of_tool = {"release": delivery.release, "values": [*delivery.values], "inlineValues": inline}
-    of_tool["namespace"] = delivery.namespace
-    return {key: value for key, value in of_tool.items() if value or (key == "substitute" and value is not None)}
+        extras["release"] = delivery.release
+    if delivery.namespace:
+        extras["namespace"] = delivery.namespace
+    return extras
 
 
 def configuration(found: Survey, name: str) -> bytes:

@@ -139,3 +139,33 @@ def test_what_is_in_another_repository_is_left_out(adopted: Fleet, capsys: pytes
     out = capsys.readouterr().out
     assert "it is in another repository: https://git.example.com/shared.git" in out
     assert "found     teams/vision (build: kustomize)" in out
+
+
+def test_what_a_delivery_adds_is_reviewed(adopted: Fleet) -> None:
+    """F-150, F-151: a pull request that changes variables or values in an object of Flux changes the plan."""
+    adopt(adopted, repositories.flux)
+    assert "QUOTA" not in (adopted.root / "reconciler.yaml").read_text()
+    adopted.git("switch", "--quiet", "--create", "more")
+    adopted.edit("clusters/beta/apps.yaml", 'QUOTA: "101"', 'QUOTA: "151"')
+    planned = adopted.run("plan", "--base", "main", "--width", "200")
+    assert "4 updated" in planned.out, planned.out
+    assert "101 → 151" in planned.out
+    assert "alpha" not in planned.out.partition("Objects")[2]
+
+
+def test_values_of_a_release_are_reviewed_at_their_line(adopted: Fleet) -> None:
+    adopt(adopted, repositories.helm)
+    adopted.git("switch", "--quiet", "--create", "more")
+    adopted.edit("releases/fleet.yaml", "quota: 72", "quota: 80")
+    planned = adopted.run("plan", "--base", "main", "--width", "200")
+    assert "72 → 80" in planned.out, planned.out
+    assert "because releases/fleet.yaml:15:14" in planned.out
+
+
+def test_a_delivery_that_is_gone_is_an_error_and_deletes_nothing(adopted: Fleet) -> None:
+    adopt(adopted, repositories.flux)
+    (adopted.root / "clusters/gamma/apps.yaml").unlink()
+    planned = adopted.run("plan", "--base", "main", "--width", "200")
+    assert planned.code == 3
+    assert "clusters/gamma/apps.yaml has no object that delivers apps/gamma" in planned.out
+    assert "deleted" not in planned.out

@@ -6,13 +6,14 @@ its documents comments say where the object is from and what changed it, which l
 
 import posixpath
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.objects import SourceRef, split_api_version
 from reconciler.kube.patterns import later
@@ -22,11 +23,12 @@ from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document, read
 from reconciler.kube.yaml.parser import split
 from reconciler.kube.yaml.writer import write
-from reconciler.repo.builds.inputs import FOLLOWED, BuildInputs, inputs_of, missing_problem
+from reconciler.repo.builds.delivery import deliveries
+from reconciler.repo.builds.inputs import FOLLOWED, BuildInputs, inputs_of, missing_problem, parents
 from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
 from reconciler.repo.builds.variables import SWITCH, Substitution
 from reconciler.repo.config.builds import Build, Tool
-from reconciler.repo.files import BlobIds
+from reconciler.repo.files import BlobIds, below
 from reconciler.repo.port import Cache, Repository
 from reconciler.version import __version__
 
@@ -46,9 +48,10 @@ IsNamespaced = Callable[[str, str], "bool | None"]
 class Built(Struct, frozen=True, kw_only=True):
     """The result of one build of one revision: the path and id of its file, and what it was made from."""
 
-    build: Build
+    build: Build  # with what its delivery adds
     oid: str
     inputs: Mapping[str, str]  # blob ids by path
+    delivery: str = ""  # the blob id of the file with the object that delivers it
     problems: tuple[Problem, ...] = ()
 
 
@@ -63,9 +66,15 @@ def build_all(
     builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> Iterator[Built]:
     """Build what differs from the last runs, and yield the results of all entries."""
-    followed = [path for path in files if posixpath.basename(path) in FOLLOWED]
+    delivering = {build.delivery for build in builds}
+    followed = [path for path in files if posixpath.basename(path) in FOLLOWED or path in delivering]
     contents = dict(zip(followed, repository.read([files[path] for path in followed]), strict=True))
-    for build in builds:
+    for written in builds:
+        build = with_delivery(written, contents, files)
+        if build is None and below(files, written.path):
+            yield Built(build=written, oid=repository.hold(_NOTHING), inputs={}, problems=(_undelivered(written),))
+            continue
+        build = build or written
         inputs = inputs_of(build, files, lambda paths: [contents[path] for path in paths])
         if not inputs.files:
             yield Built(build=build, oid="", inputs={}, problems=(missing_problem(build),))
@@ -74,7 +83,41 @@ def build_all(
         if not inputs.problems:
             saved = _saved(build, inputs, repository, cache, is_namespaced)
         oid = repository.hold(saved.content)
-        yield Built(build=build, oid=oid, inputs=inputs.files, problems=saved.problems)
+        yield Built(
+            build=build, oid=oid, inputs=inputs.files, delivery=files.get(build.delivery, ""), problems=saved.problems
+        )
+
+
+def with_delivery(build: Build, contents: Mapping[str, bytes], files: Collection[str]) -> Build | None:
+    """Return a build with what its delivery adds; its entry says the rest. None if nothing delivers it there."""
+    if not build.delivery:
+        return build
+    raw = contents.get(build.delivery, b"")
+    folders = sorted({parent for path in files for parent in parents(path)})
+    for one in deliveries(read(build.delivery, raw).documents, folders):
+        is_cluster = not (build.clusters and one.cluster) or one.cluster in build.clusters
+        is_release = build.tool is Tool.KUSTOMIZE or one.release == build.release
+        if one.path == build.path and not one.left_out and is_cluster and is_release:
+            values = [path for path in one.values if path in files or not one.skips_missing_values]
+            has_variables = one.substitute is not None or build.variables is not None
+            return replace(
+                build,
+                overrides={**build.overrides, **one.overrides},
+                variables={**(build.variables or {}), **(one.substitute or {})} if has_variables else None,
+                values=tuple(values) or build.values,
+                inline_values=one.inline_values or build.inline_values,
+            )
+    return None
+
+
+def _undelivered(build: Build) -> Problem:
+    what = f"{build.path} as {build.release}" if build.release else build.path
+    return Problem(
+        rule="build.delivery",
+        place=SourceRef(path=build.source),
+        message=f"{build.delivery} has no object that delivers {what}",
+        hint="correct delivery in spec.sources of reconciler.yaml, or write what it adds there",
+    )
 
 
 def _saved(

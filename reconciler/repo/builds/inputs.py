@@ -146,12 +146,13 @@ def generated_resources(folder: str, files: Iterable[str]) -> list[str]:
     overlays = {posixpath.dirname(path) for path in below_it if posixpath.basename(path) in KUSTOMIZATIONS}
     resources: dict[str, None] = {}
     for path in inside:
-        above = [parent for parent in _parents(path) if parent in overlays]
+        above = [parent for parent in parents(path) if parent in overlays]
         resources[min(above, key=len) if above else path] = None
     return list(resources)
 
 
-def _parents(path: str) -> list[str]:
+def parents(path: str) -> list[str]:
+    """Return the folders above a file, the top one first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
 

@@ -31,6 +31,7 @@ class Build(Struct, frozen=True, kw_only=True):
     path: str
     tool: Tool
     field: FieldPath = ()  # the place of the entry in `reconciler.yaml`
+    delivery: str = ""  # the file with the object of Flux or Argo CD that delivers it, and says what it adds
     version: str = ""  # the pinned version of the program; empty: any
     network: bool = False
     clusters: tuple[str, ...] = ()  # empty: those that select the folder
@@ -71,6 +72,7 @@ def parse_builds(spec: Mapping[str, Any], normalize: Callable[[str], str]) -> tu
             path=normalize(entry["path"]),
             tool=Tool(entry["build"]),
             field=("spec", "sources", index),
+            delivery=entry.get("delivery", ""),
             version=versions.get(entry["build"], ""),
             network=entry.get("network", False),
             clusters=tuple(entry.get("clusters", ())),

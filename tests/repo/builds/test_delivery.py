@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from reconciler.kinds.delivery import Delivery, deliveries, is_same_repository
 from reconciler.kube.yaml import read
+from reconciler.repo.builds.delivery import Delivery, deliveries, is_same_repository
 
 
 def delivered(text: str, path: str = "clusters/alpha/apps.yaml", folders: tuple[str, ...] = ()) -> list[Delivery]:
