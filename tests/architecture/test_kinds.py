@@ -19,7 +19,6 @@ ALLOWED = {
     "kube/secrets": "masks Secrets, whatever the registry says: a missing row must never reveal a value",
     "policy/admission": "evaluates ValidatingAdmissionPolicy, whose rules treat some kinds differently",
     "policy/approval.py": "reads PlanApproval, which is about plans",
-    "repo/builds/delivery.py": "reads the objects by which Flux and Argo CD deliver: for us, configuration of builds",
     "policy/exceptions.py": "reads PolicyException, which is configuration of the policies",
 }
 """Modules that may name kinds, and the reason."""
