@@ -33,7 +33,8 @@ SPECIMENS = [
     for body in yaml.load_all(path.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)
 ]
 CATALOGUE = Catalogue(resources)
-SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io"}
+_VOLCANO = {f"{name}.volcano.sh" for name in ("batch", "bus", "nodeinfo", "scheduling")}
+SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io", *_VOLCANO}
 """Groups whose definitions ship, and are not on this server."""
 OF_OTHER_TESTS = {"gpureconciler.io", "monitoring.coreos.com", "wgpolicyk8s.io"}
 """Groups whose definitions other tests install on the same server."""
