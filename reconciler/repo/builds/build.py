@@ -69,8 +69,9 @@ def build_all(
     delivering = {build.delivery for build in builds}
     followed = [path for path in files if posixpath.basename(path) in FOLLOWED or path in delivering]
     contents = dict(zip(followed, repository.read([files[path] for path in followed]), strict=True))
+    folders = sorted({parent for path in files for parent in parents(path)}) if any(delivering) else []
     for written in builds:
-        build = with_delivery(written, contents, files)
+        build = with_delivery(written, contents, files, folders)
         if build is None and below(files, written.path):
             yield Built(build=written, oid=repository.hold(_NOTHING), inputs={}, problems=(_undelivered(written),))
             continue
@@ -88,12 +89,13 @@ def build_all(
         )
 
 
-def with_delivery(build: Build, contents: Mapping[str, bytes], files: Collection[str]) -> Build | None:
+def with_delivery(
+    build: Build, contents: Mapping[str, bytes], files: Collection[str], folders: Sequence[str]
+) -> Build | None:
     """Return a build with what its delivery adds; its entry says the rest. None if nothing delivers it there."""
     if not build.delivery:
         return build
     raw = contents.get(build.delivery, b"")
-    folders = sorted({parent for path in files for parent in parents(path)})
     for one in deliveries(read(build.delivery, raw).documents, folders):
         is_cluster = not (build.clusters and one.cluster) or one.cluster in build.clusters
         is_release = build.tool is Tool.KUSTOMIZE or one.release == build.release
