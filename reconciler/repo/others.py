@@ -31,6 +31,8 @@ _HINT = "move it out of the source folders, or name it in spec.exclude of reconc
 def not_a_manifest(path: str, raw: bytes, reading: Reading) -> Problem | None:
     """Return the note about a file that is no manifest; None for a manifest, or a file that is meant to be one."""
     name = posixpath.basename(path)
+    if reading.documents and name != "Chart.yaml" and _TYPED.search(raw):
+        return None  # nearly every file: the signs of others, which take longer, are not looked for
     is_empty = not reading.documents and not reading.problems
     if is_empty or CONFLICT.search(raw) or any(problem.rule in _UNREAD for problem in reading.problems):
         return None
