@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from reconciler.clock import Clock, SystemClock
 from reconciler.console.logs import Log
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, require_folder
+from reconciler.controller.reconcile import Request, author_of, open_remote, require_folder
 from reconciler.controller.sources.source import Mode
 from reconciler.errors import ReconcilerError, RemoteError, RepositoryError, StalePlan
 from reconciler.health.rounds import RoundOptions, act, gauges, summary, tell_git
@@ -26,7 +26,7 @@ from reconciler.nodehealth.report import KIND
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import cluster_opener
 from reconciler.repo.config.config import GROUP
-from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits
+from reconciler.repo.git.remote import GitRemote
 
 _GIT_SECONDS = 30.0
 
@@ -37,7 +37,7 @@ def health_round(request: Request, environ: dict[str, str], clock: Clock | None 
     is_dry = source.mode is Mode.OBSERVE
     try:
         with ExitStack() as stack:
-            remote = _open_mirror(request, environ)
+            remote = open_remote(request, environ, "health", most_seconds=_GIT_SECONDS)
             head = _known_head(request, remote)
             run = _run(request, environ, remote, head)
             opener = cluster_opener(request.access, environ, run.workspace.config, run.settings)
@@ -60,17 +60,6 @@ def health_round(request: Request, environ: dict[str, str], clock: Clock | None 
         return PassOutcome(failure=failure(error))
     failed = next((failure(one.error) for one in rounds if one.error is not None), None)
     return replace(outcome, message=summary(rounds), gauges=gauges(rounds), failure=failed or outcome.failure)
-
-
-def _open_mirror(request: Request, environ: dict[str, str]) -> GitRemote:
-    """Open a mirror of its own, so that a pass over the source may run at the same time."""
-    return GitRemote(
-        Path(request.folder) / "health",
-        request.source.url,
-        environ=environ,
-        credentials=Credentials.from_secret(request.secret),
-        limits=RemoteLimits(seconds=min(request.source.timeout, _GIT_SECONDS), file_bytes=request.max_repository),
-    )
 
 
 def _known_head(request: Request, remote: GitRemote) -> str:

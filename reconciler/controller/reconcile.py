@@ -1,5 +1,6 @@
 """One pass over one source: fetch, plan, and by its mode commit and push, or apply."""
 
+from math import inf
 from pathlib import Path
 
 from msgspec import Struct
@@ -63,14 +64,19 @@ def _attempts(request: Request, environ: dict[str, str], trace: Trace) -> PassOu
     return _attempt(request, environ, remote, trace)
 
 
-def open_remote(request: Request, environ: dict[str, str]) -> GitRemote:
-    """Open the mirror of a source. Raises `ConfigError` for an address that cannot be used."""
+def open_remote(
+    request: Request, environ: dict[str, str], name: str = "repository", *, most_seconds: float = inf
+) -> GitRemote:
+    """Open a mirror of a source. Raises `ConfigError` for an address that cannot be used.
+
+    A mirror of another name has a folder of its own, so that two may be in use at the same time.
+    """
     return GitRemote(
-        Path(request.folder) / "repository",
+        Path(request.folder) / name,
         request.source.url,
         environ=environ,
         credentials=Credentials.from_secret(request.secret),
-        limits=RemoteLimits(seconds=request.source.timeout, file_bytes=request.max_repository),
+        limits=RemoteLimits(seconds=min(request.source.timeout, most_seconds), file_bytes=request.max_repository),
     )
 
 

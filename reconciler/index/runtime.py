@@ -12,7 +12,7 @@ from reconciler.version import engine_version
 
 
 class PlanEngine(Struct, frozen=True, kw_only=True, eq=False):
-    """What decides on output besides the repository: what ships with the package, and installed kind families."""
+    """Everything besides the repository that decides on output: the contents of the package, and kind families."""
 
     kinds: Kinds
     catalogue: Catalogue
@@ -31,11 +31,11 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
     cluster: str = ""  # empty: all
     inventory_namespace: str = "gpu-reconciler"  # on live clusters
-    reads_all: bool = False  # also definitions that no file looks up (`Kind.looked_up`)
+    reads_all: bool = False  # also definitions that no file looks up (`Source.looked_up`)
 
 
 class Runtime(Struct, frozen=True, kw_only=True, eq=False):
-    """What the command opened, for the one way down: `plan_tree`, `load_sides`, `compile_tree`, `build_index`.
+    """The parts that a command opened, for the one way down: `plan_tree`, `load_sides`, `compile_tree`, `build_index`.
 
     Everything else takes the parts that it uses.
     """

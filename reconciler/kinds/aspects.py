@@ -170,7 +170,7 @@ class Life(Struct, frozen=True, kw_only=True):
 
 
 class Holds(StrEnum):
-    """What an object holds for others."""
+    """The contents of an object that others depend on."""
 
     NOTHING = ""
     OBJECTS = "objects"  # a namespace: other objects are in it

@@ -153,6 +153,14 @@ class Deletion(Struct, frozen=True, kw_only=True):
     users: Callable[[Body], Users] | None = None
 
 
+QUEUE_DELETION = Deletion(
+    rule="risk.queue-delete",
+    noun="queue",
+    hint="drain it first, or move its workloads to another queue",
+    names_users=True,
+)
+
+
 class Loss(Struct, frozen=True, kw_only=True):
     """Something that a change or deletion of an object takes from its users, and that a revert does not give back."""
 

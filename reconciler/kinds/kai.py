@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Life, Naming, Queueing
-from reconciler.kinds.facts import Body, Deletion, KindId, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.facts import QUEUE_DELETION, Body, KindId, QueueRole, Quota, Reference, Relations, Users
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.quantities import MAX_QUOTA
 from reconciler.kube.values import mapping, text
@@ -84,13 +86,7 @@ KINDS = (
         is_cluster_scoped=True,
         relations=_queue,
         life=Life(
-            deletion=Deletion(
-                rule="risk.queue-delete",
-                noun="queue",
-                hint="drain it first, or move its workloads to another queue",
-                names_users=True,
-                users=_pods_in,
-            ),
+            deletion=replace(QUEUE_DELETION, users=_pods_in),
             is_stateful=True,
         ),
         queueing=Queueing(

@@ -11,7 +11,7 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.repo.config import Cluster, Config
-from reconciler.repo.config.builds import ROOT
+from reconciler.repo.config.builds import ROOT, clusters_of
 from reconciler.repo.port import Entry, Tree
 
 CONFIG_PATH = "reconciler.yaml"
@@ -188,10 +188,10 @@ def excluded(config: Config, sources: Iterable[str], ignored: Mapping[str, bytes
 def selects(cluster: Cluster, path: str, labels: object) -> bool:
     """Return whether `cluster` selects a source document, by its folder and its labels.
 
-    The entry of a build may name its clusters, which its path says after `@` (`Build.source`).
+    The entry of a build may name its clusters.
     """
-    named = path.partition("#")[2].partition("@")[2]
-    if named and cluster.name not in named.split(","):
+    named = clusters_of(path) if "#" in path else ()
+    if named and cluster.name not in named:
         return False
     folders = cluster.select.folders
     if folders and ROOT not in folders and not any(path.startswith(f"{folder}/") for folder in folders):

@@ -170,7 +170,7 @@ def _roles(
     builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
     return replace(
         roles,
-        sources=sources_with(builds, roles.sources),
+        sources=sources_with(builds, roles.sources, config.plain_sources),
         problems=(*roles.problems, *(problem for built in builds for problem in built.problems)),
     ), builds
 

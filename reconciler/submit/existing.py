@@ -42,7 +42,7 @@ class FoundSource(Struct, frozen=True, kw_only=True):
 
 
 class Survey(Struct, frozen=True, kw_only=True):
-    """What a repository holds: the sources, the clusters with their backends, and what was left out, with reasons."""
+    """The contents of a repository: sources, clusters with their backends, and what was left out, with reasons."""
 
     entries: tuple[FoundSource, ...]
     clusters: Mapping[str, str]  # backends by name

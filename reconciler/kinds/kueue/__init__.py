@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.kinds.aspects import Dependents, Life, Lookup, Naming, Offer, Queueing, Source
-from reconciler.kinds.facts import Body, Deletion, QueueRole, Quota, Reference, Relations, Users
+from reconciler.kinds.facts import QUEUE_DELETION, Body, QueueRole, Quota, Reference, Relations, Users
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
@@ -31,13 +31,6 @@ MULTI_KUEUE_CLUSTER = (GROUP, "MultiKueueCluster")
 MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
 """`controllerName` of the checks, and `managedBy` of the jobs, that Kueue runs on worker clusters."""
 _PARAMETERS = frozenset(("MultiKueueConfig", "ProvisioningRequestConfig"))
-
-DELETION = Deletion(
-    rule="risk.queue-delete",
-    noun="queue",
-    hint="drain it first, or move its workloads to another queue",
-    names_users=True,
-)
 
 
 def _cluster_queue(body: Body) -> Relations:
@@ -198,7 +191,7 @@ KINDS = (
         kind="LocalQueue",
         relations=_local_queue,
         source=Source(dependents=Dependents.NAMED),
-        life=Life(deletion=replace(DELETION, users=_admitted_through), losses=queue_losses, is_stateful=True),
+        life=Life(deletion=replace(QUEUE_DELETION, users=_admitted_through), losses=queue_losses, is_stateful=True),
         queueing=Queueing(role=QueueRole.ALIAS, offers=_offered_products),
         naming=Naming(rule="reference.queue", labels=(QUEUE_LABEL,)),
     ),
@@ -208,7 +201,7 @@ KINDS = (
         is_cluster_scoped=True,
         relations=_cluster_queue,
         source=Source(dependents=Dependents.NAMED),
-        life=Life(deletion=replace(DELETION, users=_admitted_to), losses=queue_losses, is_stateful=True),
+        life=Life(deletion=replace(QUEUE_DELETION, users=_admitted_to), losses=queue_losses, is_stateful=True),
         queueing=Queueing(role=QueueRole.FLAVORED),
         naming=Naming(rule="reference.cluster-queue"),
     ),
@@ -217,7 +210,7 @@ KINDS = (
         kind="Cohort",
         is_cluster_scoped=True,
         relations=_cohort,
-        life=Life(deletion=DELETION, losses=queue_losses, is_stateful=True),
+        life=Life(deletion=QUEUE_DELETION, losses=queue_losses, is_stateful=True),
         queueing=Queueing(role=QueueRole.COHORT),
     ),
     Kind(

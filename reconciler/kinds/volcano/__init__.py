@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Life, Naming, Pods, Queueing
-from reconciler.kinds.facts import Body, Deletion, PodSet, QueueName, QueueRole, Reference, Relations, Users
+from reconciler.kinds.facts import QUEUE_DELETION, Body, PodSet, QueueName, QueueRole, Reference, Relations, Users
 from reconciler.kinds.immutable import omit, same, value_of
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import of_spec, replicated
@@ -123,13 +125,7 @@ KINDS = (
         is_cluster_scoped=True,
         relations=_queue,
         life=Life(
-            deletion=Deletion(
-                rule="risk.queue-delete",
-                noun="queue",
-                hint="drain it first, or move its workloads to another queue",
-                names_users=True,
-                users=_groups_in,
-            ),
+            deletion=replace(QUEUE_DELETION, users=_groups_in),
             is_stateful=True,
         ),
         queueing=Queueing(role=QueueRole.TREE, quota_fields=("spec.deserved", "spec.capability"), root=ROOT_QUEUE),

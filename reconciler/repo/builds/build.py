@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from reconciler.kube.objects import SourceRef, split_api_version
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem
-from reconciler.kube.secrets import MASK, is_secret_name
+from reconciler.kube.secrets import mask_findings
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document, read
 from reconciler.kube.yaml.parser import split
@@ -27,7 +27,7 @@ from reconciler.repo.builds.delivery import deliveries
 from reconciler.repo.builds.inputs import FOLLOWED, BuildInputs, inputs_of, missing_problem, parents
 from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
 from reconciler.repo.builds.variables import SWITCH, Substitution
-from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.config.builds import ROOT, Build, Tool
 from reconciler.repo.files import BlobIds, below
 from reconciler.repo.port import Cache, Repository
 from reconciler.version import __version__
@@ -56,7 +56,7 @@ class Built(Struct, frozen=True, kw_only=True):
 
 
 class _Saved(Struct, frozen=True, array_like=True):
-    """What the cache keeps of a build. A build that failed is not kept."""
+    """The result of a build in the cache. One that failed, or that fetches something, is not kept."""
 
     content: bytes
     problems: tuple[Problem, ...] = ()
@@ -126,6 +126,8 @@ def _saved(
     build: Build, inputs: BuildInputs, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> _Saved:
     program = find_program(build.tool, build.version, cache)
+    if inputs.is_remote:  # what it fetches may change while the files stay the same
+        cache = None
     identity = msgspec.json.encode((__version__, program.version, build, sorted(inputs.files.items())))
     key = f"build:{sha256(identity).hexdigest()}"
     if cache is not None and (known := cache.get(key)) is not None:
@@ -136,45 +138,26 @@ def _saved(
     try:
         printed = run_build(program, build, contents)
     except BuildFailed as error:
-        return _Saved(_NOTHING, (failed_problem(build, error, secrets_of(build, contents)),))
+        return _Saved(_NOTHING, (failed_problem(build, error, contents),))
     saved = normalize(build, printed, is_namespaced)
     if cache is not None:
         cache.put(key, msgspec.msgpack.encode(saved))
     return saved
 
 
-def secrets_of(build: Build, contents: Mapping[str, bytes]) -> frozenset[str]:
-    """Return the values of a chart whose names say that they are secrets: a template may print them in an error."""
-    own = {f"{build.path}/values.yaml", "values.yaml", *build.values}
-    documents = (one.data for path in own & contents.keys() for one in read(path, contents[path]).documents)
-    return frozenset(
-        found for data in (*documents, build.inline_values) for found in _secrets_in(data, is_secret=False)
-    )
-
-
-def _secrets_in(node: Any, *, is_secret: bool) -> Iterator[str]:
-    if isinstance(node, Mapping):
-        for name, value in node.items():
-            yield from _secrets_in(value, is_secret=is_secret or is_secret_name(str(name)))
-    elif isinstance(node, list):
-        for value in node:
-            yield from _secrets_in(value, is_secret=is_secret)
-    elif is_secret and node not in {None, "", True, False}:
-        yield str(node)
-
-
-def failed_problem(build: Build, error: BuildFailed, secrets: Iterable[str] = ()) -> Problem:
-    """Return the problem of a build that a program refused. The `secrets` are masked in its words."""
-    said = _said(error.lines)
-    for secret in sorted(secrets, key=len, reverse=True):
-        said = said.replace(secret, MASK)
-    folder = "" if build.path == "." else f" {build.path}"
-    return Problem(
+def failed_problem(build: Build, error: BuildFailed, contents: Mapping[str, bytes]) -> Problem:
+    """Return the problem of a build that a program refused. Secrets among its values are masked in the message."""
+    folder = "" if build.path == ROOT else f" {build.path}"
+    problem = Problem(
         rule="build.failed",
         place=SourceRef(path=build.source),
-        message=said or str(error),
+        message=_said(error.lines) or str(error),
         hint=f"try it: kustomize build{folder}" if build.tool is Tool.KUSTOMIZE else f"try it: helm template{folder}",
     )
+    values = [path for path in contents if posixpath.basename(path) == "values.yaml" or path in build.values]
+    documents = (document.data for path in values for document in read(path, contents[path]).documents)
+    (masked,) = mask_findings([problem], (*documents, build.inline_values))
+    return masked
 
 
 def _said(lines: Sequence[str]) -> str:
@@ -217,7 +200,7 @@ def normalize(build: Build, printed: bytes, is_namespaced: IsNamespaced) -> _Sav
 
 
 def _prefix(build: Build) -> str:
-    return "repository/" if build.path == "." else ""
+    return "repository/" if build.path == ROOT else ""
 
 
 def _group_kind(document: Document) -> tuple[str, str]:
@@ -253,7 +236,7 @@ def _parsed(annotation: object) -> Any:
 def _helm_origins(build: Build, printed: bytes) -> dict[int, str]:
     """Return the comments of Helm's documents: the template of each. Helm names the chart, not its folder."""
     found: dict[int, str] = {}
-    folder = "" if build.path == "." else f"{build.path}/"
+    folder = "" if build.path == ROOT else f"{build.path}/"
     for chunk in split(printed):
         if source := _HELM_SOURCE.search(chunk.text):
             inside = source[1].decode("utf-8", "replace").partition("/")[2]
@@ -301,9 +284,20 @@ def _variable_problems(build: Build, substitution: Substitution) -> Iterator[Pro
         )
 
 
-def sources_with(builds: Sequence[Built], sources: BlobIds) -> BlobIds:
-    """Return the source files with the results of builds, in order, without the files in the folders that are built."""
-    folders = tuple("" if one.build.path == "." else f"{one.build.path}/" for one in builds)
-    merged = {path: oid for path, oid in sources.items() if not path.startswith(folders)}
+def sources_with(builds: Sequence[Built], sources: BlobIds, plain: Iterable[str]) -> BlobIds:
+    """Return the source files with the results of builds, in order, without the files in the folders that are built.
+
+    plain: the source folders that are read as they are. One inside a built folder stays.
+    """
+    folders = {_prefix_of(one.build.path): True for one in builds} | {_prefix_of(folder): False for folder in plain}
+
+    def is_built(path: str) -> bool:
+        return folders[max((folder for folder in folders if path.startswith(folder)), key=len)]
+
+    merged = {path: oid for path, oid in sources.items() if not is_built(path)}
     merged |= {one.build.source: one.oid for one in builds if one.oid}
     return dict(sorted(merged.items()))
+
+
+def _prefix_of(folder: str) -> str:
+    return "" if folder == ROOT else f"{folder}/"

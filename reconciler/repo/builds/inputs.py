@@ -47,10 +47,10 @@ _REMOTE = later(
 
 
 class BuildInputs(Struct, frozen=True, kw_only=True):
-    """The files that a build reads. `remote` are addresses outside the repository that it would fetch."""
+    """The files that a build reads. `is_remote`: it reads something outside the repository, too."""
 
     files: Mapping[str, str]  # blob ids by path
-    remote: tuple[str, ...] = ()
+    is_remote: bool = False
     problems: tuple[Problem, ...] = ()
 
 
@@ -69,7 +69,7 @@ class _Overlay:
         self._files = files
         self._read = read_files
         self._found: dict[str, str] = {}
-        self._remote: list[str] = []
+        self._is_remote = False
         self._problems: list[Problem] = []
 
     def inputs(self) -> BuildInputs:
@@ -89,7 +89,7 @@ class _Overlay:
                     found += self._follow(posixpath.dirname(path), document)
             folders = [folder for folder in dict.fromkeys(found) if folder not in seen]
             seen.update(folders)
-        return BuildInputs(files=self._found, remote=tuple(self._remote), problems=tuple(self._problems))
+        return BuildInputs(files=self._found, is_remote=self._is_remote, problems=tuple(self._problems))
 
     def _kustomizations(self, folder: str) -> list[str]:
         return [path for name in KUSTOMIZATIONS if (path := _join(folder, name)) in self._files]
@@ -98,7 +98,7 @@ class _Overlay:
         """Add the files that a kustomization names, and yield the folders."""
         for path, name in references(document.data):
             if _REMOTE.search(name):
-                self._remote.append(name)
+                self._is_remote = True
                 if not self._build.network:
                     self._problems.append(_remote_problem(document, path, name))
                 continue
@@ -167,7 +167,7 @@ class _Chart:
 
     def inputs(self) -> BuildInputs:
         found: dict[str, str] = {}
-        remote: list[str] = []
+        is_remote = False
         problems: list[Problem] = []
         folders, seen = [self._build.path], {self._build.path}
         while folders:
@@ -189,9 +189,9 @@ class _Chart:
                             seen.add(target)
                             folders.append(target)
                     elif address:
-                        remote.append(f"{mapping(entry).get('name')} {mapping(entry).get('version')} of {address}")
+                        is_remote = self._build.network
         found.update({path: self._files[path] for path in self._build.values if path in self._files})
-        return BuildInputs(files=found, remote=tuple(remote), problems=tuple(problems))
+        return BuildInputs(files=found, is_remote=is_remote, problems=tuple(problems))
 
 
 def _join(folder: str, name: str) -> str:

@@ -8,10 +8,14 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kube.objects import FieldPath
+from reconciler.kube.patterns import later
 from reconciler.kube.problems import Violation
 
 ROOT = "."
 """The root of the repository as a source folder: everything that has no other role."""
+
+
+_NAMED_CLUSTERS = later(r"(?:^|/)(?:kustomization\.yaml#build|Chart\.yaml#[^/@]*)@([^/]+)$")
 
 
 class Tool(StrEnum):
@@ -57,6 +61,12 @@ class Build(Struct, frozen=True, kw_only=True):
 def default_release(folder: str) -> str:
     """Return the name of the release of a chart that nothing installs: that of its folder, at the root Helm's own."""
     return "release-name" if folder == ROOT else posixpath.basename(folder)
+
+
+def clusters_of(source: str) -> tuple[str, ...]:
+    """Return the clusters that the path of a build names (`Build.source`); none for another file, or without any."""
+    found = _NAMED_CLUSTERS.search(source)
+    return tuple(found[1].split(",")) if found else ()
 
 
 def source_folders(entries: Sequence[Any]) -> list[str]:

@@ -136,6 +136,12 @@ class Config(Struct, frozen=True, kw_only=True):
     pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
 
+    @property
+    def plain_sources(self) -> tuple[str, ...]:
+        """The source folders that are read as they are."""
+        built = {build.path for build in self.builds}
+        return tuple(folder for folder in self.sources if folder not in built)
+
     def cluster(self, name: str) -> Cluster | None:
         """Return the cluster called `name`."""
         return next((cluster for cluster in self.clusters if cluster.name == name), None)

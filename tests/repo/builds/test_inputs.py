@@ -37,7 +37,7 @@ configMapGenerator: [{name: a, files: [a.conf, key=b.conf], envs: [c.env]}]
     }
     inputs = found(files, overlay())
     assert {*files} - {*inputs.files} == {"apps/base/unread.yaml", "apps/other/kustomization.yaml"}
-    assert (inputs.remote, inputs.problems) == ((), ())
+    assert (inputs.is_remote, inputs.problems) == (False, ())
 
 
 def test_remote_bases_need_permission() -> None:
@@ -49,7 +49,7 @@ def test_remote_bases_need_permission() -> None:
         ("apps/prod/kustomization.yaml:3:5", "build.remote"),
     ]
     allowed = found(files, Build(path="apps/prod", tool=Tool.KUSTOMIZE, network=True))
-    assert (len(allowed.remote), allowed.problems) == (2, ())
+    assert (allowed.is_remote, allowed.problems) == (True, ())
 
 
 def test_paths_out_of_the_repository_and_charts_in_overlays_are_refused() -> None:
