@@ -76,9 +76,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     select: Selector = Selector()
     # Objects that exist in the cluster but not in this repository: `Kind`, `Kind/name` or `Kind/namespace/name` each.
     external: tuple[str, ...] = ()
-    versions: tuple[
-        tuple[str, str], ...
-    ] = ()  # that the cluster runs, by component (`kube.schemas.components`)
+    versions: tuple[tuple[str, str], ...] = ()  # that the cluster runs, by component (`kube.schemas.components`)
     applied_by: Requester | None = None  # None: unknown
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
     prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
