@@ -313,7 +313,7 @@ spec:
     ],
 )
 def test_a_field_of_a_newer_operator_is_a_warning(spec: str, field: str, hint: str) -> None:
-    """A cluster may run another Kueue than the one whose definitions ship, and a server without the field drops it."""
+    """F-153: a cluster may run another Kueue than the one that ships, and a server without the field drops it."""
     (document,) = read("queues/a.yaml", (QUEUE + spec).encode()).documents
     (problem,) = CATALOGUE.validate(document)
     version = CATALOGUE.archive.versions["kueue"]
