@@ -98,6 +98,6 @@ def test_the_cluster_outranks_the_evidence(site: LiveFleet) -> None:
     assert planned.code == 0, planned.out
     found = [one for one in plan["problems"] if one["rule"] == "schema.unknown-field"]
     assert [(one["severity"], one["field"]) for one in found] == [("warning", "spec.later")]
-    assert any(change["kind"] == "Widget" for change in plan["changes"])
+    assert any(change["key"]["kind"] == "Widget" for change in plan["changes"])
     assert fleet.run("plan").code == 3, "what the live plan knew is not kept"
     path.unlink()
