@@ -258,6 +258,11 @@ MONITORING_MODULE = Module(
     version="v0.85.0",
     crds="example/prometheus-operator-crd",
 )
+KUSTOMIZE = Part(
+    name="kustomize",
+    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.3"),
+    programs=(("kustomize", "."),),
+)
 HELM = Part(name="helm", module=Module(path="helm.sh/helm/v4", version="v4.3.1"), programs=(("helm", "./cmd/helm"),))
 _DISCOVERIES = '_ "github.com/prometheus/prometheus/plugins"'
 PROMTOOL = Part(
@@ -297,6 +302,7 @@ PARTS = (
     ARGO_CD,
     KIND,
     HELM,
+    KUSTOMIZE,
     PROMTOOL,
     S5CMD,
     GOFAKES3,
