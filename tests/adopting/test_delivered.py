@@ -76,7 +76,7 @@ def test_a_chart_is_what_argo_cd_makes_of_it(bed: Bed, git_server: GitServer, ad
     sync(bed, adopted, ("releases/application.yaml",), ("chart",))
     assert judged(bed, adopted, "argocd-controller") == 85
     speech = bed.get(_path({"kind": "ClusterQueue", "metadata": {"name": "speech"}}))
-    assert speech["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"] == "72"
+    assert str(speech["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"]) == "72"
 
 
 def judged(bed: Bed, adopted: Fleet, manager: str) -> int:

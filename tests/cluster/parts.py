@@ -260,7 +260,7 @@ MONITORING_MODULE = Module(
 )
 KUSTOMIZE = Part(
     name="kustomize",
-    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.3"),
+    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.2"),
     programs=(("kustomize", "."),),
 )
 HELM = Part(name="helm", module=Module(path="helm.sh/helm/v4", version="v4.3.1"), programs=(("helm", "./cmd/helm"),))
