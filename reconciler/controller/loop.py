@@ -163,6 +163,9 @@ _REFRESH_SECONDS = 60.0  # the list of sources is read again at least this often
 
 _MAX_RETRY = 600.0
 
+_MAX_INTERVALS = 4
+"""Intervals that a pause lasts at most after failures: a source that is read often recovers soon."""
+
 _log = Log(__name__)
 
 
@@ -361,16 +364,9 @@ class Controller:
         if is_news(status, after):
             self._save(source, after)
         self._report(source, status, after, outcome, self._now() - start)
-        return self._pause(source, after, outcome.failure)
-
-    def _pause(self, source: ConfigSource, status: SourceStatus, failed: PassFailure | None) -> float:
-        """Return the seconds until the visit after a pass."""
-        if failed is None or failed.stalled:
+        if outcome.failure is None or outcome.failure.stalled:
             return _spread(source.interval)
-        pause = self._options.retry * 2.0 ** min(status.failures - 1, 20)
-        if failed.is_waiting:
-            return min(pause, source.interval)
-        return max(min(pause, max(source.interval, _MAX_RETRY)), failed.retry_after)
+        return pause_after(outcome.failure, after.failures, source.interval, self._options.retry)
 
     def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
         """Make a pass, or return None if nothing has changed since the last one."""
@@ -489,6 +485,15 @@ class Controller:
         self._metrics.set("queue_depth", self._queue.depth())
         self._metrics.set("leader", float(self._leads()))
         set_gauges(self._metrics, list(statuses.values()), suspended)
+
+
+def pause_after(failed: PassFailure, failures: int, interval: float, retry: float) -> float:
+    """Return the seconds until the next pass of a source after some failures in a row."""
+    pause = retry * 2.0 ** min(failures - 1, 20)
+    if failed.is_waiting:
+        return min(pause, interval)
+    longest = min(max(interval, _MAX_RETRY), interval * _MAX_INTERVALS)
+    return max(min(pause, longest), failed.retry_after)
 
 
 def _spread(seconds: float) -> float:
