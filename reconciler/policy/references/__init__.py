@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.policy.references.admission import check_admission, placed_here
 from reconciler.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.policy.references.counting import check_counted
@@ -89,7 +90,8 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     check_queues(evaluation, usage)
     check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
-    check_products(evaluation, check_dispatch(evaluation, rows, usage), inventory)
+    check_admission(evaluation, rows, usage, inventory)
+    check_products(evaluation, placed_here(check_dispatch(evaluation, rows, usage), usage), inventory)
     check_overcommit(evaluation, rows, usage, inventory)
     return tuple(evaluation.verdicts)
 
@@ -126,7 +128,9 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)
-        check_products(evaluation, check_dispatch(evaluation, resolved, usage), inventory, stock)
+        check_admission(evaluation, resolved, usage, inventory)
+        here = placed_here(check_dispatch(evaluation, resolved, usage), usage)
+        check_products(evaluation, here, inventory, stock)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None

@@ -106,7 +106,7 @@ def check_flavors(
     for queue in queues:
         for row in by_queue[queue]:
             shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)
-            if shortage is not None:
+            if shortage is not None and (shortage.mismatches or not shortage.excluded):
                 is_only = len(usage.queues[queue].quotas) == 1
                 message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
                 evaluation.report(_FLAVOR_RULE, row, message, hint=hint, field=row.references[0].field)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
@@ -101,6 +101,17 @@ RULES: Mapping[str, Rule] = {
         reason="nothing can be created in a namespace that does not exist; checked if the repository or `external`"
         " names any namespace at all",
         action=Result.WARN,
+    ),
+    "queues.never-admitted": Rule(
+        title="Kueue can admit the workload",
+        reason="a workload that its queue, a flavor, a topology, a LimitRange or a webhook of Kueue keeps out waits"
+        " forever, however much quota is free",
+        action=Result.WARN,
+    ),
+    "queues.admission-unknown": Rule(
+        title="It is known whether Kueue can admit the workload",
+        reason="labels of namespaces and nodes decide it, and the repository lacks them",
+        action=Result.AUDIT,
     ),
     "quota.children": Rule(
         title="Child queues are guaranteed no more than their parent",
@@ -243,6 +254,7 @@ COLLECTIVE = frozenset(
         "quota.bottom-queue",
         "quota.no-evidence",
         "quota.workers",
+        "queues.admission-unknown",
         "quota.max-gpus-per-namespace",
         "quota.max-gpus-per-queue",
     )
@@ -284,8 +296,9 @@ class Evaluation(Struct, kw_only=True):
         hint: str = "",
         field: str = "",
         result: Result | None = None,
+        cause: ObjectKey | UnsetType = UNSET,
     ) -> None:
-        """Report a violation by any object."""
+        """Report a violation by any object; `field` and `place` may be of another one, which is the cause."""
         if not self.is_enabled(rule):
             return
         self.verdicts.append(
@@ -298,6 +311,7 @@ class Evaluation(Struct, kw_only=True):
                 message=message,
                 hint=hint,
                 field=field,
+                cause=cause,
             )
         )
 
