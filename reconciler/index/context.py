@@ -32,6 +32,7 @@ from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import selects
+from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
 
@@ -92,6 +93,11 @@ class Context(Struct, frozen=True, kw_only=True):
     def exceptions(self) -> tuple[PolicyException, ...]:
         """The exceptions from rules."""
         return self.rules.exceptions
+
+    def version(self, cluster: str, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that a cluster runs, as far as is known."""
+        (known,) = (one for one in self.config.clusters if one.name == cluster)
+        return component_version(component, known, observed={}, shipped=self.catalogue.archive.versions)
 
     def finished(self) -> dict[str, FinishedRun]:
         """Return the recorded ends of jobs by the path of each job."""

@@ -17,6 +17,7 @@ from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend, Cluster
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.training_jobs.job import TrainingJob
 from reconciler.sizing.training_jobs.reader import JobReader
@@ -46,6 +47,10 @@ class Lookup(Protocol):
 
     def has_runs(self) -> bool:
         """Return whether finished jobs of the cluster are recorded, so that they are not created again."""
+        ...
+
+    def version(self, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that the cluster runs, as far as is known."""
         ...
 
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
