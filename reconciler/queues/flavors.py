@@ -28,6 +28,13 @@ _QUOTA_ONLY: Version = (0, 17)
 LABELS, TAINT, LEVEL = "labels", "taint", "topology"
 
 
+def version_of(text: str) -> Version:
+    """Return a version such as 0.19.1; the newest known one if the text is none."""
+    major, _, rest = text.partition(".")
+    minor = rest.partition(".")[0]
+    return (int(major), int(minor)) if major.isdecimal() and minor.isdecimal() else NEWEST
+
+
 class Exclusion(NamedTuple):
     """The reason for which a flavor does not take pods: `labels`, `taint` or `topology`, and details for people."""
 

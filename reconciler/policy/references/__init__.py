@@ -21,6 +21,7 @@ from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas
 from reconciler.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Evaluation, Rule
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage, usage_by_cluster
 from reconciler.repo.config import Cluster, RuleSetting
 from reconciler.sizing.inventory import Inventory
@@ -51,15 +52,17 @@ def evaluate(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usage: QueueUsage | None = None,
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...]:
     """Evaluate every rule of `RULES` that `settings` enable over all objects of one cluster, in the order of places.
 
     `rows` holds every rendered object, also two with one path, which the identity rules report. Without an inventory
-    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects.
+    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects, `kueue`
+    the version that the cluster runs.
     """
     verdicts = (
         *evaluate_links(kinds, rows, cluster, settings),
-        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage),
+        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage, kueue),
     )
     return tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key))
 
@@ -81,9 +84,10 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usage: QueueUsage | None = None,
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...]:
     """Evaluate the rules about GPUs and queues."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
     if usage is None:
         usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
     rows = [_as_started(usage.resolve(row)) for row in rows]
@@ -112,6 +116,7 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usages: tuple[QueueUsage, QueueUsage],
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...] | None:
     """Evaluate the rules about GPUs for the workloads that changed: return the verdicts on each of them.
 
@@ -124,7 +129,7 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     verdicts: list[list[Verdict]] = []
     stock = count_stock(inventory.nodes) if inventory is not None else None
     for rows, usage in zip((before, after), usages, strict=True):
-        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)

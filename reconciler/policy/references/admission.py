@@ -15,7 +15,7 @@ def check_admission(
     evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage, inventory: Inventory | None
 ) -> None:
     """Check the workloads in queues of Kueue. What is not known is said once for each thing that is missing."""
-    admission = Admission(usage, inventory)
+    admission = Admission(usage, inventory, evaluation.kueue)
     unknown: dict[str, list[tuple[ObjectSummary, Answer]]] = {}
     for row in rows:
         for answer in admission.answers(row) if row.pod_sets and not row.finished else ():

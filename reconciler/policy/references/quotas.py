@@ -102,7 +102,7 @@ def check_flavors(
     queues = [queue for queue in by_queue if usage.is_flavored(queue)]
     if not queues or not evaluation.is_enabled(_FLAVOR_RULE):
         return
-    borrowing = Borrowing(usage, evaluation.cluster)
+    borrowing = Borrowing(usage, evaluation.cluster, evaluation.kueue)
     for queue in queues:
         for row in by_queue[queue]:
             shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)

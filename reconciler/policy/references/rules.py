@@ -9,6 +9,7 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.policy.verdict import Result, Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.repo.config import Cluster, RuleSetting
 
 
@@ -266,11 +267,12 @@ _MAX_NAMES = 2_000
 
 
 class Evaluation(Struct, kw_only=True):
-    """One run of the rules over a cluster: its settings, and the verdicts so far."""
+    """One run of the rules over a cluster: its settings, the version of Kueue that it runs, and the verdicts so far."""
 
     kinds: Kinds
     cluster: Cluster
     settings: Mapping[str, RuleSetting]
+    kueue: Version = NEWEST
     verdicts: list[Verdict] = field(default_factory=list)
     suggestions: int = 0
 
