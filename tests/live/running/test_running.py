@@ -318,7 +318,7 @@ def _syncable(body: Any) -> Any:
     if body.get("parallelism") == 4:
         body = {**body, "parallelism": 2, "completions": 2}
     return {
-        name: _syncable(value) for name, value in body.items() if name not in {"tolerations", "podTemplateOverrides"}
+        name: _syncable(value) for name, value in body.items() if name not in {"tolerations", "runtimePatches"}
     }
 
 
