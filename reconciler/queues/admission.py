@@ -161,7 +161,7 @@ class Admission:
         """Yield that no flavor of a resource group takes the pods, or that they fit nowhere in its topology."""
         each = self._each(row.namespace, pods)
         asked = [one for one in terms.groups if not {*each, _PODS, *dict(pods.devices)}.isdisjoint(one.resources)]
-        candidates: list[str] = []
+        candidates: list[list[str]] = []
         for group in asked:
             excluded = [self._flavors.exclusion(flavor, group, pods, terms.groups) for flavor in group.flavors]
             if excluded and all(excluded):
@@ -170,9 +170,15 @@ class Admission:
                 if not (counts_gpus and all(one.reason == LABELS for one in reasons)):  # that is `Shortage.mismatches`
                     yield _no_flavor(queue, pods, reasons)
                 return
-            candidates += [name for name, reason in zip(group.flavors, excluded, strict=True) if reason is None]
-        if self._flavors.uses_topology(pods, terms.groups):
-            yield from self._fitted(queue, pods, candidates, each)
+            candidates.append([name for name, reason in zip(group.flavors, excluded, strict=True) if reason is None])
+        if not self._flavors.uses_topology(pods, terms.groups):
+            return
+        if self._flavors.has_several(candidates):
+            message = f"its pods need flavors of several resource groups of ClusterQueue {queue.name}, and only one may"
+            message += " have a topology"
+            yield Answer(message, "put the resources into one resource group", "spec.resourceGroups", queue)
+            return
+        yield from self._fitted(queue, pods, [name for names in candidates for name in names], each)
 
     def _each(self, namespace: str, pods: PodRequest) -> Values:
         """Return what each of the pods requests, with the defaults of its namespace."""

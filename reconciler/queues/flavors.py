@@ -87,6 +87,16 @@ class Flavors:
         """Return whether Kueue looks for nodes: pods ask for it, or all flavors of the queue have a topology."""
         return pods.topology is not None or self._is_implied(groups)
 
+    def has_several(self, groups: Sequence[Sequence[str]]) -> bool:
+        """Return whether pods that look for nodes need two flavors with a topology, of these flavors by group.
+
+        Before 0.17 they must have one flavor for all their resources.
+        """
+        if self._version < _QUOTA_ONLY:
+            return len(groups) > 1
+        terms = [[self.terms(name) for name in names] for names in groups]
+        return sum(all(one is not None and bool(one.topology) for one in group) for group in terms) > 1
+
     def _is_implied(self, groups: Sequence[ResourceGroup]) -> bool:
         names = [flavor for group in groups for flavor in group.flavors]
         found = [self.terms(name) for name in names]

@@ -275,7 +275,7 @@ def _requests(
     kind, job = (JOB, value_at(body, row.pods.job_metadata[:-1])) if prefix else (_identity(body)[:2], body)
     if not is_managed(kind, job):
         return found
-    count = pod_set_count(kind, job, pod_sets)
+    count = max(1, pod_set_count(kind, job, pod_sets))
     return {**found, "pod_sets": count, "refused": refusals(kind, job, pod_sets, workloads, prefix)}
 
 
