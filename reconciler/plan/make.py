@@ -122,8 +122,9 @@ def _with_version(inputs: Inputs, change: Change) -> Change:
 
 def _resolved(rows: Mapping[str, ObjectSummary], usage: Mapping[str, QueueUsage]) -> Mapping[str, ObjectSummary]:
     """Return the rows with the GPUs that other objects say they request; few have any."""
-    needy = {path: usage[row.cluster].resolve(row) for path, row in rows.items() if row.needs and row.cluster in usage}
-    return {**rows, **needy} if needy else rows
+    resolved = ((path, row, usage[row.cluster].resolve(row)) for path, row in rows.items() if row.cluster in usage)
+    changed = {path: after for path, before, after in resolved if after is not before}
+    return {**rows, **changed} if changed else rows
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

@@ -237,3 +237,46 @@ def test_harmless_kinds_have_no_unknown_gpus(fleet: Fleet) -> None:
     assert made["unknownGpus"] == []
     assert made["breaches"] == []
     assert "No change in requested or guaranteed GPUs" in fleet.run("plan").out
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: ml}
+spec: {containers: [{name: a, image: "x:1", resources: {limits: {RESOURCE: 4}}}]}
+"""
+
+
+def pod(name: str, resource: str) -> str:
+    return POD.replace("NAME", name).replace("RESOURCE", resource)
+
+
+def test_a_resource_that_nobody_knows_is_said_once(fleet: Fleet) -> None:
+    for name in ("one", "three", "two"):
+        fleet.write(f"jobs/{name}.yaml", pod(name, "example.com/h100"))
+    fleet.write("jobs/other.yaml", pod("other", "gpu.example.com/b200"))
+    for output in ("text", "markdown"):
+        shown = fleet.run("plan", "-o", output).out
+        shown = shown.replace("&#58;", ":").replace("`", "")
+        lines = [" ".join(line.split()) for line in shown.splitlines() if "GPUs unknown: " in line]
+        assert [line.removeprefix("- ").partition(" (")[0] for line in lines] == [
+            "GPUs unknown: Pod ml/one and 2 more on main",
+            "GPUs unknown: Pod ml/other on main",
+        ]
+
+
+def test_totals_say_that_more_is_unknown(fleet: Fleet) -> None:
+    """The table, the last line, JSON and what policies read: no output shows a total as if it were all."""
+    fleet.write("jobs/known.yaml", pod("known", "nvidia.com/gpu"))
+    fleet.write("jobs/unknown.yaml", pod("unknown", "example.com/h100"))
+    text = fleet.run("plan").out
+    (total,) = [line for line in text.splitlines() if line.split()[:1] == ["total"]]
+    assert "+4 + unknown" in total
+    assert "+4 GPUs on main, GPUs of 1 object unknown." in text
+    markdown = fleet.run("plan", "-o", "markdown").out
+    (total,) = [line for line in markdown.splitlines() if "total" in line and line.startswith("|")]
+    assert "+4 + unknown" in total
+    made = plan(fleet)
+    before, after = gpus(made)
+    assert after - before == 4
+    assert [one["key"]["name"] for one in made["unknownGpus"]] == ["unknown"]
