@@ -81,6 +81,7 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """GPUs of one product that the running (not suspended) jobs of one queue request, before and after.
 
     most: what they may request after it, if all autoscalers and elastic jobs grow; None: no more than `after`.
+    most_before: the same before it.
     """
 
     cluster: str
@@ -89,6 +90,7 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: Gpus
     after: Gpus
     most: Gpus | None = None
+    most_before: Gpus | None = None
 
 
 class UnknownGpus(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -280,3 +280,42 @@ def test_totals_say_that_more_is_unknown(fleet: Fleet) -> None:
     before, after = gpus(made)
     assert after - before == 4
     assert [one["key"]["name"] for one in made["unknownGpus"]] == ["unknown"]
+
+
+SCALED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve, namespace: ml}
+spec:
+  selector: {matchLabels: {app: serve}}
+  template:
+    metadata: {labels: {app: serve}}
+    spec: {containers: [{name: a, image: "x:1", resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+SCALER = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: serve, namespace: ml}
+spec: {minReplicas: 4, maxReplicas: MAX, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: serve}}
+"""
+
+
+def test_what_an_autoscaler_allows_is_in_the_headline_the_totals_and_json(fleet: Fleet) -> None:
+    fleet.write("jobs/serve.yaml", SCALED)
+    fleet.write("jobs/scaler.yaml", SCALER.replace("MAX", "10"))
+    made = plan(fleet)
+    (job,) = [one for one in made["jobs"] if one["key"]["name"] == "serve"]
+    assert (job["gpusAfter"], job["rangeAfter"]) == (4, [4, 10])
+    (line,) = [one for one in made["gpus"] if one["queue"] == ""]
+    assert (line["before"], line["mostBefore"], line["after"], line["most"]) == (0, None, 4, 10)
+    text = fleet.run("plan").out
+    assert "+4 GPUs requested on main (no queue: 0 → 4 (may grow to 10))" in text
+    (total,) = [line for line in text.splitlines() if line.split()[:1] == ["total"]]
+    assert "may grow to" in total
+    fleet.commit("serve")
+    assert fleet.run("commit").code == 0
+    fleet.edit("jobs/scaler.yaml", "maxReplicas: 10", "maxReplicas: 40")
+    text = fleet.run("plan").out
+    assert "+30 GPUs if all workloads grow on main (no queue: 4, may grow to 10 → 40)" in text
+    (line,) = [one for one in plan(fleet)["gpus"] if one["queue"] == ""]
+    assert (line["before"], line["mostBefore"], line["after"], line["most"]) == (4, 10, 4, 40)

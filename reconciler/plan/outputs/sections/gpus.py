@@ -120,7 +120,8 @@ def _queue_cell(row: QueueRow) -> Piece:
 def _total_row(name: str, requested: RequestTotal, style: Style, *, is_known: bool = True) -> Row:
     change = signed(requested.after - requested.before)
     more = "" if is_known else " + unknown"
-    cells = ("", name, "", arrow(requested.before, requested.after) + more, change + more, "", "", "")
+    note = f"may grow to {number(requested.most)}" if requested.most > requested.after else ""
+    cells = ("", name, "", arrow(requested.before, requested.after) + more, change + more, "", "", note)
     return tuple(Styled(text, style) for text in cells)
 
 
