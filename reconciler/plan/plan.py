@@ -374,6 +374,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     approvals: tuple[Approval, ...] = ()
     clusters: tuple[LiveState, ...] = ()  # only in a plan against live clusters
     drift: tuple[Drift, ...] = ()
+    review: bool = False  # nothing is rendered into the repository: Argo CD or Flux builds the sources
     approval_digest: str = ""  # what an approval names
     digest: str = ""
 
