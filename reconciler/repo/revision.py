@@ -299,6 +299,34 @@ def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catal
     return config
 
 
+def with_network(
+    repository: Repository,
+    head: TreeReference,
+    config: Config,
+    *,
+    base: str,
+    catalogue: Callable[[], Catalogue],
+    cache: Cache,
+) -> Config:
+    """Return the head's settings with the network only for those builds that may use it in the base, too.
+
+    So a change cannot let its own review fetch something. Without a readable base no build may.
+    """
+    if not any(one.network for one in config.builds):
+        return config
+    before: Sequence[Build] = ()
+    with suppress(OutsideError, ConfigError, InvalidInput):
+        tree = resolve_base(repository, base, head)
+        if tree is not None:
+            before = read_config(repository, tree, catalogue, cache).builds
+    allowed = {(one.path, one.tool) for one in before if one.network}
+    builds = (
+        replace(one, network=False, network_waits=True) if one.network and (one.path, one.tool) not in allowed else one
+        for one in config.builds
+    )
+    return replace(config, builds=tuple(builds))
+
+
 _JUDGING = ("base", "cluster", "date")
 
 

@@ -1,9 +1,11 @@
 """Plans with `rendered: none`: what they say is true where Argo CD or Flux builds the sources and nothing is committed."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from reconciler.plan.opening import open_run
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.ready import new_cache
 
@@ -80,3 +82,43 @@ def test_commit_says_why_there_is_nothing_to_commit(reviewed: Fleet) -> None:
     assert committed.code == 0
     assert "nothing to commit: spec.rendered is none" in committed.err
     assert "run `reconciler commit` again" not in committed.err
+
+
+BUILT = CONFIG.replace("sources: [apps]", "sources:\n    - {path: apps, build: kustomize}")
+REMOTE = "resources: [https://bases.example.com/a.yaml]\n"
+
+
+def allow(fleet: Fleet) -> None:
+    fleet.edit("reconciler.yaml", "build: kustomize}", "build: kustomize, network: true}")
+
+
+def network_of(fleet: Fleet, base: str) -> list[bool]:
+    opened = open_run(str(fleet.root), {"base": base}, os.environ)
+    return [one.network for one in opened.workspace.config.builds]
+
+
+def test_a_change_cannot_allow_the_network_for_itself(reviewed: Fleet) -> None:
+    """Its own review would fetch what it names; once the base has the line, the builds use it."""
+    reviewed.write("reconciler.yaml", BUILT)
+    reviewed.write("apps/kustomization.yaml", REMOTE)
+    reviewed.commit("builds")
+    reviewed.git("branch", "--force", "main", "HEAD")
+    assert "build.remote" in reviewed.run("lint").out
+    allow(reviewed)
+    planned = reviewed.run("plan", "--base", "main", "--width", "200")
+    assert planned.code == 3
+    assert "the base does not let this build use the network yet" in planned.out
+    assert "apps (kustomize) → apps (kustomize) with network" in planned.out
+    assert "the network is used once the base has it" in planned.out
+    assert "no longer read" not in planned.out
+    reviewed.commit("network")
+    assert network_of(reviewed, "main") == [False]
+    reviewed.git("branch", "--force", "main", "HEAD")
+    assert network_of(reviewed, "main") == [True]
+
+
+def test_a_new_build_has_no_network(reviewed: Fleet) -> None:
+    reviewed.write("reconciler.yaml", BUILT)
+    allow(reviewed)
+    reviewed.commit("builds")
+    assert network_of(reviewed, "main") == [False]

@@ -100,7 +100,7 @@ class _Overlay:
             if _REMOTE.search(name):
                 self._is_remote = True
                 if not self._build.network:
-                    self._problems.append(_remote_problem(document, path, name))
+                    self._problems.append(_remote_problem(document, path, name, waits=self._build.network_waits))
                 continue
             target = _join(folder, name)
             if name.startswith("/") or target.startswith(".."):
@@ -188,6 +188,8 @@ class _Chart:
                         elif target not in seen:
                             seen.add(target)
                             folders.append(target)
+                    elif address and self._build.network_waits:
+                        problems.append(_remote_problem(document, ("dependencies", index), address, waits=True))
                     elif address:
                         is_remote = self._build.network
         found.update({path: self._files[path] for path in self._build.values if path in self._files})
@@ -198,7 +200,14 @@ def _join(folder: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(folder, name))
 
 
-def _remote_problem(document: Document, path: FieldPath, name: str) -> Problem:
+def _remote_problem(document: Document, path: FieldPath, name: str, *, waits: bool = False) -> Problem:
+    if waits:
+        return Problem(
+            rule="build.network",
+            place=document.at(path),
+            message=f"{name} is outside the repository, and the base does not let this build use the network yet",
+            hint="merge network: true of the entry in spec.sources of reconciler.yaml first, then what it fetches",
+        )
     return Problem(
         rule="build.remote",
         place=document.at(path),

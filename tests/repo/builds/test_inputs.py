@@ -1,6 +1,7 @@
 """The files that a build reads: an overlay with its bases, a chart with its values, and nothing outside the repository."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from reconciler.repo.builds.inputs import BuildInputs, generated_resources, inputs_of
 from reconciler.repo.config.builds import Build, Tool
@@ -50,6 +51,24 @@ def test_remote_bases_need_permission() -> None:
     ]
     allowed = found(files, Build(path="apps/prod", tool=Tool.KUSTOMIZE, network=True))
     assert (allowed.is_remote, allowed.problems) == (True, ())
+
+
+def test_the_network_waits_for_the_base() -> None:
+    """A change that allows the network for itself gets none: neither for bases nor for charts."""
+    waiting = {"network_waits": True, "path": "a"}
+    overlays = found(
+        {"a/kustomization.yaml": "resources: [https://x.example/a.yaml]\n"}, _build(Tool.KUSTOMIZE, waiting)
+    )
+    text = "name: a\ndependencies:\n  - {name: redis, repository: https://charts.example}\n"
+    charts = found({"a/Chart.yaml": text}, _build(Tool.HELM, waiting))
+    assert [(str(one.place), one.rule) for one in (*overlays.problems, *charts.problems)] == [
+        ("a/kustomization.yaml:1:13", "build.network"),
+        ("a/Chart.yaml:3:5", "build.network"),
+    ]
+
+
+def _build(tool: Tool, fields: dict[str, Any]) -> Build:
+    return Build(tool=tool, **fields)
 
 
 def test_paths_out_of_the_repository_and_charts_in_overlays_are_refused() -> None:
