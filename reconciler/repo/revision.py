@@ -167,7 +167,7 @@ def _roles(
     roles = _without_excluded(repository, config, files, assign_roles(config, files))
     if not config.builds:
         return roles, ()
-    builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
+    builds = tuple(build_all(config.builds, files, repository, cache, catalogue.is_namespaced))
     return replace(
         roles,
         sources=sources_with(builds, roles.sources, config.plain_sources),
@@ -180,8 +180,13 @@ def _without_excluded(repository: Repository, config: Config, files: TreeFiles, 
     if not (paths or config.exclude):
         return roles
     contents = repository.read([files.written[path] for path in paths])
-    left_out = excluded(config, roles.sources, dict(zip(paths, contents, strict=True)))
-    return replace(roles, sources={path: oid for path, oid in roles.sources.items() if path not in left_out})
+    names = (*roles.sources, *files.irregular)
+    left_out = excluded(config, names, dict(zip(paths, contents, strict=True)))
+    return replace(
+        roles,
+        sources={path: oid for path, oid in roles.sources.items() if path not in left_out},
+        problems=tuple(problem for problem in roles.problems if problem.place.path not in left_out),
+    )
 
 
 def read_base(

@@ -142,6 +142,8 @@ class _Surveyor:
             of_name = [one for one in documents if one.key.name == name and isinstance(one.data.get("data"), dict)]
             if not of_name:
                 reason = f"{delivery.name} substitutes them, but they are not in the repository"
+                if name in delivery.optional_from:
+                    reason = f"optional in {delivery.name}, and not in the repository: defaults count"
                 self._left_out.append((f"the variables of {name}", reason))
             for one in of_name[:1]:
                 found.update({key: str(value) for key, value in one.data["data"].items()})

@@ -122,3 +122,19 @@ def test_a_new_build_has_no_network(reviewed: Fleet) -> None:
     allow(reviewed)
     reviewed.commit("builds")
     assert network_of(reviewed, "main") == [False]
+
+
+def test_a_link_among_the_sources_is_a_note(reviewed: Fleet) -> None:
+    """Flux ignores it, so a plan does not end because of it; excluded, it is not even named."""
+    (reviewed.root / "apps/link.yaml").symlink_to("values.yaml")
+    planned = reviewed.run("plan", "--base", "main")
+    assert planned.code == 0, planned.out
+    assert "Warnings" in planned.out
+    assert "git.symlink" in planned.out
+    reviewed.write("apps/.sourceignore", "link.yaml\n")
+    planned = reviewed.run("plan", "--base", "main")
+    assert (planned.code, "git.symlink" in planned.out) == (0, False)
+    reviewed.edit("reconciler.yaml", "  rendered: none\n", "")
+    (reviewed.root / "apps/.sourceignore").unlink()
+    planned = reviewed.run("plan", "--base", "main")
+    assert (planned.code, "git.symlink" in planned.out) == (3, True)

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.repo.builds.inputs import BuildInputs, generated_resources, inputs_of
 from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.port import Entry
 
 
 def found(files: dict[str, str], build: Build) -> BuildInputs:
@@ -64,6 +65,21 @@ def test_the_network_waits_for_the_base() -> None:
     assert [(str(one.place), one.rule) for one in (*overlays.problems, *charts.problems)] == [
         ("a/kustomization.yaml:1:13", "build.network"),
         ("a/Chart.yaml:3:5", "build.network"),
+    ]
+
+
+def test_links_and_submodules_are_named_for_what_they_are() -> None:
+    """A program would say only that there is no such file."""
+    text = "resources:\n  - ../vendor/base\n  - ../vendor/base/deep\n  - link.yaml\n  - there.yaml\n"
+    files = {"apps/kustomization.yaml": text, "apps/there.yaml": ""}
+    irregular = {"vendor/base": Entry("160000", ""), "apps/link.yaml": Entry("120000", "")}
+    inputs = inputs_of(
+        overlay("apps"), dict.fromkeys(files, "oid"), lambda paths: [files[one].encode() for one in paths], irregular
+    )
+    assert [(one.place.line, one.message) for one in inputs.problems] == [
+        (2, "../vendor/base cannot be read: vendor/base is a submodule, which is not fetched"),
+        (3, "../vendor/base/deep cannot be read: vendor/base is a submodule, which is not fetched"),
+        (4, "link.yaml cannot be read: apps/link.yaml is a symbolic link, which is not followed"),
     ]
 
 
