@@ -4,7 +4,9 @@ import os
 from pathlib import Path
 
 import pytest
+import yaml
 
+from reconciler.cli.main import run
 from reconciler.plan.opening import open_run
 from tests.cli.fleet import IDENTITY, Fleet
 from tests.ready import new_cache
@@ -138,3 +140,33 @@ def test_a_link_among_the_sources_is_a_note(reviewed: Fleet) -> None:
     (reviewed.root / "apps/.sourceignore").unlink()
     planned = reviewed.run("plan", "--base", "main")
     assert (planned.code, "git.symlink" in planned.out) == (3, True)
+
+
+_DELIVERY = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: apps, namespace: flux-system}
+spec: {path: ./apps/NAME, sourceRef: {kind: GitRepository, name: fleet}}
+"""
+
+
+def test_what_nothing_delivers_is_not_counted_for_each_cluster(reviewed: Fleet) -> None:
+    """It counts for the cluster that its folder names, or not at all, which is said."""
+    (reviewed.root / "reconciler.yaml").unlink()
+    for name in ("alpha", "beta"):
+        reviewed.write(f"clusters/{name}/apps.yaml", _DELIVERY.replace("NAME", name))
+        reviewed.write(f"apps/{name}/values.yaml", VALUES)
+    reviewed.write("queues/beta/queue.yaml", VALUES)
+    reviewed.write("shared/values.yaml", VALUES)
+    reviewed.capture.readouterr()
+    assert run(["init", "--existing", str(reviewed.root)]) == 0
+    out = reviewed.capture.readouterr().out
+    assert "found     queues/beta (build: kustomize) on beta: manifests that nothing builds" in out
+    assert "left out  shared: nothing in the repository delivers it to a cluster" in out
+    sources = yaml.safe_load((reviewed.root / "reconciler.yaml").read_text())["spec"]["sources"]
+    assert {one["path"]: one["clusters"] for one in sources if isinstance(one, dict)} == {
+        "apps/alpha": ["alpha"],
+        "apps/beta": ["beta"],
+        "queues/beta": ["beta"],
+    }
+    assert "shared" not in sources
