@@ -19,7 +19,7 @@ from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.config import Backend
-from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -63,13 +63,17 @@ def _resource_quota(body: Body) -> Relations:
 
 def _limit_range(body: Body) -> Relations:
     """Read what the containers of a namespace request by default: an API server fills in limits and bounds as well."""
-    resources: set[str] = set()
+    amounts: dict[str, Any] = {}
     for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
         if item.get("type") == "Container":
-            fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
-            amounts = {name: value for field in fields for name, value in field.items()}
-            resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
-    return Relations(resources=tuple(sorted(resources - {""})), terms=LimitTerms(tuple(_limits(body))))
+            for field in ("min", "defaultRequest", "max", "default"):  # the last decides where several are set
+                amounts |= {text(name): value for name, value in mapping(item.get(field)).items() if is_positive(value)}
+    amounts.pop("", None)
+    return Relations(
+        resources=tuple(sorted(amounts)),
+        defaults=tuple(sorted(read_devices(amounts).items())),
+        terms=LimitTerms(tuple(_limits(body))),
+    )
 
 
 def _limits(body: Body) -> Iterator[tuple[str, str, str, str]]:
