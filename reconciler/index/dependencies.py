@@ -92,6 +92,15 @@ class VersionDependency(Struct, frozen=True, array_like=True, tag="version"):
     component: str
 
 
+class ServedDependency(Struct, frozen=True, array_like=True, tag="served"):
+    """What a cluster serves of an API group, as the evidence says."""
+
+    cluster: str
+    group: str
+
+
+_Named = GenerationDependency | RunDependency | RunsDependency | VersionDependency | ServedDependency
+
 Dependency = (
     DefinitionDependency
     | NamesDependency
@@ -99,10 +108,7 @@ Dependency = (
     | AnswerDependency
     | FileDependency
     | PathsDependency
-    | GenerationDependency
-    | RunDependency
-    | RunsDependency
-    | VersionDependency
+    | _Named
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -275,14 +281,14 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case GenerationDependency() | RunDependency() | RunsDependency() | VersionDependency():
-                return self._of_clusters(dependency)
             case FileDependency() | PathsDependency():
                 return self._of_files(dependency)
+            case _:
+                return self._of_names(dependency)
 
-    def _of_clusters(
-        self, dependency: GenerationDependency | RunDependency | RunsDependency | VersionDependency
-    ) -> object:
+    def _of_names(self, dependency: _Named) -> object:
+        if isinstance(dependency, ServedDependency):
+            return self._context.served.digest(dependency.cluster, dependency.group)
         if isinstance(dependency, VersionDependency):
             known = self._context.config.cluster(dependency.cluster)
             return None if known is None else repr(self._context.version(known.name, dependency.component))

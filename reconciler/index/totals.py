@@ -187,7 +187,8 @@ def _update_amounts(
 def _digests(index: CompiledRevision, records: Mapping[str, FileRecord]) -> tuple[bytes, bytes]:
     """Digest what verdicts on links depend on, and what verdicts on amounts depend on."""
     names = [cluster.name for cluster in index.clusters]
-    links = short_digest(repr((index.context.digest, names)).encode())
+    versions = {name: one.versions for name, one in sorted(index.context.evidence.definitions.items())}
+    links = short_digest(repr((index.context.digest, names, versions)).encode())
     links.update(b"".join([record.links for record in records.values()]))
     amounts = short_digest(links.digest() + repr(sorted(index.inventory_digests.items())).encode())
     amounts.update(b"".join([record.amounts for record in records.values()]))

@@ -67,6 +67,7 @@ class EvidenceUse(StrEnum):
     RUNS = "runs"  # `kube.runs.FinishedRuns`
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
+    DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):

@@ -63,7 +63,8 @@ CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "
 KAI_MODULE = Module(path="github.com/NVIDIA/KAI-scheduler", version="v0.12.0", crds="deployments/kai-scheduler/crds")
 KUEUE_MODULE = Module(path="sigs.k8s.io/kueue", version="v0.19.1", crds="config/components/crd/bases")
 JOBSET_MODULE = Module(path="sigs.k8s.io/jobset", version="v0.12.0", crds="config/components/crd/bases")
-ARGO_CD_MODULE = Module(path="github.com/argoproj/argo-cd/v3", version="v3.5.7", crds="manifests/crds")
+# Later ones need a module of their own repository that the proxy does not serve.
+ARGO_CD_MODULE = Module(path="github.com/argoproj/argo-cd/v3", version="v3.2.0", crds="manifests/crds")
 FLUX_KUSTOMIZE_MODULE = Module(path="github.com/fluxcd/kustomize-controller", version="v1.9.0", crds="config/crd/bases")
 FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version="v1.9.0", crds="config/crd/bases")
 KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
@@ -267,7 +268,7 @@ MONITORING_MODULE = Module(
 )
 KUSTOMIZE = Part(
     name="kustomize",
-    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.3"),
+    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.2"),
     programs=(("kustomize", "."),),
 )
 HELM = Part(name="helm", module=Module(path="helm.sh/helm/v4", version="v4.3.1"), programs=(("helm", "./cmd/helm"),))

@@ -62,9 +62,13 @@ def frozen_labels(before: Body, after: Body) -> list[str]:
     ]
 
 
-def frozen_labels_in_queue(before: Body, after: Body) -> list[str]:
-    """Check as `frozen_labels` does, but only while a queue is named: so do the webhooks for kinds of Ray."""
-    return frozen_labels(before, after) if _label(after, QUEUE_LABEL) else []
+def in_queue(check: Check) -> Check:
+    """Return a check that is made only while a queue is named."""
+    return lambda before, after: check(before, after) if _label(after, QUEUE_LABEL) else []
+
+
+frozen_labels_in_queue = in_queue(frozen_labels)
+"""So do the webhooks for kinds of Ray."""
 
 
 def frozen_labels_of_pod(before: Body, after: Body) -> list[str]:
@@ -81,11 +85,6 @@ def frozen_labels_of_serving(before: Body, after: Body) -> list[str]:
     paused = value_of(before, "spec.replicas") == 0
     stays = _differs(before, after, QUEUE_LABEL) and not (paused and _label(after, QUEUE_LABEL))
     return _labels(*([QUEUE_LABEL] if stays else []), *_priority(before, after, is_paused=paused))
-
-
-def frozen_queue(before: Body, after: Body) -> list[str]:
-    """Check what never leaves the queue in which it was created, or was not."""
-    return _labels(QUEUE_LABEL) if _differs(before, after, QUEUE_LABEL) else []
 
 
 def frozen_pods(*templates: str) -> Check:

@@ -100,6 +100,8 @@ MUTATIONS = (
 """Kinds whose objects change others when a server admits them."""
 NODE = ("", "Node")
 POD = ("", "Pod")
+DEPLOYMENT = ("apps", "Deployment")
+DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 JOB = ("batch", "Job")
 PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 SECRET = ("", "Secret")

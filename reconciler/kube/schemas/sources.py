@@ -101,6 +101,13 @@ class Archive:
         modules: dict[str, str] = json.loads(self._bundle.read(_VERSIONS))
         return {component.name: modules[component.module].removeprefix("v") for component in COMPONENTS}
 
+    def is_fixed(self, group: str) -> bool:
+        """Return whether no CustomResourceDefinition decides about a group: it is Kubernetes' or our own."""
+        if group in self._own:
+            return True
+        kinds = self._index.get(group)
+        return kinds is not None and not any(served.is_custom for served in kinds.values())
+
     def owner(self, group: str, kind: str) -> str:
         """Return the project that defines a shipped kind by a CustomResourceDefinition, and its version; else empty."""
         served = self._index.get(group, {}).get(kind) if group not in self._own else None
