@@ -131,6 +131,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "resources": relations.resources,
         "defaults": relations.defaults,
         "scale": relations.scale,
+        "offered_again": relations.offered_again,
         "queue_role": row.queueing.role,
     }
 
