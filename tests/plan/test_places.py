@@ -1,6 +1,7 @@
 """Values of a chart that no line of its templates names: they are found by their name and value."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -51,7 +52,8 @@ def place(values: str, line: int, template: str = TEMPLATE) -> str:
     )
     column = RESULT.splitlines()[line - 1].index(": ") + 3
     ref = SourceRef(path=build.source, line=line, column=column)
-    return str(lead_back(ref, Contents(), revision, revision))  # type: ignore[arg-type] - it reads, and nothing else
+    repository: Any = Contents()  # it reads, and nothing else
+    return str(lead_back(ref, repository, revision, revision))
 
 
 @pytest.mark.parametrize(
