@@ -131,6 +131,7 @@ class Relations(Struct, frozen=True, kw_only=True):
     `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
     LimitRange lets containers request by default, and `defaults` the devices among the latter. `scale` is what an
     autoscaler sets. `terms` decide whether workloads in such a queue are admitted.
+    `offered_again` are resources that nodes offer several times for each device, and how often.
     """
 
     parent_kind: KindId = NO_KIND
@@ -143,6 +144,7 @@ class Relations(Struct, frozen=True, kw_only=True):
     terms: Terms | None = None
     defaults: tuple[tuple[str, int], ...] = ()
     scale: Scale | None = None
+    offered_again: tuple[tuple[str, int], ...] = ()
 
 
 class Users(Struct, frozen=True, kw_only=True):

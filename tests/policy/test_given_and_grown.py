@@ -97,3 +97,29 @@ def test_workloads_can_be_taken_out_of_the_sums_again() -> None:
     assert (usage["main"].requested[key], usage["main"].growth[key]) == (2, 3)
     assert NO_QUEUE not in {queue for queue, _ in usage["main"].requested}
     assert subtract_workloads(usage, [own]) == usage_by_cluster(others)
+
+
+SHARING = """\
+version: v1
+sharing:
+  STRATEGY:
+    renameByDefault: RENAME
+    resources: [{name: nvidia.com/gpu, replicas: 4}, {name: nvidia.com/mig-1g.5gb, replicas: 1}]
+"""
+
+
+@pytest.mark.parametrize("strategy", ["timeSlicing", "mps"])
+def test_gpus_that_nodes_offer_several_times_are_said(strategy: str) -> None:
+    """A share has the name of a whole GPU there, so that no count can tell them apart."""
+    for rename, reported in (("false", True), ("true", False)):
+        text = SHARING.replace("STRATEGY", strategy).replace("RENAME", rename)
+        found = verdicts(plain("ConfigMap", "device-plugin", data={"any": text, "other": "a: b"}))
+        assert ("quota.shared-gpus" in found) is reported
+        if reported:
+            message = "nodes with this configuration offer each device 4 times as nvidia.com/gpu: 1 is a share"
+            assert found["quota.shared-gpus"].message == message
+
+
+@pytest.mark.parametrize("text", ["timeSlicing: [", "sharing: {timeSlicing: 4}", "sharing: {mps: {resources: [4]}}"])
+def test_configurations_that_are_written_wrong_say_nothing(text: str) -> None:
+    assert not verdicts(plain("ConfigMap", "device-plugin", data={"any": text}))

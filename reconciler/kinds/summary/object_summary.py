@@ -176,6 +176,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     bare: tuple[Bare, ...] = ()  # of a workload: pods to which a LimitRange may add devices
     given: tuple[str, ...] = ()  # of a workload: what a LimitRange adds, in words
     scale: Scale | None = None  # of an autoscaler
+    offered_again: tuple[tuple[str, int], ...] = ()  # of a device plugin's configuration: resources, and how often
     replicas: int = 1  # of a workload that an autoscaler may scale: how many copies it says
 
     @property

@@ -132,6 +132,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "terms": relations.terms,
         "defaults": relations.defaults,
         "scale": relations.scale,
+        "offered_again": relations.offered_again,
         "queue_role": row.queueing.role,
     }
 

@@ -15,6 +15,7 @@ from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
+from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
@@ -292,6 +293,7 @@ _STORING = (
         group="",
         kind="ConfigMap",
         holds=Holds.DATA,
+        relations=lambda body: Relations(offered_again=offered_again(mapping(body.get("data")))),
         source=Source(dependents=Dependents.NAMED, looked_up=_TRAINING),
         life=Life(immutable=immutable.data),
         naming=Naming(rule="reference.config-map", existing=("kube-root-ca.crt",)),

@@ -238,6 +238,12 @@ RULES: Mapping[str, Rule] = {
         " spec.podPaths of reconciler.yaml",
         action=Result.WARN,
     ),
+    "quota.shared-gpus": Rule(
+        title="Shares of a GPU have a name of their own",
+        reason="where the device plugin offers each GPU several times as nvidia.com/gpu, plans and quotas count shares"
+        " as if they were whole GPUs",
+        action=Result.WARN,
+    ),
     "quota.default-gpus": Rule(
         title="Pods get only GPUs that they ask for",
         reason="a LimitRange gives each container that names no GPUs its default, which is the maximum where it sets no"
