@@ -66,6 +66,12 @@ class PathsDependency(Struct, frozen=True, array_like=True, tag="paths"):
     """The paths of all configuration files that a launch line may name."""
 
 
+class FolderDependency(Struct, frozen=True, array_like=True, tag="folder"):
+    """The files of a folder that a document carries to its pods."""
+
+    path: str
+
+
 class GenerationDependency(Struct, frozen=True, array_like=True, tag="generation"):
     """The suffix under which an object runs, by the path under its own name. Objects without one do not record it."""
 
@@ -91,6 +97,7 @@ Dependency = (
     | AnswerDependency
     | FileDependency
     | PathsDependency
+    | FolderDependency
     | GenerationDependency
     | RunDependency
     | RunsDependency
@@ -194,6 +201,11 @@ class RecordingLookup:
         found = self._context.files.get(path)
         return found.document if found is not None else None
 
+    def folder(self, path: str) -> dict[str, bytes]:
+        """Return the files of a folder that a document carries to its pods, by path below it."""
+        self._dependencies.add(FolderDependency(path))
+        return self._context.carried.contents(path)
+
 
 class _RecordedAnswers(Mapping[tuple[str, str], Answer]):
     """Answers by engine and question. Every access becomes a dependency."""
@@ -263,7 +275,7 @@ class DependencyDigests:
                 return self._answer(dependency)
             case GenerationDependency() | RunDependency() | RunsDependency():
                 return self._of_names(dependency)
-            case FileDependency() | PathsDependency():
+            case FileDependency() | PathsDependency() | FolderDependency():
                 return self._of_files(dependency)
 
     def _of_names(self, dependency: GenerationDependency | RunDependency | RunsDependency) -> object:
@@ -282,7 +294,9 @@ class DependencyDigests:
         """Digests of the inventories by cluster."""
         return {cluster: _digest_inventory(found) for cluster, found in self._context.evidence.inventories.items()}
 
-    def _of_files(self, dependency: FileDependency | PathsDependency) -> object:
+    def _of_files(self, dependency: FileDependency | PathsDependency | FolderDependency) -> object:
+        if isinstance(dependency, FolderDependency):
+            return sorted(self._context.carried.digests(dependency.path).items())
         if isinstance(dependency, PathsDependency):
             return self._paths
         found = self._context.files.get(dependency.path)
