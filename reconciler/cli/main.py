@@ -12,6 +12,9 @@ from reconciler.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("submit.commands.init", "Create a config repository from the template."),
     "new": ("submit.commands.new", "Write a commented starter file: a job, queue, health policy or quarantine."),
+    "submit": ("submit.commands.submit", "Submit a job: a branch with its files, and the plan."),
+    "serve": ("submit.commands.serve", "Submit a service: a branch with its files, and the plan."),
+    "delete": ("submit.commands.delete", "Propose the deletion of a job or service: a branch without its files."),
     "lint": ("plan.commands.lint", "Check all files and report every problem."),
     "test": ("plan.commands.test", "Test policies with examples of objects that they allow or deny."),
     "plan": ("plan.commands.plan", "Show the changes that a revision makes, with reasons."),
