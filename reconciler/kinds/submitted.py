@@ -15,7 +15,11 @@ from reconciler.kube.values import mapping, text
 KAIWO = "kaiwo.silogen.ai"
 _KAIWO_VERSION, _TORCHRUN_VERSION, _KUEUE_VERSION = f"{KAIWO}/v1alpha1", f"{TORCHRUN}/v1alpha1", "v1beta1"
 _SERVICE_MOUNT = "/workload/app"
+_MOUNT_IN_DATA = "/workload/mounted"
+"""Where the files are if a volume for data is at their usual place."""
 CODE_MOUNT = "/app"
+DEFAULT_IMAGE = "ghcr.io/silogen/rocm-ray:6.4"
+"""The image of a workload that names none, as in Kaiwo. On Ray, that of the KaiwoConfig is used."""
 
 Data = dict[str, Any]
 
@@ -53,7 +57,7 @@ def kaiwo_document(workload: Workload) -> Data:
         "replicas": workload.replicas,
         "gpusPerReplica": workload.gpus_per_replica,
         "ray": workload.ray,
-        "image": workload.image,
+        "image": workload.image or ("" if workload.ray else DEFAULT_IMAGE),
         "imagePullSecrets": [{"name": workload.pull_secret}] if workload.pull_secret else [],
         "entrypoint": workload.entrypoint,
         "serveConfigV2": workload.serve_config,
@@ -61,7 +65,7 @@ def kaiwo_document(workload: Workload) -> Data:
         "secretVolumes": list(workload.secret_volumes),
         "storage": workload.storage,
     }
-    mount = _SERVICE_MOUNT if workload.serves else ""
+    mount = _SERVICE_MOUNT if workload.serves else _MOUNT_IN_DATA if workload.storage else ""
     return {
         "apiVersion": _KAIWO_VERSION,
         "kind": "KaiwoService" if workload.serves else "KaiwoJob",

@@ -115,7 +115,8 @@ def submit(request: Request, user: UserSettings, kinds: Kinds, index: CompiledRe
     document = _document(request, workload, folder, site, kinds, is_torchrun=is_torchrun)
     path = _place(index, name, workload.namespace)
     files = _files(index, path, name, document, folder.carried)
-    files |= _surroundings(request, index, site, path, namespace, "" if is_torchrun else queue)
+    is_templated = request.template is not None or folder.template is not None
+    files |= _surroundings(request, index, site, path, namespace, queue if is_templated else "")
     note = f"Kaiwo did not queue services; this one waits in queue {queue}" if request.serves and queue else ""
     return Submission(
         kind=text(document.get("kind")),

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.objects import FieldPath
@@ -38,13 +40,4 @@ def _path_to(data: Any, target: Mapping[str, Any], path: FieldPath = ()) -> Fiel
 
 def with_changes(manifest: Manifest, body: Data, reasons: Mapping[FieldPath, Reason]) -> Manifest:
     """Return the manifest with another body, and the reasons of what changed in it."""
-    return Manifest(
-        cluster=manifest.cluster,
-        key=manifest.key,
-        body=body,
-        source=manifest.source,
-        tree=manifest.tree,
-        reasons={**manifest.reasons, **reasons},
-        sizing=manifest.sizing,
-        on_immutable_change=manifest.on_immutable_change,
-    )
+    return replace(manifest, body=body, reasons={**manifest.reasons, **reasons})
