@@ -7,19 +7,25 @@ from reconciler.index.cache import DiskCache
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
 from reconciler.index.context import CarriedFiles, build_context
+from reconciler.index.parsed import CachedParser
 from reconciler.kinds.aspects import Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.secrets import masked_secret
+from reconciler.kube.yaml import write
 from reconciler.plan import opening
 from reconciler.plan.opening import Run
 from reconciler.repo.config import Backend, Cluster, Config
+from reconciler.repo.config.config import GROUP
 from reconciler.repo.files import FOLDER_SUFFIX
 from reconciler.sizing.devices import Vendor
 from reconciler.submit.proposal import Files
 
 ASSUMED = Cluster(name="main", backend=Backend.KUEUE, namespace="kaiwo", vendor=Vendor.AMD)
 """The cluster outside of a repository."""
+
+NODE_GPUS = 8
+_NODES = 128
 
 
 def manifests_in(run: Run, files: Files) -> list[Mapping[str, object]]:
@@ -33,9 +39,13 @@ def manifests_in(run: Run, files: Files) -> list[Mapping[str, object]]:
 
 
 def manifests_outside(files: Files) -> list[Mapping[str, object]]:
-    """Return the objects that files render for one cluster with Kueue. Raises `InvalidInput` for their errors."""
+    """Return the objects that files render for one cluster with Kueue and nodes of 8 GPUs.
+
+    Raises `InvalidInput` for their errors.
+    """
     engine = opening.plan_engine(DiskCache(None), opening.catalogue())
     contents = {path: content for path, content in files.items() if content is not None}
+    nodes, inventory = _inventory()
     context = build_context(
         Config(clusters=(ASSUMED,)),
         engine=engine.version,
@@ -45,7 +55,7 @@ def manifests_outside(files: Files) -> list[Mapping[str, object]]:
         tables=engine.tables,
         shipped=(),
         policies=(),
-        evidence=(),
+        evidence=CachedParser({}, engine.kinds, engine.catalogue).parse([(nodes, "")], lambda _: [inventory]),
         approvals=(),
         definitions=(),
         clusters=(ASSUMED,),
@@ -59,6 +69,20 @@ def manifests_outside(files: Files) -> list[Mapping[str, object]]:
     compiled = compile_files(context, sources)
     _reject(problem for file in compiled for problem in file.problems)
     return [_shown(engine.kinds, body) for body in _bodies(compiled)]
+
+
+def _inventory() -> tuple[str, bytes]:
+    """Return the path and the content of the evidence of nodes that nobody has measured."""
+    nodes = [
+        {"name": f"assumed-{number}", "gpu": {"product": "assumed", "count": NODE_GPUS}} for number in range(_NODES)
+    ]
+    document = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "NodeInventory",
+        "metadata": {"name": ASSUMED.name},
+        "spec": {"cluster": ASSUMED.name, "takenAt": "2020-01-01T00:00:00Z", "nodes": nodes},
+    }
+    return f"evidence/{ASSUMED.name}/nodes.yaml", write(document)
 
 
 def _bodies(compiled: Iterable[CompiledFile]) -> Iterator[dict[str, object]]:

@@ -186,7 +186,8 @@ def _document(
         raw = read_file(request.template) if request.template is not None else folder.template or b""
         made = render_template(path, raw, _template_input(request, workload, site))
         _check_rendered(made, kinds, serves=request.serves)
-        filled = {**made.data, "metadata": {"name": workload.name, **made.metadata}}
+        place = {"namespace": workload.namespace} if workload.namespace else {}
+        filled = {**made.data, "metadata": {"name": workload.name, **place, **made.metadata}}
         return with_folder(filled, workload.folder) if workload.folder else filled
     return torchrun_document(workload) if is_torchrun else kaiwo_document(workload)
 

@@ -16,7 +16,7 @@ from reconciler.plan import opening
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.display import format_plan
 from reconciler.settings import Settings
-from reconciler.submit.dry_run import manifests_in, manifests_outside
+from reconciler.submit.dry_run import NODE_GPUS, manifests_in, manifests_outside
 from reconciler.submit.go_templates import to_jinja
 from reconciler.submit.proposal import (
     Proposal,
@@ -190,6 +190,7 @@ def _print_manifests(
     head: Run | None, submission: Submission, flags: Mapping[str, Any], environ: Mapping[str, str]
 ) -> int:
     if head is None:
+        emit(f"note: there is no config repository: one cluster with nodes of {NODE_GPUS} GPUs is assumed", err=True)
         bodies = manifests_outside(submission.files)
     else:
         bodies = manifests_in(with_files(head, submission.files, flags, environ), submission.files)
