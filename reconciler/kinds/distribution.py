@@ -55,7 +55,7 @@ def node_kinds(nodes: Sequence[Node]) -> tuple[NodeKind, ...]:
 def refusal(failure: DistributionFailure) -> tuple[str, str]:
     """Return message and hint for a request that cannot be distributed."""
     tried = "; ".join(rejected.why for rejected in failure.rejected)
-    hint = f"request {' or '.join(map(str, failure.nearest))}"
+    hint = f"request {' or '.join(map(str, failure.nearest))}" if failure.nearest else ""
     return f"{failure.why} ({tried})" if tried else failure.why, hint
 
 
