@@ -185,5 +185,5 @@ def _volume_name(secret: str, taken: set[str]) -> str:
 
 
 def _wrong(path: FieldPath, message: str) -> Violation:
-    hint = "mountSecret has name, secret, key, and an absolute path; see docs/kaiwo.md"
+    hint = "mountSecret has name, secret, key, and an absolute path; see docs/submitting.md"
     return Violation(rule="submit.env", path=path, message=message, hint=hint)

@@ -73,7 +73,7 @@ def _converted(path: str, template: str, problems: list[Problem]) -> Iterator[st
 
 
 def _problem(path: str, line: int, message: str) -> Problem:
-    hint = "write this part in Jinja2; docs/kaiwo.md has the syntax of both"
+    hint = "write this part in Jinja2; docs/submitting.md has the syntax of both"
     return Problem(rule="submit.template", place=SourceRef(path=path, line=line, column=1), message=message, hint=hint)
 
 

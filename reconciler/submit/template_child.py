@@ -17,7 +17,7 @@ NAME = "<template>"
 class Missing(StrictUndefined):
     """A name that does not exist: false in a condition, an error elsewhere."""
 
-    def __bool__(self) -> bool:  # type: ignore[override] - the parent says that it never returns
+    def __bool__(self) -> bool:  # type: ignore[override]  # the parent never returns
         return False
 
 

@@ -80,7 +80,7 @@ def _render(path: str, template: str, names: Mapping[str, Any]) -> str:
     finally:
         child.end()
     if "error" in answer:
-        raise _wrong(path, answer["line"], answer["error"], "the names are in docs/kaiwo.md")
+        raise _wrong(path, answer["line"], answer["error"], "the names are in docs/submitting.md")
     return str(answer["text"])
 
 

@@ -7,13 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.kinds.registry import BUILT_IN
 from tests.cli.fleet import Fleet, Ran
 from tests.cli.kaiwo_fleet import ENV, make_kaiwo, write_workload
 
-pytestmark = pytest.mark.skipif(
-    ("kaiwo.silogen.ai", "KaiwoJob") not in BUILT_IN, reason="the kinds of Kaiwo are not there yet"
-)
 README = Path(__file__).resolve().parents[1] / "data/kaiwo-commands.txt"
 
 
@@ -43,7 +39,7 @@ def _said(ran: Ran) -> str:
     return " ".join((ran.out + ran.err).split())
 
 
-def test_ka_01_a_folder_on_ray(kaiwo: Fleet) -> None:
+def test_ka_01_f_067_a_folder_on_ray(kaiwo: Fleet) -> None:
     folder = write_workload(kaiwo)
     before = kaiwo.git("status", "--porcelain", "--branch")
     ran = kaiwo.run("submit", "-p", folder, "-g", "16", "--ray")
@@ -97,7 +93,7 @@ def test_ka_02_d_01_d_02_the_second_time_only_what_was_edited(kaiwo: Fleet) -> N
     assert _files(kaiwo, "submit/alice-pretrain")["jobs/kaiwo/alice-pretrain.files/data.json"] == ""
 
 
-def test_ka_03_d_07_an_image_alone_reads_no_file(kaiwo: Fleet) -> None:
+def test_ka_03_f_069_d_07_an_image_alone_reads_no_file(kaiwo: Fleet) -> None:
     kaiwo.write("env", "envVars: 3\n")
     kaiwo.write("entrypoint", "exit 1\n")
     ran = kaiwo.run("submit", "-i", "my-registry/my_image", "-g", "8", "-v")
@@ -111,7 +107,7 @@ def test_ka_03_d_07_an_image_alone_reads_no_file(kaiwo: Fleet) -> None:
     assert str(container["resources"]["limits"]["amd.com/gpu"]) == "8"
 
 
-def test_ka_04_an_image_with_the_entrypoint_of_a_folder(kaiwo: Fleet) -> None:
+def test_ka_04_f_069_an_image_with_the_entrypoint_of_a_folder(kaiwo: Fleet) -> None:
     folder = write_workload(kaiwo, entrypoint="# runs\necho one\necho two\n")
     job = _dry(kaiwo, "submit", "-i", "example.com/a:1", "-p", folder, "-g", "8")["Job"]
     container = job["spec"]["template"]["spec"]["containers"][0]
@@ -121,7 +117,7 @@ def test_ka_04_an_image_with_the_entrypoint_of_a_folder(kaiwo: Fleet) -> None:
     assert {"name": "workload-files", "mountPath": "/workload"} in container["volumeMounts"]
 
 
-def test_ka_05_a_dry_run_writes_nothing_and_needs_nothing(
+def test_ka_05_f_120_a_dry_run_writes_nothing_and_needs_nothing(
     kaiwo: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_workload(kaiwo)
@@ -186,7 +182,9 @@ def test_ka_08_d_05_a_service_on_ray_is_queued(kaiwo: Fleet) -> None:
         (["serve", "--ray"], "AppWrapper"),
     ],
 )
-def test_ka_09_the_variables_of_the_readme_reach_all_containers(kaiwo: Fleet, words: list[str], kind: str) -> None:
+def test_ka_09_f_068_the_variables_of_the_readme_reach_all_containers(
+    kaiwo: Fleet, words: list[str], kind: str
+) -> None:
     folder = write_workload(kaiwo, serveconfig="applications: []\n", entrypoint="python main.py\n")
     made = _dry(kaiwo, *words, "-p", folder, "-g", "8")
     assert "Secret" not in made
@@ -228,7 +226,7 @@ spec:
 """
 
 
-def test_ka_10_a_template_with_values_of_a_file(kaiwo: Fleet) -> None:
+def test_ka_10_f_066_a_template_with_values_of_a_file(kaiwo: Fleet) -> None:
     folder = write_workload(kaiwo)
     template = str(kaiwo.write("../my.tmpl", TEMPLATE))
     custom = str(kaiwo.write("../custom.yaml", "parent: {child: value}\n"))
@@ -252,7 +250,7 @@ def test_ka_10_a_template_with_values_of_a_file(kaiwo: Fleet) -> None:
     assert "use `reconciler submit`" in kaiwo.run("serve", *words[1:]).err
 
 
-def test_ka_11_a_namespace_is_created_if_that_is_wanted(kaiwo: Fleet) -> None:
+def test_ka_11_f_071_a_namespace_is_created_if_that_is_wanted(kaiwo: Fleet) -> None:
     words = ("submit", "-i", "a/b:1", "-g", "8", "-n", "team-x")
     refused = kaiwo.run(*words)
     assert refused.code == 3
@@ -265,7 +263,7 @@ def test_ka_11_a_namespace_is_created_if_that_is_wanted(kaiwo: Fleet) -> None:
     assert "jobs/team-x/alice-a-b-1.yaml" in files
 
 
-def test_ka_12_a_deletion_removes_file_and_folder_and_keeps_claims(kaiwo: Fleet) -> None:
+def test_ka_12_f_120_a_deletion_removes_file_and_folder_and_keeps_claims(kaiwo: Fleet) -> None:
     folder = write_workload(kaiwo)
     assert kaiwo.run("submit", "-p", folder, "-i", "a/b:1", "-g", "8", "--storage", "100Gi,fast").code == 0
     kaiwo.git("merge", "--quiet", "--ff-only", "submit/alice-pretrain")

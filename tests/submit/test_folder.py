@@ -56,7 +56,7 @@ def test_d_06_a_comment_swallows_nothing_and_two_commands_are_two() -> None:
     assert ran.stdout == "one\ntwo\n"
 
 
-def test_the_env_of_the_readme_is_read_whole() -> None:
+def test_f_068_the_env_of_the_readme_is_read_whole() -> None:
     found = read_variables("env", README_ENV)
     assert [one["name"] for one in found.env] == [
         *("MY_VAR", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "HF_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS")
@@ -107,7 +107,7 @@ def _folder(path: Path, files: dict[str, bytes]) -> Path:
     return path
 
 
-def test_what_a_folder_carries_and_what_it_does_not(tmp_path: Path) -> None:
+def test_f_067_what_a_folder_carries_and_what_it_does_not(tmp_path: Path) -> None:
     files = {
         "main.py": b"x",
         "env": README_ENV,

@@ -24,11 +24,11 @@ NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
         ("--", "日本", "", "user-workload"),
     ],
 )
-def test_d_08_words_become_a_name(user: str, what: str, version: str, name: str) -> None:
+def test_f_070_d_08_words_become_a_name(user: str, what: str, version: str, name: str) -> None:
     assert workload_name(user, what, version) == name
 
 
-def test_d_08_a_long_name_keeps_its_version_and_stays_distinct() -> None:
+def test_f_070_d_08_a_long_name_keeps_its_version_and_stays_distinct() -> None:
     one = workload_name("alice", "a" * 80, "v12")
     other = workload_name("alice", "a" * 81, "v12")
     assert one.endswith("-v12")
@@ -42,7 +42,7 @@ def test_d_08_a_long_name_keeps_its_version_and_stays_distinct() -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=80), st.text(max_size=20))
-def test_d_08_every_input_gives_a_valid_name(user: str, what: str, version: str) -> None:
+def test_f_070_d_08_every_input_gives_a_valid_name(user: str, what: str, version: str) -> None:
     name = workload_name(user, what, version)
     assert NAME.fullmatch(name)
     assert len(name) <= MOST
