@@ -211,6 +211,7 @@ def build_context(
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
     jobs = _health_of_jobs(clusters, found)
+    of_files = (problem for file in (*policies, *approvals) for problem in file.problems)
     return Context(
         config=config,
         clusters=clusters,
@@ -228,14 +229,7 @@ def build_context(
         files=_launch_configurations(definitions),
         carried=carried,
         namespaces=_namespaces(clusters, documents, kinds),
-        problems=mask_findings(
-            (
-                *(problem for file in (*policies, *approvals) for problem in file.problems),
-                *measured.problems,
-                *rules.problems,
-                *approval_problems,
-            )
-        ),
+        problems=mask_findings((*of_files, *measured.problems, *rules.problems, *approval_problems)),
     )
 
 

@@ -24,7 +24,7 @@ DEFAULT_IMAGE = "ghcr.io/silogen/rocm-ray:6.4"
 Data = dict[str, Any]
 
 
-class Workload(Struct, frozen=True, kw_only=True):
+class SubmittedWorkload(Struct, frozen=True, kw_only=True):
     """What is submitted, in the words of Kaiwo. Empty values are not written; `folder` is beside the file."""
 
     name: str
@@ -47,7 +47,7 @@ class Workload(Struct, frozen=True, kw_only=True):
     folder: str = ""
 
 
-def kaiwo_document(workload: Workload) -> Data:
+def kaiwo_document(workload: SubmittedWorkload) -> Data:
     """Return the KaiwoJob or the KaiwoService of a workload."""
     spec = {
         "user": workload.user,
@@ -74,7 +74,7 @@ def kaiwo_document(workload: Workload) -> Data:
     }
 
 
-def torchrun_document(workload: Workload) -> Data:
+def torchrun_document(workload: SubmittedWorkload) -> Data:
     """Return the TorchrunJob of a workload, which runs in the folder that it carries, without a volume for its code."""
     volumes = [
         {
@@ -101,7 +101,7 @@ def torchrun_document(workload: Workload) -> Data:
     }
 
 
-def _metadata(workload: Workload, mount: str) -> Data:
+def _metadata(workload: SubmittedWorkload, mount: str) -> Data:
     metadata: Data = {"name": workload.name}
     if workload.namespace:
         metadata["namespace"] = workload.namespace

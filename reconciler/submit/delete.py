@@ -21,7 +21,7 @@ _GENERAL = {"job": True, "service": False}
 """Types that name no kind: all workloads that end, or that never do."""
 
 
-class Deletion(Struct, frozen=True, kw_only=True):
+class WorkloadDeletion(Struct, frozen=True, kw_only=True):
     """The files of a change that deletes a workload. `claims` are those that stay."""
 
     key: ObjectKey
@@ -29,7 +29,9 @@ class Deletion(Struct, frozen=True, kw_only=True):
     claims: tuple[str, ...]
 
 
-def delete(workspace: Workspace, index: CompiledRevision, named: str, namespace: str, *, claims: bool) -> Deletion:
+def delete(
+    workspace: Workspace, index: CompiledRevision, named: str, namespace: str, *, claims: bool
+) -> WorkloadDeletion:
     """Return the change that deletes `TYPE/NAME`. claims: its claims are deleted with it, unless they are kept.
 
     Raises `ConfigError` for a type or name that no source renders, and for a file that defines other workloads, too.
@@ -49,7 +51,7 @@ def delete(workspace: Workspace, index: CompiledRevision, named: str, namespace:
     if left:
         files[f"{path.rpartition('.')[0]}-claims.yaml"] = b"---\n".join(write(without_ownership(body)) for body in left)
     staying = [name for name, body in bodies.items() if not claims or is_kept(body)]
-    return Deletion(key=row.key, files=files, claims=tuple(staying))
+    return WorkloadDeletion(key=row.key, files=files, claims=tuple(staying))
 
 
 def _carried(index: CompiledRevision, document: Document) -> Iterable[str]:

@@ -24,8 +24,8 @@ MAX_BYTES = 950_000
 """The longest file that is carried: a ConfigMap holds 1 MiB."""
 
 
-class Variables(Struct, frozen=True, kw_only=True):
-    """Variables of containers, and the Secrets that they mount, as fields of a workload."""
+class WorkloadVariables(Struct, frozen=True, kw_only=True):
+    """WorkloadVariables of containers, and the Secrets that they mount, as fields of a workload."""
 
     env: tuple[Mapping[str, Any], ...] = ()
     secret_volumes: tuple[Mapping[str, Any], ...] = ()
@@ -36,7 +36,7 @@ class WorkloadFolder(Struct, frozen=True, kw_only=True):
 
     entrypoint: str = ""
     serve_config: str = ""
-    variables: Variables = Variables()
+    variables: WorkloadVariables = WorkloadVariables()
     template: bytes | None = None
     carried: Mapping[str, bytes] = {}
     skipped: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ def read_workload(folder: Path, overlay: Path | None = None, *, deep: bool = Fal
     return WorkloadFolder(
         entrypoint=joined_entrypoint(_words(ENTRYPOINT, files)),
         serve_config=_words(SERVE_CONFIG, files).strip(),
-        variables=read_variables(str(folder / ENV), env) if env is not None else Variables(),
+        variables=read_variables(str(folder / ENV), env) if env is not None else WorkloadVariables(),
         template=files.get(TEMPLATE),
         carried={name: content for name, content in sorted(files.items()) if name not in _NOT_CARRIED},
         skipped=tuple(skipped),
@@ -129,7 +129,7 @@ def _without_comment(line: str) -> str:
 # The variables: a list in which each item is a value, a value of a Secret, or a Secret that is mounted.
 
 
-def read_variables(path: str, raw: bytes) -> Variables:
+def read_variables(path: str, raw: bytes) -> WorkloadVariables:
     """Read an `env` file. Raises `InvalidInput` with all its problems."""
     reading = read(path, raw)
     problems = list(reading.problems)
@@ -143,7 +143,7 @@ def read_variables(path: str, raw: bytes) -> Variables:
         problems += document.problems(_read_rows(rows, env, volumes))
     if problems:
         raise InvalidInput(problems, where=f"in {path}")
-    return Variables(env=tuple(env), secret_volumes=tuple(volumes))
+    return WorkloadVariables(env=tuple(env), secret_volumes=tuple(volumes))
 
 
 def _read_rows(rows: list[Any], env: list[Mapping[str, Any]], volumes: list[Mapping[str, Any]]) -> Iterator[Violation]:

@@ -25,7 +25,7 @@ Files = Mapping[str, bytes | None]
 _SUBMITTED_BY = "Reconciler-Submitted-By"
 
 
-class Proposal(Struct, frozen=True, kw_only=True, eq=False):
+class SubmittedChange(Struct, frozen=True, kw_only=True, eq=False):
     """The files of a change, its branch and its subject; `user` is named in the commit."""
 
     branch: str
@@ -50,7 +50,7 @@ def plan_change(run: Run) -> Planned:
     return use_cases.plan(run.workspace, base="HEAD", date=run.settings.date)
 
 
-def is_proposed(head: Run, proposal: Proposal) -> bool:
+def is_proposed(head: Run, proposal: SubmittedChange) -> bool:
     """Return whether the checked-out commit or the branch of a change has its files already."""
     repository = head.workspace.repository
     tip = repository.branch(proposal.branch)
@@ -66,7 +66,7 @@ def _has(repository: Repository, commit: str, files: Files) -> bool:
     return {path: entry.oid for path, entry in tree.items()} == wanted
 
 
-def propose(head: Run, planned: Planned, proposal: Proposal) -> str:
+def propose(head: Run, planned: Planned, proposal: SubmittedChange) -> str:
     """Commit a change on its branch, and return the commit. Raises what forbids its plan.
 
     Budgets are for those who merge it. A branch that others committed to is left alone: `UnsafePlan`.

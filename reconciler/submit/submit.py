@@ -13,7 +13,7 @@ from reconciler.kinds.distribution import DistributionFailure, NodeKind, distrib
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.submitted import (
     Data,
-    Workload,
+    SubmittedWorkload,
     fill,
     kaiwo_document,
     local_queue,
@@ -39,7 +39,7 @@ _NODE_GPUS = 8  # where nothing is measured
 Files = dict[str, bytes | None]
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class SubmitRequest(Struct, frozen=True, kw_only=True):
     """What a user asks for, as the flags say it. Empty values were not given.
 
     code: the folder whose code a command runs, where `path` names none.
@@ -81,7 +81,7 @@ class Submission(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def submit(request: Request, user: UserSettings, kinds: Kinds, index: CompiledRevision | None) -> Submission:
+def submit(request: SubmitRequest, user: UserSettings, kinds: Kinds, index: CompiledRevision | None) -> Submission:
     """Return the files with which a workload is submitted, in a repository or (None) outside of one."""
     site = NOWHERE if index is None else site_of(index)
     namespace = site.namespace_for(request.namespace)
@@ -91,7 +91,7 @@ def submit(request: Request, user: UserSettings, kinds: Kinds, index: CompiledRe
     is_torchrun = site.is_torchrun(queue, namespace) and not request.serves
     folder = _folder(request, deep=is_torchrun)
     name = _name(request, user)
-    workload = Workload(
+    workload = SubmittedWorkload(
         name=name,
         namespace=namespace if namespace != site.namespace else "",
         user=user.user,
@@ -129,7 +129,7 @@ def submit(request: Request, user: UserSettings, kinds: Kinds, index: CompiledRe
     )
 
 
-def _folder(request: Request, *, deep: bool) -> WorkloadFolder:
+def _folder(request: SubmitRequest, *, deep: bool) -> WorkloadFolder:
     """Read the folder of a workload. Without one nothing is read, whatever the current folder holds."""
     if request.path is not None:
         return read_workload(request.path, request.overlay, deep=deep)
@@ -139,7 +139,7 @@ def _folder(request: Request, *, deep: bool) -> WorkloadFolder:
     return WorkloadFolder()
 
 
-def _name(request: Request, user: UserSettings) -> str:
+def _name(request: SubmitRequest, user: UserSettings) -> str:
     if request.name:
         if not is_dns_label(request.name):
             hint = "write at most 63 lower-case letters, digits and dashes"
@@ -154,7 +154,7 @@ def _name(request: Request, user: UserSettings) -> str:
     return workload_name(user.user, what, request.version)
 
 
-def _check(request: Request, workload: Workload, *, is_torchrun: bool) -> None:
+def _check(request: SubmitRequest, workload: SubmittedWorkload, *, is_torchrun: bool) -> None:
     if is_torchrun:
         if request.ray:
             raise ConfigError(f"--ray: queue {workload.queue} runs TorchrunJobs", hint="name another queue")
@@ -179,7 +179,13 @@ def _storage(wanted: str | None) -> Mapping[str, Any]:
 
 
 def _document(
-    request: Request, workload: Workload, folder: WorkloadFolder, site: Site, kinds: Kinds, *, is_torchrun: bool
+    request: SubmitRequest,
+    workload: SubmittedWorkload,
+    folder: WorkloadFolder,
+    site: Site,
+    kinds: Kinds,
+    *,
+    is_torchrun: bool,
 ) -> Data:
     if request.template is not None or folder.template is not None:
         path = str(request.template or Path(request.path or "", "template"))
@@ -207,7 +213,7 @@ def _check_rendered(made: Document, kinds: Kinds, *, serves: bool) -> None:
     raise InvalidInput([problem], where=f"in what {made.source.path} renders")
 
 
-def _template_input(request: Request, workload: Workload, site: Site) -> TemplateInput:
+def _template_input(request: SubmitRequest, workload: SubmittedWorkload, site: Site) -> TemplateInput:
     replicas, each = _shape(request, workload, site)
     entrypoint = workload.entrypoint
     storage = workload.storage
@@ -269,7 +275,7 @@ def _one_document(path: str) -> Problem:
     return Problem(rule="submit.template", place=SourceRef(path=path), message="must have exactly one document")
 
 
-def _shape(request: Request, workload: Workload, site: Site) -> tuple[int, int]:
+def _shape(request: SubmitRequest, workload: SubmittedWorkload, site: Site) -> tuple[int, int]:
     """Return replicas and GPUs of each, for a template: those of the flags, else an even distribution over nodes."""
     if request.replicas and request.gpus_per_replica:
         return request.replicas, request.gpus_per_replica
@@ -292,7 +298,7 @@ def _shape(request: Request, workload: Workload, site: Site) -> tuple[int, int]:
 
 
 def _of_file(
-    request: Request, user: UserSettings, kinds: Kinds, index: CompiledRevision | None, site: Site
+    request: SubmitRequest, user: UserSettings, kinds: Kinds, index: CompiledRevision | None, site: Site
 ) -> Submission:
     """Return the files of a document as it is, with user, queue and namespace where it has none."""
     reading = read(request.file, request.content)
@@ -358,7 +364,7 @@ def _place(index: CompiledRevision | None, name: str, namespace: str) -> str:
 
 
 def _surroundings(  # noqa: PLR0917 - where a workload goes
-    request: Request, index: CompiledRevision | None, site: Site, path: str, namespace: str, queue: str
+    request: SubmitRequest, index: CompiledRevision | None, site: Site, path: str, namespace: str, queue: str
 ) -> Files:
     """Return the files of what a workload needs and the repository lacks: its namespace, and its LocalQueue there."""
     files: Files = {}

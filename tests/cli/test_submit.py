@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -29,7 +30,7 @@ def _files(fleet: Fleet, branch: str) -> dict[str, str]:
     return {name: fleet.git("show", f"{branch}:{name}") if name in present else "" for name in names}
 
 
-def _dry(fleet: Fleet, *words: str) -> dict[str, dict]:
+def _dry(fleet: Fleet, *words: str) -> dict[str, dict[str, Any]]:
     ran = fleet.run(*words, "--dry-run")
     assert ran.code == 0, ran.err
     return {one["kind"]: one for one in yaml.safe_load_all(ran.out) if one}
@@ -199,7 +200,7 @@ def test_ka_09_f_068_the_variables_of_the_readme_reach_all_containers(
         assert [one["mountPath"] for one in container["volumeMounts"]].count("/etc/gcp/credentials.json") == 1
 
 
-def _containers(node: object) -> list[dict]:
+def _containers(node: object) -> list[dict[str, Any]]:
     if isinstance(node, dict):
         own = node.get("containers", []) if "containers" in node else []
         return [*own, *(found for key, inner in node.items() if key != "containers" for found in _containers(inner))]

@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 
 from reconciler.console.page import Page, Piece, Style, Styled
 from reconciler.kube.secrets import mask_text
-from reconciler.live.status.capacity import NodeRow, QueueRow, shares
+from reconciler.live.status.capacity import NodeCapacity, QueueCapacity, shares
 
 _QUEUES = ("queue", "quota", "requested", "admitted", "pending", "workloads")
 _NODES = ("node", "model", "GPUs", "CPUs", "memory GiB", "pods", "")
@@ -19,8 +19,8 @@ class ClusterCapacity(Struct, frozen=True, kw_only=True):
 
     cluster: str
     source: str
-    queues: tuple[QueueRow, ...] | None = None
-    nodes: tuple[NodeRow, ...] | None = None
+    queues: tuple[QueueCapacity, ...] | None = None
+    nodes: tuple[NodeCapacity, ...] | None = None
     failures: tuple[str, ...] = ()
 
 
@@ -41,13 +41,13 @@ def render_capacity(found: ClusterCapacity, *, width: int = 80, color: bool = Fa
     return page.text()
 
 
-def _queue(row: QueueRow) -> list[Piece]:
+def _queue(row: QueueCapacity) -> list[Piece]:
     name = f"{row.namespace}/{row.name}" if row.namespace else row.name
     numbers = (row.quota, row.requested, row.admitted, row.pending, row.workloads)
     return [f"{row.kind} {name}", *("-" if number is None else str(number) for number in numbers)]
 
 
-def _node(row: NodeRow) -> list[Piece]:
+def _node(row: NodeCapacity) -> list[Piece]:
     return [
         row.name,
         row.model or "-",

@@ -21,7 +21,7 @@ _ENDED = ("Succeeded", "Failed")
 _GIB = 1 << 30
 
 
-class QueueRow(Struct, frozen=True, kw_only=True):
+class QueueCapacity(Struct, frozen=True, kw_only=True):
     """One queue: its quota, the GPUs of its unfinished workloads, of those admitted and pending, and their number.
 
     None: not known. `namespace` is empty for a queue of the whole cluster.
@@ -37,7 +37,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     workloads: int | None = None
 
 
-class NodeRow(Struct, frozen=True, kw_only=True):
+class NodeCapacity(Struct, frozen=True, kw_only=True):
     """One node with GPUs of a vendor: what it offers, and what its pods request of it (None: not known)."""
 
     name: str
@@ -57,7 +57,7 @@ class NodeRow(Struct, frozen=True, kw_only=True):
 
 def live_queues(
     cluster_queues: Sequence[Body], local_queues: Sequence[Body], workloads: Sequence[Body]
-) -> tuple[QueueRow, ...]:
+) -> tuple[QueueCapacity, ...]:
     """Return the queues of Kueue in a cluster: each ClusterQueue, and the LocalQueues that name it after it."""
     unfinished = [body for body in workloads if holds(body, "Finished") is None]
     targets = {
@@ -66,7 +66,7 @@ def live_queues(
         )
         for body in local_queues
     }
-    rows: list[QueueRow] = []
+    rows: list[QueueCapacity] = []
     for body in sorted(cluster_queues, key=lambda one: metadata_text(one, "name")):
         name = metadata_text(body, "name")
         own = [one for one in unfinished if targets.get(_local(one)) == name]
@@ -82,10 +82,12 @@ def _local(workload: Body) -> tuple[str, str]:
     return metadata_text(workload, "namespace"), text(mapping(workload.get("spec")).get("queueName"))
 
 
-def _queue(kind: str, namespace: str, name: str, workloads: Sequence[Body], *, quota: Gpus | None = None) -> QueueRow:
+def _queue(
+    kind: str, namespace: str, name: str, workloads: Sequence[Body], *, quota: Gpus | None = None
+) -> QueueCapacity:
     admitted = exact(_sum(_admitted_gpus(one) for one in workloads if holds(one, "Admitted") is not None))
     pending = exact(_sum(_requested_gpus(one) for one in workloads if holds(one, "Admitted") is None))
-    return QueueRow(
+    return QueueCapacity(
         kind=kind,
         namespace=namespace,
         name=name,
@@ -118,21 +120,23 @@ def _requested_gpus(workload: Body) -> Fraction:
     return _sum(count(one.get("count"), 1) * _pod_gpus(mapping(one.get("template"))) for one in sets)
 
 
-def recorded_queues(usage: QueueUsage) -> tuple[QueueRow, ...]:
+def recorded_queues(usage: QueueUsage) -> tuple[QueueCapacity, ...]:
     """Return the queues of the repository: their quotas, and the GPUs that its workloads request of them."""
     rows = []
     for key, row in sorted(usage.queues.items()):
         requested = exact(sum(gpus for (queue, _), gpus in usage.requested.items() if queue == key))
         quotas = [quota.guaranteed for quota in usage.quotas(key)]
         quota = None if None in quotas else exact(sum(filter(None, quotas)))
-        rows.append(QueueRow(kind=row.kind, namespace=row.namespace, name=row.name, quota=quota, requested=requested))
+        rows.append(
+            QueueCapacity(kind=row.kind, namespace=row.namespace, name=row.name, quota=quota, requested=requested)
+        )
     return tuple(rows)
 
 
 # Nodes.
 
 
-def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> tuple[NodeRow, ...]:
+def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> tuple[NodeCapacity, ...]:
     """Return the nodes with GPUs of a vendor, with what the pods on them request."""
     on_node: dict[str, list[Body]] = {}
     for pod in pods:
@@ -142,14 +146,14 @@ def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> t
     return tuple(sorted((row for row in rows if row.gpus), key=lambda row: row.name))
 
 
-def _node(body: Body, pods: Sequence[Body], vendor: Vendor) -> NodeRow:
+def _node(body: Body, pods: Sequence[Body], vendor: Vendor) -> NodeCapacity:
     offered = mapping(mapping(body.get("status")).get("allocatable"))
     requests = [_requests(mapping(pod.get("spec"))) for pod in pods]
 
     def used(name: str) -> Fraction:
         return _sum(_amount(one.get(name)) for one in requests)
 
-    return NodeRow(
+    return NodeCapacity(
         name=metadata_text(body, "name"),
         model=product_label(mapping(mapping(body.get("metadata")).get("labels"))),
         gpus=int(_amount(offered.get(vendor.resource))),
@@ -163,11 +167,11 @@ def _node(body: Body, pods: Sequence[Body], vendor: Vendor) -> NodeRow:
     )
 
 
-def recorded_nodes(inventory: Inventory | None, vendor: Vendor) -> tuple[NodeRow, ...]:
+def recorded_nodes(inventory: Inventory | None, vendor: Vendor) -> tuple[NodeCapacity, ...]:
     """Return the nodes of recorded evidence whose product is one of a vendor; what is used is not recorded."""
     found = inventory.nodes if inventory is not None else ()
     return tuple(
-        NodeRow(
+        NodeCapacity(
             name=node.name,
             model=node.product,
             gpus=node.allocatable_gpus or node.gpus,
@@ -216,9 +220,9 @@ def _amount(value: Any) -> Fraction:
     return (parse_quantity(value) if isinstance(value, str | int | float) else None) or Fraction()
 
 
-def shares(rows: Iterable[NodeRow]) -> Iterator[tuple[str, int, int | None]]:
+def shares(rows: Iterable[NodeCapacity]) -> Iterator[tuple[str, int, int | None]]:
     """Yield the GPUs of each model and how many of them are used (None: not known)."""
-    models: dict[str, list[NodeRow]] = {}
+    models: dict[str, list[NodeCapacity]] = {}
     for row in rows:
         models.setdefault(row.model, []).append(row)
     for model, found in sorted(models.items()):

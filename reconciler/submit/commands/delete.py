@@ -8,7 +8,7 @@ from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.submit.commands.submit import propose_and_show
 from reconciler.submit.delete import delete
-from reconciler.submit.proposal import Proposal, open_head
+from reconciler.submit.proposal import SubmittedChange, open_head
 from reconciler.submit.user import user_settings
 
 
@@ -38,7 +38,7 @@ def command(*, workload: str, namespace: str, claims: bool, push: bool, repo: st
     environ, settings = options.environment(), options.setting_flags(flags)
     head = open_head(repo, settings, environ)
     found = delete(head.workspace, head.workspace.compile(), workload, namespace, claims=claims)
-    proposal = Proposal(
+    proposal = SubmittedChange(
         branch=f"delete/{found.key.name}",
         subject=f"Delete {found.key}",
         user=user_settings("", "", environ).user,

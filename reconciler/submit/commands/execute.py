@@ -7,7 +7,7 @@ import click
 
 from reconciler.submit.live.opened import OpenCluster, find, open_cluster, place, workload
 from reconciler.submit.live.sessions import attach
-from reconciler.submit.live.workloads import Target
+from reconciler.submit.live.workloads import ContainerTarget
 
 
 @click.command(
@@ -30,7 +30,7 @@ def command(*, workload: str, script: str, stdin: bool, tty: bool, **flags: Any)
         return run_script(opened, find(opened, workload, flags), script, stdin=stdin, tty=tty)
 
 
-def run_script(opened: OpenCluster, found: Target, script: str, *, stdin: bool, tty: bool) -> int:
+def run_script(opened: OpenCluster, found: ContainerTarget, script: str, *, stdin: bool, tty: bool) -> int:
     """Run a script in a container, connected to this terminal."""
     terminal = tty and sys.stdin.isatty() and sys.stdout.isatty()
     argv = ("/bin/sh", "-c", script)

@@ -8,7 +8,7 @@ import click
 from reconciler.console.printing import emit
 from reconciler.submit.live.opened import OpenCluster, find, open_cluster, place, workload
 from reconciler.submit.live.sessions import forward, listener, parse_port
-from reconciler.submit.live.workloads import Target
+from reconciler.submit.live.workloads import ContainerTarget
 
 
 @click.command(
@@ -30,7 +30,7 @@ def command(*, workload: str, port: str, **flags: Any) -> int:
     return 0
 
 
-def serve_port(opened: OpenCluster, found: Target, local: int, remote: int) -> None:
+def serve_port(opened: OpenCluster, found: ContainerTarget, local: int, remote: int) -> None:
     """Forward a port until it is interrupted."""
     with listener(local) as server:
         emit(f"127.0.0.1:{server.getsockname()[1]} leads to port {remote} of {found.namespace}/{found.pod}")

@@ -19,7 +19,7 @@ from reconciler.settings import Settings
 from reconciler.submit.dry_run import NODE_GPUS, manifests_in, manifests_outside
 from reconciler.submit.go_templates import to_jinja
 from reconciler.submit.proposal import (
-    Proposal,
+    SubmittedChange,
     is_proposed,
     open_head,
     plan_change,
@@ -27,7 +27,7 @@ from reconciler.submit.proposal import (
     request_review,
     with_files,
 )
-from reconciler.submit.submit import Request, Submission, submit
+from reconciler.submit.submit import Submission, SubmitRequest, submit
 from reconciler.submit.user import UserSettings, user_settings
 
 _GPU_LABEL = "beta.amd.com/gpu.family.AI"
@@ -158,7 +158,7 @@ def _open(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, ne
         return None
 
 
-def _request(flags: Mapping[str, Any], head: Run | None, *, serves: bool) -> Request:
+def _request(flags: Mapping[str, Any], head: Run | None, *, serves: bool) -> SubmitRequest:
     file, line = flags.get("file", ""), flags.get("command_line", "")
     given = [name for name in ("path", "gpus", "image", "template", "ray") if flags[name]] + ([line] if line else [])
     if file and given:
@@ -167,7 +167,7 @@ def _request(flags: Mapping[str, Any], head: Run | None, *, serves: bool) -> Req
         raise click.UsageError("--storage and --no-storage contradict each other")
     here = Path.cwd()
     is_root = head is not None and head.workspace.repository.root.resolve() == here.resolve()
-    return Request(
+    return SubmitRequest(
         **{name: flags[name] for name in _REQUESTED},
         command=line,
         code=None if is_root else here,
@@ -177,7 +177,7 @@ def _request(flags: Mapping[str, Any], head: Run | None, *, serves: bool) -> Req
     )
 
 
-def _say(submission: Submission, request: Request, verbose: int) -> None:
+def _say(submission: Submission, request: SubmitRequest, verbose: int) -> None:
     for warning in submission.warnings:
         emit(f"warning: {warning}", err=True)
     for note in submission.notes:
@@ -207,12 +207,14 @@ def _propose(
     head: Run, submission: Submission, user: UserSettings, flags: Mapping[str, Any], *, push: bool, quiet: bool
 ) -> int:
     subject = f"Submit {submission.kind} {submission.namespace}/{submission.name}"
-    proposal = Proposal(branch=f"submit/{submission.name}", subject=subject, user=user.user, files=submission.files)
+    proposal = SubmittedChange(
+        branch=f"submit/{submission.name}", subject=subject, user=user.user, files=submission.files
+    )
     return propose_and_show(head, proposal, flags, push=push, quiet=quiet, nothing="nothing to submit")
 
 
 def propose_and_show(
-    head: Run, proposal: Proposal, flags: Mapping[str, Any], *, push: bool, quiet: bool, nothing: str
+    head: Run, proposal: SubmittedChange, flags: Mapping[str, Any], *, push: bool, quiet: bool, nothing: str
 ) -> int:
     """Show the plan of a change, commit it on its branch, and say what is next."""
     if is_proposed(head, proposal):

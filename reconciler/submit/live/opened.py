@@ -13,7 +13,7 @@ from reconciler.console.printing import emit
 from reconciler.kube.client.port import LiveCluster
 from reconciler.plan.live.clusters import access_flags
 from reconciler.submit.live.sessions import is_terminal
-from reconciler.submit.live.workloads import Target, choose, pods_of
+from reconciler.submit.live.workloads import ContainerTarget, choose, pods_of
 
 if TYPE_CHECKING:
     from reconciler.kube.client.streams import PodStreams
@@ -60,7 +60,7 @@ def open_cluster(flags: Mapping[str, Any]) -> Iterator[OpenCluster]:
         streams.close()
 
 
-def find(opened: OpenCluster, named: str, flags: Mapping[str, Any]) -> Target:
+def find(opened: OpenCluster, named: str, flags: Mapping[str, Any]) -> ContainerTarget:
     """Return the container that the flags mean; somebody at a terminal is asked where there are several."""
     pods = pods_of(opened.live, named, flags["namespace"])
     return choose(pods, flags["pod"], flags["container"], _ask if is_terminal() else None)

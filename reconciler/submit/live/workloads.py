@@ -25,7 +25,7 @@ Ask = Callable[[str, Sequence[str]], str]
 """Asks the user for one of several names; the first argument is what they are."""
 
 
-class Target(Struct, frozen=True, kw_only=True):
+class ContainerTarget(Struct, frozen=True, kw_only=True):
     """A container of a pod."""
 
     namespace: str
@@ -105,7 +105,7 @@ def _belongs(pod: Body, owners: Owners, kind: str, name: str) -> bool:
     return any(key.name == name and (kind in ("", *GENERAL) or key.kind.lower() == kind) for key in chain)
 
 
-def choose(pods: Sequence[Body], pod: str, container: str, ask: Ask | None) -> Target:
+def choose(pods: Sequence[Body], pod: str, container: str, ask: Ask | None) -> ContainerTarget:
     """Return the container that is meant: the named one, the only one, or the one that the user chooses.
 
     Raises `ConfigError` with the names if there are several and nobody to ask.
@@ -121,7 +121,7 @@ def choose(pods: Sequence[Body], pod: str, container: str, ask: Ask | None) -> T
     row = next(one for one in (*main, *others) if one.get("name") == name)
     limits = mapping(mapping(row.get("resources")).get("limits"))
     gpus = next((key for key in limits if key.startswith(("amd.com/", "nvidia.com/"))), "")
-    return Target(
+    return ContainerTarget(
         namespace=metadata_text(chosen, "namespace"), pod=metadata_text(chosen, "name"), container=name, gpus=gpus
     )
 
