@@ -19,6 +19,8 @@ CONFIG_PATH = "reconciler.yaml"
 IGNORE_FILE = ".sourceignore"
 """The file of Flux with patterns of files that it does not read."""
 SUFFIXES = (".yaml", ".yml", ".json")
+FOLDER_SUFFIX = ".files"
+"""The end of the names of folders whose files are no sources: source documents beside them carry them to their pods."""
 
 BlobIds = Mapping[str, str]
 """Git blob ids by path, in the order of the paths."""
@@ -44,12 +46,14 @@ class RevisionFiles(Struct, frozen=True, kw_only=True):
     evidence: BlobIds
     approvals: BlobIds
     rendered: BlobIds
+    carried: BlobIds = {}  # in folders that source documents carry (`FOLDER_SUFFIX`), of any name
     problems: tuple[Problem, ...] = ()
 
     @property
     def written(self) -> tuple[BlobIds, ...]:
         """Everything that people write, except approvals: a plan is the same before and after its approval."""
-        return self.settings, self.sources, self.policies, self.evidence
+        sources = dict(sorted({**self.sources, **self.carried}.items())) if self.carried else self.sources
+        return self.settings, sources, self.policies, self.evidence
 
 
 def split_tree(tree: Tree, folder: str) -> TreeFiles:
@@ -148,6 +152,9 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     if ROOT in config.sources:
         others = {CONFIG_PATH}.union(*roles[1:])
         roles[0] = {path: oid for path, oid in written.items() if path not in others}
+    carried = {path: oid for path, oid in roles[0].items() if f"{FOLDER_SUFFIX}/" in path}
+    if carried:
+        roles[0] = {path: oid for path, oid in roles[0].items() if path not in carried}
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
     sources, policies, evidence, approvals = (
         {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
@@ -159,6 +166,7 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
         evidence=evidence,
         approvals=approvals,
         rendered=files.rendered,
+        carried=carried,
         problems=(
             *_irregular_problems(config, files.irregular),
             *_empty_folders(config, roles[0]),
