@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "health": ("health.commands.health", "Show the health of GPU nodes, and decide about them."),
     "probe": ("health.commands.probe", "Check the GPUs of this machine."),
     "agent": ("health.commands.agent", "Keep checking the GPUs of a node and publish its health."),
+    "download": ("download.command", "Fetch data and models to a volume."),
     "show": ("plan.commands.show", "Show a saved plan in any format."),
     "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
     "schema": ("cli.about.schema", "Print the JSON Schema of a kind."),
