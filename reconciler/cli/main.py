@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
+    "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
     "size": ("size.commands", "Choose the number of GPUs for a training job."),
     "health": ("health.commands.health", "Show the health of GPU nodes, and decide about them."),
     "probe": ("health.commands.probe", "Check the GPUs of this machine."),

@@ -19,6 +19,7 @@ from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
+    from reconciler.repo.evidence.utilisation import GpuUtilisation
 
 _Value = TypeVar("_Value")
 
@@ -32,6 +33,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     runs: Mapping[str, FinishedRuns]
     queues: Mapping[str, ActiveQueues]
     health: "Mapping[str, FleetHealth]"
+    utilisation: "Mapping[str, GpuUtilisation]"
     problems: tuple[Problem, ...]
 
 
@@ -64,6 +66,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         runs=values[EvidenceUse.RUNS],
         queues=values[EvidenceUse.QUEUES],
         health=values[EvidenceUse.HEALTH],
+        utilisation=values[EvidenceUse.UTILISATION],
         problems=tuple(problems),
     )
 

@@ -62,6 +62,7 @@ class EvidenceUse(StrEnum):
     RUNS = "runs"  # `kube.runs.FinishedRuns`
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
+    UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):
