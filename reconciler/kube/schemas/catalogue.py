@@ -82,7 +82,7 @@ def _at(node: Any, path: tuple[str, ...], place: FieldPath) -> Iterator[tuple[Fi
         yield from _at(node.get(path[0]), path[1:], (*place, path[0]))
 
 
-OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
+OWN_GROUPS = frozenset({"config.kaiwo.silogen.ai", "gpureconciler.io", "kaiwo.silogen.ai", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
 
 ADD_DEFINITION = "add its CustomResourceDefinition to the repository, or run `reconciler observe`"
