@@ -3,7 +3,7 @@
 import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -13,7 +13,7 @@ from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from reconciler.sizing.inventory import Inventory, Node
 from tests.cluster.bed.bed import Bed, node
-from tests.differential.worlds import Body, World, nodes, topologies, world
+from tests.differential.worlds import Body, World, topologies, world
 from tests.plan.plan_cases import rows
 
 WORLDS = int(os.environ.get("RECONCILER_TEST_WORLDS", "54"))
@@ -32,13 +32,12 @@ def test_what_is_never_admitted(bed: Bed) -> None:
     """F-047: what we say is never admitted, Kueue refuses or keeps waiting, and it admits everything else."""
     prefix = f"never-{os.urandom(2).hex()}"
     worlds = [world(prefix, seed) for seed in range(WORLDS)]
-    places = list(nodes(prefix))
-    ours = {case: answer for one in worlds for case, answer in answers(one, prefix, places).items()}
-    for name, gpus, labels in places:
-        bed.create("/api/v1/nodes", node(name, gpus=gpus, labels=labels))
-    bed.wait(lambda: bed.ready_nodes(prefix) == len(places), "ready nodes")
+    ours = {case: answer for one in worlds for case, answer in answers(one, prefix).items()}
+    places = [(name, {**labels, prefix: ""}) for one in worlds for name, labels in one.nodes]
     bed.apply(*topologies(prefix))
     with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda one: bed.create("/api/v1/nodes", node(one[0], labels=one[1])), places))
+        bed.wait(lambda: ready_nodes(bed, prefix) == len(places), "ready nodes")
         list(pool.map(lambda one: bed.apply(one.namespace, *one.queues), worlds))
         refused = dict(entry for found in pool.map(lambda one: create(bed, one), worlds) for entry in found)
     on_nodes = (one for one in worlds if one.has_topology)
@@ -60,22 +59,25 @@ def test_what_is_never_admitted(bed: Bed) -> None:
     assert min(counts["never"], counts["starts"]) * 4 > len(ours), "the worlds are worth it"
 
 
-def answers(one: World, prefix: str, places: Iterable[tuple[str, int, Mapping[str, str]]]) -> dict[Case, str]:
+def answers(one: World, prefix: str) -> dict[Case, str]:
     """Return why each workload of a world is never admitted; empty if it is, and the name of a rule if it is unknown."""
-    measured = tuple(Node(name=name, gpus=gpus, labels=labels, cpus=96) for name, gpus, labels in places)
+    measured = tuple(Node(name=name, gpus=8, labels=labels, cpus=96) for name, labels in one.nodes)
     inventory = Inventory(cluster="main", taken_at="2026-01-01T00:00:00Z", nodes=measured)
     found = rows([*topologies(prefix), *one.objects])
     said: dict[Case, str] = {(one.name, body["metadata"]["name"]): "" for body in one.workloads}
-    for verdict in evaluate(BUILT_IN, found, Cluster(name="main"), inventory, {}):
+    verdicts = evaluate(BUILT_IN, found, Cluster(name="main"), inventory, {})
+    for verdict in verdicts:
         case = (one.name, verdict.key.name)
         if verdict.rule in _NEVER and case in said:
             said[case] = verdict.message
-    missing = [
-        verdict
-        for verdict in evaluate(BUILT_IN, found, Cluster(name="main"), inventory, {})
-        if verdict.rule == _UNKNOWN
-    ]
+    missing = any(verdict.rule == _UNKNOWN for verdict in verdicts)
     return {case: words or (_UNKNOWN if missing and not one.has_namespace else "") for case, words in said.items()}
+
+
+def ready_nodes(bed: Bed, label: str) -> int:
+    """Return how many nodes with a label take pods."""
+    nodes = bed.get(f"/api/v1/nodes?labelSelector={label}")["items"]
+    return sum(1 for one in nodes if not one["spec"].get("taints"))
 
 
 def create(bed: Bed, one: World) -> list[tuple[Case, str]]:

@@ -32,18 +32,21 @@ class World:
         return any("topologyName" in body["spec"] for body in self.queues)
 
     @property
+    def nodes(self) -> list[tuple[str, dict[str, str]]]:
+        """Names and labels of its nodes, of eight GPUs each: two blocks of racks with one, two and three nodes."""
+        return [
+            (f"{place}-{number}", {POOL: self.name, BLOCK: f"{self.name}-{block}", RACK: place})
+            for block, racks in enumerate(((1, 2), (3,)))
+            for rack, count in enumerate(racks)
+            for place in [f"{self.name}-{block}-{rack}"]
+            for number in range(count)
+            if self.has_topology
+        ]
+
+    @property
     def objects(self) -> list[Body]:
         """The objects of the repository."""
         return [*([self.namespace] if self.has_namespace else []), *self.queues, *self.workloads]
-
-
-def nodes(prefix: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Yield name, GPUs and labels of the nodes of all worlds: two blocks of racks with one, two and three nodes."""
-    for block, racks in enumerate(((1, 2), (3,))):
-        for rack, count in enumerate(racks):
-            for number in range(count):
-                place = f"{prefix}-{block}-{rack}"
-                yield f"{place}-{number}", 8, {POOL: prefix, BLOCK: f"{prefix}-{block}", RACK: place}
 
 
 def topologies(prefix: str) -> list[Body]:
@@ -59,7 +62,7 @@ def world(prefix: str, seed: int) -> World:
     random = Random(seed)  # noqa: S311 - no secret
     name = f"{prefix}-{seed}"
     labels = random.choice(({}, {"team": "a"}, {"team": "a"}, {"team": "b", "env": "prod"}))
-    flavors = [_flavor(random, f"{name}-{number}", prefix) for number in range(random.choice((1, 1, 2, 3)))]
+    flavors = [_flavor(random, name, number, prefix) for number in range(random.choice((1, 1, 2, 3)))]
     spec: Body = {"resourceGroups": list(_groups(random, [body["metadata"]["name"] for body in flavors]))}
     if random.random() < 0.95:
         spec["namespaceSelector"] = _selector(random, name)
@@ -93,7 +96,7 @@ def _selector(random: Random, name: str) -> Body:
     )
 
 
-def _flavor(random: Random, name: str, prefix: str) -> Body:
+def _flavor(random: Random, world: str, number: int, prefix: str) -> Body:
     labels = random.choice(
         ({}, {}, {PRODUCT: "H100"}, {PRODUCT: "A100"}, {TIER: "spot"}, {PRODUCT: "H100", TIER: "spot"})
     )
@@ -104,8 +107,8 @@ def _flavor(random: Random, name: str, prefix: str) -> Body:
             spec["tolerations"] = [{"key": "spot", "operator": "Exists"}]
     if random.random() < 0.35:
         spec["topologyName"] = f"{prefix}-{random.randrange(len(_LEVELS))}"
-        spec["nodeLabels"] = {POOL: prefix}
-    return _object("ResourceFlavor", name, spec)
+        spec["nodeLabels"] = {POOL: world}
+    return _object("ResourceFlavor", f"{world}-{number}", spec)
 
 
 def _groups(random: Random, flavors: Sequence[str]) -> Iterator[Body]:

@@ -536,6 +536,16 @@ def test_checks_of_later_versions() -> None:
         assert refused == [False, True]
 
 
+@pytest.mark.parametrize(("queue", "counted"), [("team", 16), ("", 0)])
+def test_suspended_jobs_of_a_cron_job(queue: str, counted: int) -> None:
+    """Kueue resumes them in its queue; nobody does without one."""
+    job = train()
+    metadata = {"labels": {KUEUE_QUEUE: queue} if queue else {}}
+    spec = {"schedule": "@daily", "jobTemplate": {"metadata": metadata, "spec": job["spec"]}}
+    usage = usage_by_cluster(rows([*queues(), plain("CronJob", "nightly", api="batch/v1", spec=spec)]))["main"]
+    assert sum(usage.requested.values()) == counted
+
+
 def test_the_jobs_of_a_cron_job() -> None:
     """They are in the queue, so that the fields of their template are refused."""
     job = annotated(train(), job_min_parallelism="9")

@@ -240,7 +240,8 @@ def _workload(
         "suspended": has_ended
         or is_stopped(body)
         or is_paused(body)
-        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata))),
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata)))
+        or (role is not QueueRole.ALIAS and _has_suspended_jobs(row, body)),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
@@ -344,6 +345,11 @@ def _queue(
 def _job_prefix(row: Kind) -> str:
     """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
     return f"{format_path(row.pods.job_metadata[:-1])}." if len(row.pods.job_metadata) > 1 else ""
+
+
+def _has_suspended_jobs(row: Kind, body: Body) -> bool:
+    """Return whether the jobs that an object creates are suspended, so that none runs until somebody resumes it."""
+    return len(row.pods.job_metadata) > 1 and is_suspended(mapping(value_at(body, row.pods.job_metadata[:-1])))
 
 
 def _labels(
