@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.kinds.terms import Terms
+
 Body = Mapping[str, Any]
 """A Kubernetes object as plain data."""
 
@@ -125,11 +127,11 @@ class QueueRole(StrEnum):
 class Relations(Struct, frozen=True, kw_only=True):
     """The grants and references of an object without pods.
 
-    `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes,
-    `labels` are those that Kueue compares with node selectors. `priority` is the value of a priority class.
-    `resources` are those that a queue by flavor covers, or that a LimitRange lets containers request by default, and
-    `defaults` the devices among the latter. `scale` is what an autoscaler sets.
-    `offered_again` are resources that nodes offer several times for each device, and how often.
+    `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes.
+    `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
+    LimitRange lets containers request by default, and `defaults` the devices among the latter. `scale` is what an
+    autoscaler sets. `offered_again` are resources that nodes offer several times for each device, and how often.
+    `terms` decide whether workloads in such a queue are admitted.
     """
 
     parent_kind: KindId = NO_KIND
@@ -137,12 +139,12 @@ class Relations(Struct, frozen=True, kw_only=True):
     quotas: tuple[Quota, ...] = ()
     references: tuple[Reference, ...] = ()
     product: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
     priority: int | None = None
     resources: tuple[str, ...] = ()
     defaults: tuple[tuple[str, int], ...] = ()
     scale: Scale | None = None
     offered_again: tuple[tuple[str, int], ...] = ()
+    terms: Terms | None = None
 
 
 class Users(Struct, frozen=True, kw_only=True):

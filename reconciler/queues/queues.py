@@ -57,7 +57,7 @@ class QueueUsage(Struct, kw_only=True):
     aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
     dispatchers: dict[str, str] = field(default_factory=dict)  # check -> the clusters that it sends workloads to
-    node_labels: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # flavor -> labels of its nodes
+    deciding: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what has `terms`
     requested: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs by queue and product
     growth: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs that autoscalers may add to them
     namespaces: dict[str, Gpus] = field(default_factory=dict)  # the same GPUs by namespace
@@ -199,7 +199,7 @@ class QueueUsage(Struct, kw_only=True):
             limit_ranges={**self.limit_ranges},
             defaults={**self.defaults},
             scales={**self.scales},
-            node_labels={**self.node_labels},
+            deciding={**self.deciding},
             requested={**self.requested} if with_requests else {},
             growth={**self.growth} if with_requests else {},
             namespaces={**self.namespaces} if with_requests else {},
@@ -211,29 +211,33 @@ class QueueUsage(Struct, kw_only=True):
         A LimitRange says it of all containers of its namespace, and an autoscaler says how many pods there are.
         """
         role = row.queue_role
+        if row.terms is not None:
+            self.deciding[(row.group, row.kind), row.namespace, row.name] = row
         if role in _GRANTING:
             self.queues[QueueKey(row.group, row.kind, row.name)] = row
         elif role is QueueRole.ALIAS and row.parent:
             self.aliases[(row.group, row.kind), row.namespace, row.name] = QueueKey(*row.parent_kind, row.parent)
         elif role is QueueRole.FLAVOR:
             self.flavors[row.name] = row.product
-            self.node_labels[row.name] = row.labels
         elif role is QueueRole.CHECK and row.parent:
             self.dispatchers[row.name] = row.parent
         elif row.priority is not None:
             self.priorities[row.name] = row.priority
         elif row.resources:
-            others = self.limit_ranges.get(row.namespace, ())
-            self.limit_ranges[row.namespace] = tuple(sorted({*others, *row.resources}))
-            defaults = self.defaults.get(row.namespace, ())
-            known = {name for name, *_ in defaults}
-            new = tuple((name, amount, row.name) for name, amount in row.defaults if name not in known)
-            if new:
-                self.defaults[row.namespace] = (*defaults, *new)
+            self._add_limit_range(row)
         elif row.provides:
             self.providers[(row.group, row.kind), row.namespace, row.provided_as or row.name] = row
         elif row.scale is not None:
             self.scales[row.scale.target, row.namespace, row.scale.name] = row.scale
+
+    def _add_limit_range(self, row: ObjectSummary) -> None:
+        others = self.limit_ranges.get(row.namespace, ())
+        self.limit_ranges[row.namespace] = tuple(sorted({*others, *row.resources}))
+        defaults = self.defaults.get(row.namespace, ())
+        known = {name for name, *_ in defaults}
+        new = tuple((name, amount, row.name) for name, amount in row.defaults if name not in known)
+        if new:
+            self.defaults[row.namespace] = (*defaults, *new)
 
     def resolve(self, row: ObjectSummary) -> ObjectSummary:
         """Return a workload with the GPUs that other objects say it requests."""
@@ -290,9 +294,10 @@ def defines_queues(row: ObjectSummary) -> bool:
     """Return whether an object decides where the GPUs of workloads are counted, or how many they are.
 
     The first are queues, aliases and flavors, the others what workloads name: runtimes, templates of claims. Priority
-    classes decide what a queue grants, LimitRanges what else containers request, autoscalers how many pods there are.
+    classes decide what a queue grants, LimitRanges what else containers request, autoscalers how many pods there are,
+    and terms what is admitted.
     """
-    if row.provides or row.priority is not None or row.resources or row.scale is not None:
+    if row.provides or row.priority is not None or row.resources or row.scale is not None or row.terms is not None:
         return True
     return bool(row.queue_role) and not row.is_workload
 

@@ -16,10 +16,10 @@ from reconciler.kinds.summary.object_summary import (
     Demand,
     Need,
     ObjectSummary,
-    PodRequest,
     Uncounted,
     add_demands,
 )
+from reconciler.kinds.terms import PodRequest
 from reconciler.sizing.devices import WHOLE_GPUS
 
 ProviderKey = tuple[KindId, str, str]
@@ -90,15 +90,15 @@ def with_defaults(row: ObjectSummary, defaults: Iterable[tuple[str, int, str]]) 
     found, given, requests = [*row.demands], [], [*row.pod_requests]
     more: Gpus = 0
     for resource, amount, name in defaults:
-        for bare in row.bare:
+        for position, bare in enumerate(row.bare):
             each = (bare.containers - dict(bare.stated).get(resource, 0)) * amount
             if each:
                 product = bare.product if resource in WHOLE_GPUS else resource
                 found.append(Demand(resource, product, each, bare.pods, least=bare.least, most=bare.most))
                 given.append(f"{amount} {resource} for each container (LimitRange {name})")
                 more = max(more, each)
-                if row.queue_role is QueueRole.ALIAS and bare.pods:
-                    requests.append(PodRequest(((resource, each * bare.pods // row.workloads),)))
+                if position < len(requests):
+                    requests[position] = _with_devices(requests[position], resource, each)
     if not given:
         return row
     return replace(
@@ -108,6 +108,13 @@ def with_defaults(row: ObjectSummary, defaults: Iterable[tuple[str, int, str]]) 
         bare=(),
         given=tuple(dict.fromkeys(given)),
     )
+
+
+def _with_devices(request: PodRequest, resource: str, each: int) -> PodRequest:
+    """Return a request of pods with so many more devices for each of them."""
+    devices = dict(request.devices)
+    devices[resource] = devices.get(resource, 0) + each * request.pods
+    return replace(request, devices=tuple((name, amount) for name, amount in devices.items() if amount))
 
 
 def with_scale(row: ObjectSummary, scale: Scale) -> ObjectSummary:
@@ -132,10 +139,14 @@ def with_scale(row: ObjectSummary, scale: Scale) -> ObjectSummary:
     if row.workloads == row.replicas:  # a queue by flavor admits each copy by itself
         return replace(scaled, workloads=max(1, start))
     requests = (
-        PodRequest(tuple((name, ceil(amount * start / row.replicas)) for name, amount in one.devices), one.labels)
-        for one in row.pod_requests
+        replace(
+            one,
+            devices=tuple((name, ceil(amount * start / row.replicas)) for name, amount in one.devices),
+            pods=pods(one.pods, start),
+        )
+        for one in (row.pod_requests if row.replicas else ())
     )
-    return replace(scaled, pod_requests=tuple(requests)) if row.replicas else scaled
+    return replace(scaled, pod_requests=tuple(requests) or row.pod_requests)
 
 
 def _find(need: Need, providers: Mapping[ProviderKey, ObjectSummary]) -> ObjectSummary | None:
