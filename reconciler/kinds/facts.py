@@ -130,8 +130,8 @@ class Relations(Struct, frozen=True, kw_only=True):
     `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes.
     `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
     LimitRange lets containers request by default, and `defaults` the devices among the latter. `scale` is what an
-    autoscaler sets. `offered_again` are resources that nodes offer several times for each device, and how often.
-    `terms` decide whether workloads in such a queue are admitted.
+    autoscaler sets. `terms` decide whether workloads in such a queue are admitted.
+    `offered_again` are resources that nodes offer several times for each device, and how often.
     """
 
     parent_kind: KindId = NO_KIND
@@ -141,10 +141,10 @@ class Relations(Struct, frozen=True, kw_only=True):
     product: str = ""
     priority: int | None = None
     resources: tuple[str, ...] = ()
+    terms: Terms | None = None
     defaults: tuple[tuple[str, int], ...] = ()
     scale: Scale | None = None
     offered_again: tuple[tuple[str, int], ...] = ()
-    terms: Terms | None = None
 
 
 class Users(Struct, frozen=True, kw_only=True):

@@ -91,12 +91,12 @@ def test_gpus_by_default_must_fit_the_limit() -> None:
 def test_workloads_can_be_taken_out_of_the_sums_again() -> None:
     """Whatever a LimitRange or an autoscaler adds to a workload goes with it."""
     body, rest = serving("kai.scheduler/queue", "leaf", gpus=0), (LIMIT_RANGE, scaler(2, 5))
-    usage = usage_by_cluster(rows((body, *rest)))
+    (own, *others) = rows((body, *rest))
+    usage = usage_by_cluster([own, *others])
     key = (QueueKey("scheduling.run.ai", "Queue", "leaf"), "")
     assert (usage["main"].requested[key], usage["main"].growth[key]) == (2, 3)
     assert NO_QUEUE not in {queue for queue, _ in usage["main"].requested}
-    left = subtract_workloads(usage, rows((body,)))["main"]
-    assert (left.requested, left.growth, left.namespaces) == ({}, {}, {})
+    assert subtract_workloads(usage, [own]) == usage_by_cluster(others)
 
 
 SHARING = """\

@@ -12,13 +12,7 @@ from msgspec.structs import replace
 from reconciler.kinds.dra import DEVICE_CLASS
 from reconciler.kinds.facts import KindId, QueueRole, Scale
 from reconciler.kinds.quantities import Gpus, total
-from reconciler.kinds.summary.object_summary import (
-    Demand,
-    Need,
-    ObjectSummary,
-    Uncounted,
-    add_demands,
-)
+from reconciler.kinds.summary.object_summary import Demand, Need, ObjectSummary, Uncounted, add_demands
 from reconciler.kinds.terms import PodRequest
 from reconciler.sizing.devices import WHOLE_GPUS
 

@@ -129,10 +129,10 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "product": relations.product,
         "priority": relations.priority,
         "resources": relations.resources,
+        "terms": relations.terms,
         "defaults": relations.defaults,
         "scale": relations.scale,
         "offered_again": relations.offered_again,
-        "terms": relations.terms,
         "queue_role": row.queueing.role,
     }
 

@@ -386,6 +386,10 @@ _GOVERNING = (
             existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
         ),
     ),
+    *(
+        Kind(group=PRIORITY_CLASS[0], kind=kind, life=Life(immutable=immutable.gangs))
+        for kind in ("CompositePodGroup", "PodGroup", "Workload")
+    ),
     Kind(
         group=RUNTIME_CLASS[0],
         kind=RUNTIME_CLASS[1],
