@@ -84,17 +84,15 @@ def with_defaults(row: ObjectSummary, defaults: Iterable[tuple[str, int, str]]) 
     found, given, requests = [*row.demands], [], [*row.pod_requests]
     more: Gpus = 0
     for resource, amount, name in defaults:
-        for bare in row.bare:
+        for position, bare in enumerate(row.bare):
             each = (bare.containers - dict(bare.stated).get(resource, 0)) * amount
             if each:
                 product = bare.product if resource in WHOLE_GPUS else resource
                 found.append(Demand(resource, product, each, bare.pods, least=bare.least, most=bare.most))
                 given.append(f"{amount} {resource} for each container (LimitRange {name})")
                 more = max(more, each)
-                if row.queue_role is QueueRole.ALIAS and bare.pods:
-                    requests.append(
-                        PodRequest(devices=((resource, each * bare.pods // row.workloads),), pods=bare.pods)
-                    )
+                if position < len(requests):
+                    requests[position] = _with_devices(requests[position], resource, each)
     if not given:
         return row
     return replace(
@@ -104,6 +102,13 @@ def with_defaults(row: ObjectSummary, defaults: Iterable[tuple[str, int, str]]) 
         bare=(),
         given=tuple(dict.fromkeys(given)),
     )
+
+
+def _with_devices(request: PodRequest, resource: str, each: int) -> PodRequest:
+    """Return a request of pods with so many more devices for each of them."""
+    devices = dict(request.devices)
+    devices[resource] = devices.get(resource, 0) + each * request.pods
+    return replace(request, devices=tuple((name, amount) for name, amount in devices.items() if amount))
 
 
 def with_scale(row: ObjectSummary, scale: Scale) -> ObjectSummary:
@@ -131,11 +136,11 @@ def with_scale(row: ObjectSummary, scale: Scale) -> ObjectSummary:
         replace(
             one,
             devices=tuple((name, ceil(amount * start / row.replicas)) for name, amount in one.devices),
-            pods=ceil(one.pods * start / row.replicas),
+            pods=pods(one.pods, start),
         )
-        for one in row.pod_requests
+        for one in (row.pod_requests if row.replicas else ())
     )
-    return replace(scaled, pod_requests=tuple(requests)) if row.replicas else scaled
+    return replace(scaled, pod_requests=tuple(requests) or row.pod_requests)
 
 
 def _find(need: Need, providers: Mapping[ProviderKey, ObjectSummary]) -> ObjectSummary | None:

@@ -202,8 +202,7 @@ def _needs(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], namespace: st
 
 def _bare(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> Iterator[Bare]:
     for pod_set, pod in zip(pod_sets, pods, strict=True):
-        if pod.containers:
-            yield Bare(pod_set.replicas, pod.containers, pod.product, pod.stated, pod_set.least, pod_set.most)
+        yield Bare(pod_set.replicas, pod.containers, pod.product, pod.stated, pod_set.least, pod_set.most)
 
 
 def _workload(
