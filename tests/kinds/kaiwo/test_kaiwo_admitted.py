@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.sizing.devices import Vendor
-from tests.cluster.bed.bed import GPU, Bed
+from tests.cluster.bed.bed import GPU, Bed, node
 from tests.kinds.kaiwo.kaiwo_cases import job, nodes, queues, rendered, service
 
 NODES = 8
@@ -69,7 +69,8 @@ def test_every_form_is_admitted_and_runs(bed: Bed) -> None:
     """KA-15, KA-21, F-043, F-044, F-065, D-12: all forms fit the quota together, and a ninth node's worth waits."""
     pool = f"kaiwo-{os.urandom(3).hex()}"
     for number in range(NODES):
-        bed.node(f"{pool}-{number}", pool, **{"kaiwo/worker": "true"})
+        labels = {"pool": pool, "kaiwo/worker": "true"}
+        bed.create("/api/v1/nodes", node(f"{pool}-{number}", labels=labels))
     text = queues(QUEUES.format(pool=pool, gpu=GPU, gpus=8 * NODES))
     text += "".join(text_of(name, pool, extra=f"priorityClass: {pool}\n") for name in FORMS)
     result = rendered(text, vendor=Vendor.NVIDIA, inventory=nodes(NODES, product="NVIDIA-H100-80GB-HBM3"))
