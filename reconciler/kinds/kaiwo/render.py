@@ -239,12 +239,14 @@ def _job(work: Workload, own: PodContext, lookup: Lookup) -> Tree:
         spec.setdefault("ttlSecondsAfterFinished", _TTL)
     pods = count(fields.plain(*work.inner, "parallelism"), 1)
     if size.replicas.value > 1:
-        if "parallelism" in spec and pods != size.replicas.value:
-            message = f"{pods} pods contradict the {size.replicas.value} that the workload is spread over"
-            own.problems.append(fields.problem("contradiction", (*work.inner, "parallelism"), message, "remove it"))
+        several = {"completionMode": "Indexed", "completions": size.replicas, "parallelism": size.replicas}
+        for name, value in several.items():
+            if name in spec and spec[name].value != untrace(value):
+                message = f"{spec[name].value} contradicts the {size.replicas.value} pods of the workload"
+                own.problems.append(fields.problem("contradiction", (*work.inner, name), message, "remove it"))
         own.problems.append(_separate(work, size))
         pods = size.replicas.value
-        spec |= {"completionMode": "Indexed", "completions": size.replicas, "parallelism": size.replicas}
+        spec |= several
     template = pod_template(own, (*work.inner, "template"), _main(work, own, "workload", "Never"))
     check_sum(own, [(pods, template)])
     return spec | {"template": template}

@@ -129,8 +129,7 @@ def _ignored(fields: Fields) -> Iterator[Problem]:
     if fields.plain("spec", "requiredTopologyLabel") and fields.plain("spec", "preferredTopologyLabel"):
         path: FieldPath = ("spec", "preferredTopologyLabel")
         yield fields.warning("ignored", path, "has no effect beside requiredTopologyLabel", "remove one of them")
-    queue, label = fields.plain("spec", "clusterQueue"), fields.plain("metadata", "labels", QUEUE_LABEL)
-    if label is not None and label != queue:
-        message = f"the label names queue {label}, which Kaiwo does not read"
-        path = ("metadata", "labels", QUEUE_LABEL)
-        yield fields.problem("contradiction", path, message, "remove it, and set spec.clusterQueue")
+    label: FieldPath = ("metadata", "labels", QUEUE_LABEL)
+    if fields.plain(*label) is not None:
+        message = "the label would be on every object, also on those that no queue may hold back"
+        yield fields.problem("contradiction", label, message, "remove it, and set spec.clusterQueue")

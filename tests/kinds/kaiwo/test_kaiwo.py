@@ -145,6 +145,19 @@ def test_a_job_of_several_nodes_is_no_single_pod() -> None:
     assert "ray: true" in line
 
 
+@pytest.mark.parametrize("field", ["parallelism: 3", "completions: 5", "completionMode: NonIndexed"])
+def test_the_pods_of_a_written_job_are_not_changed(field: str) -> None:
+    """D-03, F-072: other numbers than those of the workload are refused."""
+    text = job(f"image: a:1\ngpus: 16\njob: {{spec: {{{field}}}}}")
+    assert rendered(text).errors == ["kaiwo.contradiction"]
+
+
+def test_a_queue_is_no_label_of_the_document() -> None:
+    """F-072: it would be on the download, too, which would wait for the workload that waits for it."""
+    text = job("image: a:1\nclusterQueue: a", metadata="labels: {kueue.x-k8s.io/queue-name: a}")
+    assert rendered(text).errors == ["kaiwo.contradiction"]
+
+
 def test_the_size_of_nodes_has_to_be_known() -> None:
     """F-032: without evidence nothing says how many GPUs a node has; numbers for each pod need none."""
     assert rendered(job("image: a:1\ngpus: 4"), inventory=None).errors == ["kaiwo.node-size-unknown"]
