@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
@@ -235,11 +236,30 @@ _IRREGULAR = {
 
 
 def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Yield the problems of what cannot be read; a build says itself what it needs of them.
+
+    Where nothing is rendered, a link or a submodule among the sources is a note: Flux ignores both.
+    """
     roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[2:])
     for path, entry in irregular.items():
         is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
         if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
-            yield _irregular_problem(path, entry)
+            problem = _irregular_problem(path, entry)
+            is_built = _is_built(config, path)
+            if is_built is None or (config.is_rendered and not is_built):
+                yield problem
+            elif not is_built:
+                yield replace(problem, severity=problem.severity if entry.is_file else Severity.WARNING)
+
+
+def _is_built(config: Config, path: str) -> bool | None:
+    """Return whether a program builds the source folder of a file; None for a file that has another role."""
+    others = (*config.policies, config.evidence, config.approvals, config.rendered)
+    folders = dict.fromkeys(config.plain_sources, False) | {one.path: True for one in config.builds}
+    above = [folder for folder in folders if folder == ROOT or path.startswith(f"{folder}/")]
+    if path == CONFIG_PATH or not above or path.startswith(tuple(f"{folder}/" for folder in others)):
+        return None
+    return folders[max(above, key=lambda folder: 0 if folder == ROOT else len(folder))]
 
 
 def _irregular_problem(path: str, entry: Entry) -> Problem:

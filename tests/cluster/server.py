@@ -29,6 +29,13 @@ AUDIT_LOG = "requests.jsonl"
 CERTIFIED_USER = "certified"
 """Whom `client.crt` and `client.key`, beside the logs of the API server, let in."""
 
+_FEATURES = (
+    "CompositePodGroup",
+    "EmptyDirVolumeMode",
+    "GenericWorkload",
+    "PodGroupPreemptionPolicy",
+    "TopologyAwareWorkloadScheduling",
+)
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 120.0
 _FIRST_POLL_SECONDS, _POLL_SECONDS = 0.01, 0.1
@@ -245,6 +252,10 @@ class _Launch:
             "audit-policy-file": str(_AUDIT_POLICY),
             "audit-log-path": str(self._folder / AUDIT_LOG),
             "allow-privileged": "true",  # as kubeadm and kind set it: policies judge what the server would take
+            # PodGroups and Workloads of Kubernetes itself are off unless asked for; they have no stable version yet.
+            # A field whose feature is off is dropped, and what it says is not judged.
+            "feature-gates": ",".join(f"{name}=true" for name in _FEATURES),
+            "runtime-config": "scheduling.k8s.io/v1alpha3=true,scheduling.k8s.io/v1beta1=true",
         }
         return (
             shared.Program(name="etcd", argv=(str(self._programs.etcd), *_flags(etcd))),

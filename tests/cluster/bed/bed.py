@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import server, shared
+from tests.cluster.build import INSTALL
 from tests.cluster.client import Client, Result
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, free_port, wait_until
@@ -23,7 +24,7 @@ Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
 PLAYED = ("test-bed/kubelet", "test")
 """Annotation of pods that kwok leaves alone: what they do is said with `Bed.set_phase`."""
-_WEBHOOK_SECONDS = 15.0  # until their caches have what was created a moment ago
+_WEBHOOK_SECONDS = 60.0  # until they listen, and their caches have what was created a moment ago
 _RECORD = "/api/v1/namespaces/default/configmaps/test-bed"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -218,8 +219,12 @@ def start_kwok(running: Bed, program: Path) -> None:
     def plan() -> tuple[shared.Program, ...]:
         nonlocal port
         port = free_port()
+        stages = running.part_folder("kwok") / "stages.yaml"
+        bodies = read_objects(program.with_name(INSTALL))
+        stages.write_text("\n---\n".join(json.dumps(body) for body in bodies if body["kind"] == "Stage"))
         flags = (
             f"--kubeconfig={running.kubeconfig}",
+            f"--config={stages}",
             "--manage-all-nodes",
             f"--disregard-status-with-annotation-selector={'='.join(PLAYED)}",
             f"--server-address=127.0.0.1:{port}",
@@ -270,7 +275,14 @@ def applied(client: Client, objects: Sequence[Mapping[str, Any]]) -> list[Result
         results = client.apply(left)
         refused = [result for result in results if not result.ok]
         left = tuple(body for body, result in zip(left, results, strict=True) if not result.ok)
-        is_late = any("admission webhook" in one.message and "not found" in one.message for one in refused)
+        is_late = any(_is_late(one.message) for one in refused)
         if not is_late or time.monotonic() > deadline:
             return refused
         time.sleep(0.2)
+
+
+def _is_late(message: str) -> bool:
+    """Whether a webhook refuses what it will take: an object that others name is new to it, or it does not listen yet."""
+    return ("admission webhook" in message and "not found" in message) or (
+        "failed calling webhook" in message and "connection refused" in message
+    )
