@@ -1,7 +1,7 @@
 """Submit a workload: from a folder, an image, a command, a template or a document, to the files of a change."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from reconciler.kinds.submitted import (
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import is_dns_label
 from reconciler.kube.problems import Problem
-from reconciler.kube.values import metadata_text, text
+from reconciler.kube.values import metadata_text, plural, text
 from reconciler.kube.yaml import Document, read, write
 from reconciler.repo.checkout_files import read_file
 from reconciler.repo.files import FOLDER_SUFFIX, below
@@ -330,7 +330,7 @@ def _of_file(
     namespace = metadata_text(running[0].data, "namespace") or request.namespace
     is_same = documents == [one.data for one in reading.documents]
     content = request.content if is_same else b"---\n".join(map(write, documents))
-    path = _place(index, name, namespace)
+    path = _place(index, name, namespace, reading.documents)
     files: Files = {path: content}
     files |= _surroundings(request, index, site, path, namespace or site.namespace, "")
     return Submission(kind=running[0].kind, name=name, namespace=namespace or site.namespace, path=path, files=files)
@@ -352,15 +352,27 @@ def _files(index: CompiledRevision | None, path: str, name: str, document: Data,
     return {path: write(document), **files, **{f"{folder}/{file}": content for file, content in carried.items()}}
 
 
-def _place(index: CompiledRevision | None, name: str, namespace: str) -> str:
-    """Return the path of a workload's file: that of the one that has its name, else a new one."""
+def _place(index: CompiledRevision | None, name: str, namespace: str, beside: Iterable[Document] = ()) -> str:
+    """Return the path of a workload's file: that of the one that has its name, else a new one.
+
+    beside: the documents that the new file has. Raises `ConfigError` for a file with others, which would be lost.
+    """
     new = path_of(index, "jobs", f"{namespace}/{name}" if namespace else name)
     if index is None:
         return new
     namespaces = {namespace} if namespace else {one.namespace for one in index.clusters}
-    rows = (row for row in index.first_summaries() if row.is_workload and row.name == name)
-    known = {row.source for row in rows if row.namespace in namespaces and "#" not in row.source}
-    return known.pop() if len(known) == 1 else new
+    rows = list(index.first_summaries())
+    own = [row for row in rows if row.is_workload and row.name == name and row.namespace in namespaces]
+    known = {row.source for row in own if "#" not in row.source}
+    path = known.pop() if len(known) == 1 else new
+    places = {one.place for one in own}
+    kept = {(one.kind, metadata_text(one.data, "name")) for one in beside}
+    in_file = [row for row in rows if row.source == path and (row.kind, row.name) not in kept]
+    others = {row.key for row in in_file if row.place not in places}
+    if others:
+        message = f"{path} defines {plural(len(others), 'other object')}, too, such as {min(map(str, others))}"
+        raise ConfigError(message, hint="move them to a file of their own, or choose another --name")
+    return path
 
 
 def _surroundings(  # noqa: PLR0917 - where a workload goes

@@ -128,6 +128,16 @@ def test_a_torchrun_job_is_deleted_with_its_folder(project: Fleet) -> None:
     assert {one["kind"] for one in yaml.safe_load_all(claims)} == {"PersistentVolumeClaim"}
 
 
+def test_a_file_with_other_objects_is_not_replaced(project: Fleet) -> None:
+    more = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"
+    path = project.root / "jobs/vision/vit.yaml"
+    path.write_text(path.read_text() + more)
+    project.commit()
+    refused = project.run(*WORDS, "--name", "vit")
+    assert refused.code == 2
+    assert "jobs/vision/vit.yaml defines 1 other object, too, such as ConfigMap/default/other" in refused.err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

@@ -218,7 +218,9 @@ def propose_and_show(
 ) -> int:
     """Show the plan of a change, commit it on its branch, and say what is next."""
     if is_proposed(head, proposal):
-        emit(f"{nothing}: {proposal.branch} or the checked-out commit has it already", err=quiet)
+        if not quiet:
+            message = f"{nothing}: {proposal.branch} or the checked-out commit has it already"
+            emit(message, err=head.settings.output != "text")
         if push and head.workspace.repository.branch(proposal.branch) is not None:
             request_review(head, proposal.branch, push=True)
         return 0
