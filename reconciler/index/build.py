@@ -218,7 +218,20 @@ def compile_again(
     keep: Mapping[str, str] | None = None,
 ) -> CompiledRevision:
     """Return an index in which the source files of rendered paths are compiled in another context."""
-    chosen = sorted({index.sources[path] for path in paths})
+    return compile_sources(repository, workers, index, context, {index.sources[path] for path in paths}, keep=keep)
+
+
+def compile_sources(
+    repository: Repository,
+    workers: WorkerPool,
+    index: CompiledRevision,
+    context: Context,
+    sources: Iterable[str],
+    *,
+    keep: Mapping[str, str] | None = None,
+) -> CompiledRevision:
+    """Return an index in which source files are compiled in another context."""
+    chosen = sorted(sources)
     definitions = {path: index.records[path].is_needed for path in chosen if index.records[path].is_definition}
     compilation = _compile(repository, workers, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}

@@ -15,6 +15,7 @@ from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
+from reconciler.index.validation import rendered_violations, validated
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
 from reconciler.kinds.health.jobs import with_health
@@ -141,7 +142,7 @@ def _validate(context: Context, unit: _CompileUnit) -> None:
     for document in unit.documents:
         if is_launch_configuration(document.data):  # launch lines name it; it is never rendered
             continue
-        problems = _document_problems(context, document, unit.raw)
+        problems = _document_problems(context, document, unit)
         unit.problems += problems
         if not any(problem.severity is Severity.ERROR for problem in problems):
             unit.valid.append(document)
@@ -207,7 +208,7 @@ def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
     """Validate the objects that are not what the user wrote."""
     for manifest, document in unit.manifests:
         if context.kinds.find(document.group, document.kind).source.render is not None or manifest.sizing is not None:
-            unit.problems += _body_problems(context, manifest)
+            unit.problems += _body_problems(context, manifest, unit.dependencies)
 
 
 def _serialize(context: Context, unit: _CompileUnit) -> None:
@@ -258,18 +259,19 @@ def serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
     return RenderedObject(manifest=manifest, content=content, summary=summary)
 
 
-def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
+def _document_problems(context: Context, document: Document, unit: _CompileUnit) -> Sequence[Problem]:
     row = context.kinds.find(document.group, document.kind)
     if row.source.refusal is not None:
         refusal, kind = row.source.refusal, document.kind or "a document of this group"
         message = refusal.message.format(kind=kind)
         place = document.source
         return [Problem(rule=refusal.rule, place=place, field="kind", message=message, hint=refusal.hint)]
-    problems = list(context.catalogue.validate(document)) or written_problems(document, context.checker.check)
+    clusters, used = [*_selecting(context.clusters, document)], unit.dependencies
+    problems = [*validated(context, document, clusters, used)] or written_problems(document, context.checker.check)
     for path, _ in context.kinds.wrapped(document.data):
-        problems += context.catalogue.validate(document, path)
+        problems += validated(context, document, clusters, used, path)
     problems += choice_problems(document)
-    if row.source.dependents is Dependents.NAMED and document.kind.encode() not in raw:
+    if row.source.dependents is Dependents.NAMED and document.kind.encode() not in unit.raw:
         place = document.at(("kind",))
         message = "the kind is written with escapes, so other files cannot find this definition"
         hint = "write it without escapes"
@@ -298,7 +300,7 @@ class _SourceDocument:
     def __init__(self, context: Context, document: Document) -> None:
         self.document = document
         self.row = context.kinds.find(document.group, document.kind)
-        self._catalogue = context.catalogue
+        self._catalogue, self._served = context.catalogue, context.served
 
     @cached_property
     def _parsed(self) -> Parsed[Any]:
@@ -310,10 +312,12 @@ class _SourceDocument:
             raise FaultyRowError(message, self.row.id)
         return parsed
 
-    @cached_property
-    def is_namespaced(self) -> bool:
-        """True if the object belongs to a namespace; an unknown kind does if the document names one."""
-        known = self._catalogue.is_namespaced(self.document.group, self.document.kind)
+    def is_namespaced(self, cluster: str) -> bool:
+        """Return whether the object belongs to a namespace; one of an unknown kind does if the document names one."""
+        kind = self.document.group, self.document.kind
+        known = self._catalogue.is_namespaced(*kind)
+        if known is None:
+            known = self._served.is_namespaced(cluster, *kind)
         return bool(self.document.metadata.get("namespace")) if known is None else known
 
     def render(self, lookup: RecordingLookup, parsed: Parsed[Any] | None = None) -> Rendered:
@@ -322,7 +326,7 @@ class _SourceDocument:
         if parsed.intent is None:
             return Rendered(problems=parsed.problems)
         if self.row.source.render is None:
-            plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced)
+            plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced(lookup.cluster.name))
             return Rendered(manifests=(plain,), problems=parsed.problems)
         rendered = self.row.source.render(parsed.intent, lookup)
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
@@ -368,12 +372,14 @@ def _render_sized(
         return tuple(
             with_note(kinds, sized.stamp(kinds, manifest, job.sized), job.summary) for manifest in rendered.manifests
         )
-    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job.summary),)
+    manifest = sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced(cluster.name))
+    return (with_note(kinds, manifest, job.summary),)
 
 
-def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
-    """Return what an API server would refuse in a rendered object, at the source of each value."""
-    return (problem_of(manifest, violation) for violation in context.catalogue.violations(manifest.body))
+def _body_problems(context: Context, manifest: Manifest, dependencies: set[Dependency]) -> Iterator[Problem]:
+    """Yield what an API server would refuse in a rendered object, at the source of each value."""
+    for found in rendered_violations(context, manifest, dependencies):
+        yield found if isinstance(found, Problem) else problem_of(manifest, found)
 
 
 def problem_of(manifest: Manifest, violation: Violation) -> Problem:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
+from reconciler.index.served import ServedKinds
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
@@ -32,6 +33,7 @@ from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import selects
+from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
 
@@ -80,6 +82,8 @@ class Context(Struct, frozen=True, kw_only=True):
     files: Mapping[str, Definition]
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
+    served: ServedKinds
+    asks_servers: bool = False  # dry runs of live clusters decide what other versions of a definition may have
     health_of_jobs: Mapping[str, HealthOfJobs] = {}  # by cluster
     generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
@@ -92,6 +96,13 @@ class Context(Struct, frozen=True, kw_only=True):
     def exceptions(self) -> tuple[PolicyException, ...]:
         """The exceptions from rules."""
         return self.rules.exceptions
+
+    def version(self, cluster: str, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that a cluster runs, as far as is known."""
+        (known,) = (one for one in self.config.clusters if one.name == cluster)
+        evidence = self.evidence.definitions.get(cluster)
+        observed = {} if evidence is None else evidence.versions
+        return component_version(component, known, observed=observed, shipped=self.catalogue.archive.versions)
 
     def finished(self) -> dict[str, FinishedRun]:
         """Return the recorded ends of jobs by the path of each job."""
@@ -187,8 +198,7 @@ def build_context(
     documents = [document for file in definitions for document in file.documents]
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
-    defining = (one for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS)
-    catalogue = catalogue.with_external(_external_definitions(config, kinds)).with_crds(defining)
+    catalogue, bodies = _with_definitions(config, kinds, catalogue, documents)
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
     jobs = _health_of_jobs(clusters, found)
@@ -205,6 +215,7 @@ def build_context(
         digest=_digest(engine, config, (rules.policies, jobs), definitions, kinds),
         definitions=found,
         evidence=_without_quarantined(measured, found),
+        served=ServedKinds(catalogue, measured.definitions, bodies),
         health_of_jobs=jobs,
         files=_launch_configurations(definitions),
         namespaces=_namespaces(clusters, documents, kinds),
@@ -217,6 +228,14 @@ def build_context(
             )
         ),
     )
+
+
+def _with_definitions(
+    config: Config, kinds: Kinds, catalogue: Catalogue, documents: Iterable[Document]
+) -> tuple[Catalogue, list[dict[str, Any]]]:
+    """Return the catalogue with the definitions of the repository, and these; only clusters have external ones."""
+    bodies = [one.data for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS]
+    return catalogue.with_external(_external_definitions(config, kinds)).with_definitions(bodies), bodies
 
 
 def _rules(

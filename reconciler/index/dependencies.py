@@ -18,6 +18,7 @@ from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.runs import FinishedRun
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.answers import Answer, Answers
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.tables import SizingTables
@@ -84,6 +85,22 @@ class RunsDependency(Struct, frozen=True, array_like=True, tag="runs"):
     cluster: str
 
 
+class VersionDependency(Struct, frozen=True, array_like=True, tag="version"):
+    """The version of a component that a cluster runs, and how it is known."""
+
+    cluster: str
+    component: str
+
+
+class ServedDependency(Struct, frozen=True, array_like=True, tag="served"):
+    """What a cluster serves of an API group, as the evidence says."""
+
+    cluster: str
+    group: str
+
+
+_Named = GenerationDependency | RunDependency | RunsDependency | VersionDependency | ServedDependency
+
 Dependency = (
     DefinitionDependency
     | NamesDependency
@@ -91,9 +108,7 @@ Dependency = (
     | AnswerDependency
     | FileDependency
     | PathsDependency
-    | GenerationDependency
-    | RunDependency
-    | RunsDependency
+    | _Named
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -142,6 +157,11 @@ class RecordingLookup:
         """Return the sorted names of all definitions of a kind in a namespace."""
         self._dependencies.add(NamesDependency(*kind, self._cluster.name, namespace))
         return tuple(sorted(self._context.definitions.get((self._cluster.name, kind, namespace), ())))
+
+    def version(self, component: str) -> ComponentVersion:
+        """Return the version of a component that the cluster runs, as far as is known."""
+        self._dependencies.add(VersionDependency(self._cluster.name, component))
+        return self._context.version(self._cluster.name, component)
 
     def generation(self, key: ObjectKey) -> str:
         """Return the suffix of the generation in which an object runs; empty if it runs under its own name."""
@@ -261,12 +281,17 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case GenerationDependency() | RunDependency() | RunsDependency():
-                return self._of_names(dependency)
             case FileDependency() | PathsDependency():
                 return self._of_files(dependency)
+            case _:
+                return self._of_names(dependency)
 
-    def _of_names(self, dependency: GenerationDependency | RunDependency | RunsDependency) -> object:
+    def _of_names(self, dependency: _Named) -> object:
+        if isinstance(dependency, ServedDependency):
+            return self._context.served.digest(dependency.cluster, dependency.group)
+        if isinstance(dependency, VersionDependency):
+            known = self._context.config.cluster(dependency.cluster)
+            return None if known is None else repr(self._context.version(known.name, dependency.component))
         if isinstance(dependency, RunsDependency):
             return dependency.cluster in self._context.evidence.runs
         if isinstance(dependency, RunDependency):

@@ -17,6 +17,7 @@ from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend, Cluster
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.training_jobs.job import TrainingJob
 from reconciler.sizing.training_jobs.reader import JobReader
@@ -48,6 +49,10 @@ class Lookup(Protocol):
         """Return whether finished jobs of the cluster are recorded, so that they are not created again."""
         ...
 
+    def version(self, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that the cluster runs, as far as is known."""
+        ...
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         """Return the sorted names of all definitions of a kind in a namespace, for hints."""
         ...
@@ -62,6 +67,7 @@ class EvidenceUse(StrEnum):
     RUNS = "runs"  # `kube.runs.FinishedRuns`
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
+    DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
     UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
 
 

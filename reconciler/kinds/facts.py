@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.kinds.terms import Terms
+
 Body = Mapping[str, Any]
 """A Kubernetes object as plain data."""
 
@@ -110,9 +112,9 @@ class QueueRole(StrEnum):
 class Relations(Struct, frozen=True, kw_only=True):
     """The grants and references of an object without pods.
 
-    `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes,
-    `labels` are those that Kueue compares with node selectors. `priority` is the value of a priority class.
-    `resources` are those that a queue by flavor covers, or that a LimitRange lets containers request by default.
+    `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes.
+    `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
+    LimitRange lets containers request by default. `terms` decide whether workloads in such a queue are admitted.
     """
 
     parent_kind: KindId = NO_KIND
@@ -120,9 +122,9 @@ class Relations(Struct, frozen=True, kw_only=True):
     quotas: tuple[Quota, ...] = ()
     references: tuple[Reference, ...] = ()
     product: str = ""
-    labels: tuple[tuple[str, str], ...] = ()
     priority: int | None = None
     resources: tuple[str, ...] = ()
+    terms: Terms | None = None
 
 
 class Users(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from reconciler.kinds.aspects import Life, Pods
 from reconciler.kinds.facts import PodSet
 from reconciler.kinds.immutable import every, only
 from reconciler.kinds.kind import Kind
-from reconciler.kinds.kueue.labels import frozen_labels_of_serving, frozen_pods, frozen_queue
+from reconciler.kinds.kueue.labels import frozen_labels_of_serving, frozen_pods, in_queue
 from reconciler.kinds.pods import REPLICAS, of_spec
 from reconciler.kube.values import count, mapping
 
@@ -23,9 +23,9 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 
 _immutable = every(
-    only("spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"),  # lws 0.8, pkg/webhooks/leaderworkerset_webhook.go
-    frozen_queue,
+    only("spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"),  # lws 0.9, pkg/webhooks/leaderworkerset_webhook.go
     frozen_labels_of_serving,
+    in_queue(only("spec.leaderWorkerTemplate.size")),
     frozen_pods("spec.leaderWorkerTemplate.leaderTemplate", "spec.leaderWorkerTemplate.workerTemplate"),
 )
 

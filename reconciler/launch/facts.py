@@ -38,7 +38,8 @@ def default_fact(value: str, origin: str) -> Fact:
 class Diagnostic(Struct, frozen=True, kw_only=True):
     """A reason for which a launch line cannot be sized. `to_problem` adds the place in the document.
 
-    `variable` is the variable of the container that says it, where no word of the line does.
+    `variable` is the variable of the container that says it, where no word of the line does. `missing` is the fact that
+    nothing states.
     """
 
     rule: str
@@ -46,6 +47,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     hint: str
     span: Span | None = None
     variable: str = ""
+    missing: str = ""
 
     def to_problem(self, place: SourceRef, field: str) -> Problem:
         """Return the problem at a place of the document, which is that of `span` or of the container."""

@@ -241,6 +241,7 @@ def _missing_fact(extraction: Extraction, name: str) -> Diagnostic:
         message=f"the launch line of `{shorten(invocation.name)}` does not set the {label}",
         hint=f"set it with `{flag}`, or with the variable {variable} in the container's env",
         span=extraction.line.source.span(invocation.fields[0], invocation.fields[-1]),
+        missing=name,
     )
 
 

@@ -169,8 +169,8 @@ class _Search:
             raw = known.encode()
         text, problem, hint = "", "", "correct the file"
         if raw is None:
-            problem = "is not in the repository, so what it launches is unknown"
-            hint = "add the script to the repository or to the container's args, or set the variables AUTOCONF_*"
+            problem = "was not found, so what it launches is unknown"
+            hint = "add the script, or write it into the container's args, or set the variables AUTOCONF_*"
         else:
             try:
                 text = raw.decode()

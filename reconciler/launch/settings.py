@@ -234,8 +234,8 @@ def read_file(path: str, read_bytes: FileReader, title: str) -> tuple[dict[str, 
         return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
     raw = read_bytes(path)
     if raw is None:
-        message = f"the {title} `{shorten(path)}` is not in the repository, so its values are unknown"
-        hint = "add the file to the repository, or set the values by flags"
+        message = f"the {title} `{shorten(path)}` was not found, so its values are unknown"
+        hint = "add the file, or set the values by flags"
         return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
     data, problem = _parse(path, raw)
     if problem:

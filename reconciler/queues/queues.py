@@ -57,7 +57,7 @@ class QueueUsage(Struct, kw_only=True):
     aliases: dict[tuple[KindId, str, str], QueueKey] = field(default_factory=dict)  # by kind, namespace and name
     flavors: dict[str, str] = field(default_factory=dict)  # flavor -> product; empty: any
     dispatchers: dict[str, str] = field(default_factory=dict)  # check -> the clusters that it sends workloads to
-    node_labels: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)  # flavor -> labels of its nodes
+    deciding: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what has `terms`
     requested: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs by queue and product
     growth: dict[tuple[QueueKey, str], Gpus] = field(default_factory=dict)  # GPUs that autoscalers may add to them
     namespaces: dict[str, Gpus] = field(default_factory=dict)  # the same GPUs by namespace
@@ -195,7 +195,7 @@ class QueueUsage(Struct, kw_only=True):
             providers={**self.providers},
             dispatchers={**self.dispatchers},
             limit_ranges={**self.limit_ranges},
-            node_labels={**self.node_labels},
+            deciding={**self.deciding},
             requested={**self.requested} if with_requests else {},
             growth={**self.growth} if with_requests else {},
             namespaces={**self.namespaces} if with_requests else {},
@@ -207,13 +207,14 @@ class QueueUsage(Struct, kw_only=True):
         A LimitRange says it of all containers of its namespace.
         """
         role = row.queue_role
+        if row.terms is not None:
+            self.deciding[(row.group, row.kind), row.namespace, row.name] = row
         if role in _GRANTING:
             self.queues[QueueKey(row.group, row.kind, row.name)] = row
         elif role is QueueRole.ALIAS and row.parent:
             self.aliases[(row.group, row.kind), row.namespace, row.name] = QueueKey(*row.parent_kind, row.parent)
         elif role is QueueRole.FLAVOR:
             self.flavors[row.name] = row.product
-            self.node_labels[row.name] = row.labels
         elif role is QueueRole.CHECK and row.parent:
             self.dispatchers[row.name] = row.parent
         elif row.priority is not None:
@@ -269,9 +270,9 @@ def defines_queues(row: ObjectSummary) -> bool:
     """Return whether an object decides where the GPUs of workloads are counted, or how many they are.
 
     The first are queues, aliases and flavors, the others what workloads name: runtimes, templates of claims. Priority
-    classes decide what a queue grants, LimitRanges what else containers request.
+    classes decide what a queue grants, LimitRanges what else containers request, and terms what is admitted.
     """
-    if row.provides or row.priority is not None or row.resources:
+    if row.provides or row.priority is not None or row.resources or row.terms is not None:
         return True
     return bool(row.queue_role) and not row.is_workload
 

@@ -32,15 +32,37 @@ from reconciler.size.files import (
     standalone_settings,
 )
 from reconciler.size.line import size_line
-from reconciler.size.opening import configurations, find_run, input_file, local_model
+from reconciler.size.opening import find_run, input_file, local_model, nearby
 from reconciler.size.pages.display import format_sizes
 from reconciler.size.predictors import engine_asker
 from reconciler.size.serve import check_servers
 
 _MAX_GPUS = 65_536
 
+
+def _find_product(_: click.Context, __: click.Parameter, name: str | None) -> str | None:
+    """Return the product that a short name means: ask if there are several, or take the first where nobody answers."""
+    gpus = opening.sizing_tables().gpus
+    if not name or gpus.find(name) is not None:
+        return name
+    meant = gpus.meant(name)
+    if len(meant) > 1 and sys.stdin.isatty() and sys.stderr.isatty():
+        for number, one in enumerate(meant, 1):
+            emit(f"  {number}  {one.product} ({one.memory_gib:.0f} GiB)", err=True)
+        choice = click.prompt("Which GPU?", type=click.IntRange(1, len(meant)), default=1, err=True)
+        return meant[choice - 1].product
+    if len(meant) > 1:
+        others = ", ".join(one.product for one in meant[1:])
+        emit(f"warning: --gpu {name}: assuming {meant[0].product}; it may also be {others}", err=True)
+    return meant[0].product if meant else name
+
+
 gpu = click.option(
-    "--gpu", metavar="PRODUCT", default="", help="GPU product, as in the node label nvidia.com/gpu.product."
+    "--gpu",
+    metavar="PRODUCT",
+    default="",
+    callback=_find_product,
+    help="GPU product, as in the node label nvidia.com/gpu.product, or a short name such as H100.",
 )
 gpus = click.option("--gpus", metavar="N", type=click.IntRange(1, _MAX_GPUS), help="Number of GPUs to check as well.")
 max_gpus = click.option(
@@ -229,8 +251,9 @@ Examples:
 def line(words: tuple[str, ...], **flags: Any) -> int:
     """Find the number of GPUs for the training that a launch line starts.
 
-    The line is parsed as shell if it is one word or standard input (-). It may name configuration files of the current
-    folder. With --gpus, it runs on that number: the answer says whether that fits, and what would make it fit.
+    The line is parsed as shell if it is one word or standard input (-). It may name configuration files by paths
+    that are relative to the current folder. What it does not state is assumed, and the answer says so. With --gpus, it
+    runs on that number: the answer says whether that fits, and what would make it fit.
     """
     tables = opening.sizing_tables()
     sizing = standalone_settings(
@@ -242,7 +265,7 @@ def line(words: tuple[str, ...], **flags: Any) -> int:
         allow_paged=flags["allow_paged"],
     )
     answer, warnings = size_line(
-        _text(words), tables, sizing, configurations(), gpus=flags["gpus"], env=_variables(flags["variables"])
+        _text(words), tables, sizing, nearby, gpus=flags["gpus"], env=_variables(flags["variables"])
     )
     for warning in warnings:
         emit(f"warning: {warning}", err=True)
@@ -275,7 +298,13 @@ Examples:
 """,
 )
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, allow_dash=True), metavar="FILE|-...")
-@click.option("--gpu", metavar="PRODUCT", default="", help="GPU product of pods that select none, such as NVIDIA-L40S.")
+@click.option(
+    "--gpu",
+    metavar="PRODUCT",
+    default="",
+    callback=_find_product,
+    help="GPU product of pods that select none, such as NVIDIA-L40S.",
+)
 @options.output(("text", "json"))
 @options.width
 @options.color
@@ -298,7 +327,12 @@ def serve(files: tuple[Path, ...], gpu: str, **flags: Any) -> int:
 
 _files = click.argument("files", nargs=-1, type=click.Path(path_type=Path, allow_dash=True), metavar="[FILE]...")
 _standalone_options = options.stack(
-    click.option("--gpu", metavar="PRODUCT", help="GPU product for jobs that name none, such as NVIDIA-L40S."),
+    click.option(
+        "--gpu",
+        metavar="PRODUCT",
+        callback=_find_product,
+        help="GPU product for jobs that name none, such as NVIDIA-L40S.",
+    ),
     goal,
     max_gpus,
     safety,

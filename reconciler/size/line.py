@@ -7,8 +7,10 @@ from msgspec.structs import replace
 from reconciler.errors import InvalidInput
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem, Severity
-from reconciler.launch import Diagnostic, FlagReview, Launch, parse_launch, resolve_file, review_flags
+from reconciler.launch import Diagnostic, FlagReview, Launch, parse_launch, review_flags
 from reconciler.launch.changes import SettingEdit
+from reconciler.launch.settings import FileReader
+from reconciler.size.assume import LENGTHS, SEQUENCE, Assumptions, assume
 from reconciler.size.files import complete_answer
 from reconciler.size.pages.answer import SizeAnswer
 from reconciler.sizing.config import SizingSettings
@@ -28,7 +30,7 @@ def size_line(
     text: str,
     tables: SizingTables,
     settings: SizingSettings,
-    files: Mapping[str, bytes],
+    files: FileReader,
     *,
     gpus: int | None = None,
     env: Mapping[str, str] | None = None,
@@ -36,14 +38,14 @@ def size_line(
     """Size what a launch line trains, and return the warnings about it.
 
     text: the line, or the shell script around it.
-    files: configurations that the line may name, by path.
+    files: reads the files that the line names, by their paths there.
     gpus: the number of GPUs that it runs on; a process is started on each, unless the line says otherwise.
     env: variables that the line sees.
 
     Raises `InvalidInput` with all reasons why it cannot be sized.
     """
     line = _Line(text, tables, settings, files, gpus, env or {})
-    launch, review = line.read()
+    launch, review = line.read_or_assume()
     problems = tuple(_problems(text, review.refused))
     built = line.questions(launch, review) if launch is not None and not problems else JobQuestions()
     problems += tuple(_problems(text, built.diagnostics))
@@ -58,12 +60,14 @@ def size_line(
         launch=launch,
         reread=line.reread,
     )
-    warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(text, review.warnings))
+    unexplained = [one for one in review.warnings if one.span is None or one.span not in line.assumed.used]
+    warnings = (replace(problem, severity=Severity.WARNING) for problem in _problems(text, unexplained))
 
     def note(question: Question) -> SizingSummary:
         return summarize(decision, read=describe_question(question, defaults))
 
-    return complete_answer(built.questions, decision, note, situation, gpus=gpus), tuple(warnings)
+    answer = complete_answer(built.questions, decision, note, situation, gpus=gpus)
+    return replace(answer, assumed=line.assumed.texts, by_length=line.by_length()), tuple(warnings)
 
 
 class _Line:
@@ -74,19 +78,46 @@ class _Line:
         text: str,
         tables: SizingTables,
         settings: SizingSettings,
-        files: Mapping[str, bytes],
+        files: FileReader,
         gpus: int | None,
         env: Mapping[str, str],
     ) -> None:
+        self.assumed = Assumptions()
         self._words = ("bash", "-c", text)
         self._tables, self._settings, self._files, self._gpus, self._env = tables, settings, files, gpus, env
 
     def read(self, edits: Iterable[SettingEdit] = ()) -> tuple[Launch | None, FlagReview]:
         """Return the line with `edits`, and the review of its flags; what cannot be read is refused."""
-        parsed = parse_launch(self._words, (), dict(self._env), self._named, edits=tuple(edits))
+        env = {**self._env, **self.assumed.variables}
+        parsed = parse_launch(self._words, (), env, self._files, edits=tuple(edits))
         if parsed.launch is None or parsed.diagnostics:
             return parsed.launch, FlagReview(refused=parsed.diagnostics)
         return parsed.launch, review_flags(parsed.launch, self._tables.flags)
+
+    def read_or_assume(self) -> tuple[Launch | None, FlagReview]:
+        """Read the line; what it does not state is assumed if nothing else is wrong with it."""
+        launch, review = self.read()
+        if launch is None or not review.refused:
+            return launch, review
+        assumed = assume(launch, review.refused, self._tables.models, self._gpus)
+        if assumed is None:
+            return launch, review
+        self.assumed = assumed
+        return self.read()
+
+    def by_length(self) -> tuple[tuple[int, int | None], ...]:
+        """Return the number of GPUs by the tokens of a sample, if the data decides about those."""
+        if SEQUENCE not in self.assumed.variables:
+            return ()
+        assumed, found = self.assumed, []
+        for length in LENGTHS:
+            self.assumed = replace(assumed, variables={**assumed.variables, SEQUENCE: str(length)})
+            launch, review = self.read()
+            questions = () if launch is None else self.questions(launch, review).questions
+            chosen = decide_cheapest(questions).chosen if questions else None
+            found.append((length, None if chosen is None else chosen.layout.gpus))
+        self.assumed = assumed
+        return tuple(found)
 
     def questions(self, launch: Launch, review: FlagReview) -> JobQuestions:
         """Return the questions of a line."""
@@ -95,8 +126,8 @@ class _Line:
             self._settings,
             self._tables,
             requested_gpus=self._gpus,
-            files=self._files.get,
-            is_uncertain=bool(review.warnings),
+            files=self._files,
+            is_uncertain=bool(review.warnings or self.assumed.texts),
         )
 
     def reread(self, edits: Iterable[SettingEdit]) -> tuple[Training, bool] | None:
@@ -106,10 +137,6 @@ class _Line:
             return None
         found = self.questions(launch, review).questions
         return (found[0].training, found[0].is_uncertain) if found else None
-
-    def _named(self, written: str) -> bytes | None:
-        path = resolve_file(written, self._files, "")
-        return self._files[path] if path else None
 
 
 def _problems(text: str, diagnostics: Iterable[Diagnostic]) -> Iterable[Problem]:

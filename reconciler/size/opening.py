@@ -51,6 +51,16 @@ def configurations(folder: Path | None = None) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in paths if path.stat().st_size <= _MAX_CONFIG_BYTES}
 
 
+def nearby(written: str) -> bytes | None:
+    """Read a file that a launch line names, as the launcher would from the current folder; None if there is none."""
+    path = Path(written)
+    try:
+        is_readable = path.is_file() and path.stat().st_size <= _MAX_CONFIG_BYTES
+        return path.read_bytes() if is_readable else None
+    except (OSError, ValueError):  # a name that no file can have, or one that may not be read
+        return None
+
+
 def local_model(model: str) -> Architecture | None:
     """Read the `config.json` of a model in a folder or file of this machine; None for the name of a model."""
     path = Path(model)

@@ -156,6 +156,22 @@ class GpuTable:
         similar += [written[name] for name in misspelled(product.lower(), written)]
         return (within or tuple(dict.fromkeys(similar)))[:_MAX_SUGGESTIONS]
 
+    def meant(self, name: str) -> tuple[Gpu, ...]:
+        """Return the GPUs that a person may mean by `name`, the likeliest first; empty for a name that fits none.
+
+        Every word of `name` is a word of the product, or several that are written as one: `H100`, `a100 80gb`,
+        `rtx4090`, `MI325X`. A full name means one GPU. The GPU with the least memory comes first, because what fits it
+        fits the others, then the fastest.
+        """
+        exact = self._by_key.get(_key(name)) or self._mig_profile(_key(name))
+        if exact is not None:
+            return (exact,)
+        words = _key(name).replace(".", "-").split("-")
+        if all(_MEMORY.fullmatch(word) for word in words):  # `80GB` alone names no product
+            return ()
+        found = [gpu for gpu in self._gpus if all(_has_word(_key(gpu.product), word) for word in words)]
+        return tuple(sorted(found, key=lambda gpu: (gpu.memory_gib, -gpu.tflops)))
+
     def offered(self, inventory: Inventory) -> tuple[Gpu, ...]:
         """Return the GPUs of the schedulable nodes, ordered by product.
 
@@ -253,6 +269,23 @@ def _key(product: str) -> str:
     name = re.sub(r"^(?:nvidia\.com-)", "", name)
     name = re.sub(r"^(?:nvidia-)?(?:nvidia|tesla|geforce|quadro|amd-instinct|amd|instinct)-(?=.)", "", name)
     return name.removeprefix("geforce-").removesuffix("-shared")
+
+
+_MEMORY = re.compile(r"(?:\d+gb?)?")
+_AMD = re.compile(r"mi\d+x")
+"""Names that vendors write with an X, and drivers without: `MI325X` is `AMD_Instinct_MI325_OAM`."""
+
+
+def _has_word(key: str, word: str) -> bool:
+    """Return whether a name has a word, written as one or as several: `80g`, `sxm`, `rtx4090`, `mi325x`."""
+    parts = key.split("-")
+    joined = {"".join(parts[start:end]) for start in range(len(parts)) for end in range(start + 1, len(parts) + 1)}
+    is_beginning = any(part.startswith(word) and part[len(word) :] in _ENDINGS for part in parts)
+    return word in joined or is_beginning or (bool(_AMD.fullmatch(word)) and word[:-1] in parts)
+
+
+_ENDINGS = {"b", "gb", "2", "3", "4", "5", "6"}
+"""What people omit at the end of a word: `80g` and `80` of 80GB, `SXM` of SXM4."""
 
 
 def _merge_nodes(nodes: list[tuple[Gpu, int]]) -> Gpu:

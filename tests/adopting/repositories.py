@@ -4,6 +4,9 @@ from pathlib import Path
 
 TEAMS = ("vision", "language", "speech", "robots")
 CLUSTERS = ("alpha", "beta", "gamma")
+URL = "https://git.example.com/fleet.git"
+_FINALIZER = "resources-finalizer.argocd.argoproj.io"
+_SYNC = "{automated: {prune: true}, syncOptions: [CreateNamespace=true, ServerSideApply=true]}"
 _JOBS = 5  # of each team and cluster
 
 
@@ -113,7 +116,7 @@ def argo(root: Path) -> None:
     _write(
         root,
         "argocd/teams.yaml",
-        """\
+        f"""\
 apiVersion: argoproj.io/v1alpha1
 kind: ApplicationSet
 metadata:
@@ -123,36 +126,25 @@ spec:
   goTemplate: true
   generators:
     - git:
-        repoURL: https://git.example.com/fleet.git
+        repoURL: {URL}
         revision: main
         directories:
           - path: teams/*
   template:
     metadata:
-      name: "team-{{.path.basename}}"
+      name: "team-{{{{.path.basename}}}}"
+      finalizers: [{_FINALIZER}]
     spec:
       project: default
       source:
-        repoURL: https://git.example.com/fleet.git
-        path: "{{.path.path}}"
-      destination: {name: alpha, namespace: "{{.path.basename}}"}
+        repoURL: {URL}
+        path: "{{{{.path.path}}}}"
+      destination: {{name: alpha, namespace: "{{{{.path.basename}}}}"}}
+      syncPolicy: {_SYNC}
 """,
     )
-    application = """\
-apiVersion: argoproj.io/v1alpha1
-kind: Application
-metadata:
-  name: {name}
-  namespace: argocd
-spec:
-  project: default
-  source:
-    repoURL: https://git.example.com/fleet.git
-    {source}
-  destination: {{name: alpha, namespace: {name}}}
-"""
-    _write(root, "argocd/shared.yaml", application.format(name="shared", source="path: shared"))
-    _write(root, "argocd/gpu-operator.yaml", application.format(name="gpu-operator", source="chart: gpu-operator"))
+    _write(root, "argocd/shared.yaml", application("shared", "path: shared"))
+    _write(root, "argocd/gpu-operator.yaml", application("gpu-operator", "chart: gpu-operator"))
     _write(root, "shared/flavor.yaml", _FLAVOR)
     for team in TEAMS:
         jobs = [_job(f"{team}-{n}", "2", team) for n in range(3 * _JOBS)]
@@ -161,6 +153,25 @@ spec:
             _write(root, f"teams/{team}/queues-{part}.yaml", _queues(f"{team}{part or ''}", "64"))
         files = ["jobs.yaml", *(f"queues-{part}.yaml" for part in range(3))]
         _write(root, f"teams/{team}/kustomization.yaml", "resources:\n" + "".join(f"  - {name}\n" for name in files))
+
+
+def application(name: str, source: str) -> str:
+    """Return an Application of Argo CD with more fields of its source; its namespace has its name."""
+    return f"""\
+apiVersion: argoproj.io/v1alpha1
+kind: Application
+metadata:
+  name: {name}
+  namespace: argocd
+  finalizers: [{_FINALIZER}]
+spec:
+  project: default
+  source:
+    repoURL: {URL}
+    {source}
+  destination: {{name: alpha, namespace: {name}}}
+  syncPolicy: {_SYNC}
+"""
 
 
 def helm(root: Path) -> None:

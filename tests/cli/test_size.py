@@ -125,7 +125,7 @@ def test_a_model_by_its_configuration(size: Any, folder: Path) -> None:
         ((), "Usage: reconciler size"),
         (("ask", "--model", "llama-99"), "--model"),
         (("ask", "--model", "meta-llama/Llama-3.1-8B"), "--gpu"),
-        (("ask", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "H100"), "NVIDIA-H100-80GB-HBM3"),
+        (("ask", "--model", "meta-llama/Llama-3.1-8B", "--gpu", "NVIDIA-L40X"), "NVIDIA-L40"),
         ((*EIGHT_B, "--precision", "int3"), "--precision"),
         ((*EIGHT_B, "--parallelism", "magic"), "--parallelism"),
         ((*EIGHT_B, "--optimizer", "telepathy"), "--optimizer"),

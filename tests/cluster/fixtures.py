@@ -33,7 +33,9 @@ from tests.cluster.parts import (
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
+    HELM,
     KAI,
+    KUSTOMIZE,
     KWOK,
     REPORT_MODULES,
     SYNC_MODULES,
@@ -281,7 +283,8 @@ def flux(bed: Bed, parts: Parts, sync_crd_folder: Path) -> None:
 @pytest.fixture(scope="session")
 def argo_cd(bed: Bed, parts: Parts, sync_crd_folder: Path) -> None:
     """Run Argo CD in the bed."""
-    joined(lambda: argo_cd_part.start_argo_cd(bed, parts.program(ARGO_CD), parts.redis(), sync_crd_folder))
+    builders = parts.program(KUSTOMIZE), parts.program(HELM)
+    joined(lambda: argo_cd_part.start_argo_cd(bed, parts.program(ARGO_CD), parts.redis(), builders, sync_crd_folder))
 
 
 @pytest.fixture(scope="session")

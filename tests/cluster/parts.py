@@ -6,8 +6,8 @@ Versions are pinned to what the Go module proxy serves; the control plane's own 
 from dataclasses import dataclass, field
 from pathlib import Path
 
-KUBERNETES = "1.36.3"
-KUBERNETES_MINOR = "36"
+KUBERNETES = "1.37.2"
+KUBERNETES_MINOR = "37"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +61,19 @@ class ControlPlane:
 CONTROL_PLANE_PROGRAMS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 
 KAI_MODULE = Module(path="github.com/NVIDIA/KAI-scheduler", version="v0.12.0", crds="deployments/kai-scheduler/crds")
-KUEUE_MODULE = Module(path="sigs.k8s.io/kueue", version="v0.16.1", crds="config/components/crd/bases")
-JOBSET_MODULE = Module(path="sigs.k8s.io/jobset", version="v0.10.1", crds="config/components/crd/bases")
+KUEUE_MODULE = Module(path="sigs.k8s.io/kueue", version="v0.19.1", crds="config/components/crd/bases")
+JOBSET_MODULE = Module(path="sigs.k8s.io/jobset", version="v0.12.0", crds="config/components/crd/bases")
+# Later ones need a module of their own repository that the proxy does not serve.
 ARGO_CD_MODULE = Module(path="github.com/argoproj/argo-cd/v3", version="v3.2.0", crds="manifests/crds")
-FLUX_KUSTOMIZE_MODULE = Module(path="github.com/fluxcd/kustomize-controller", version="v1.7.3", crds="config/crd/bases")
-FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version="v1.7.3", crds="config/crd/bases")
+FLUX_KUSTOMIZE_MODULE = Module(path="github.com/fluxcd/kustomize-controller", version="v1.9.0", crds="config/crd/bases")
+FLUX_SOURCE_MODULE = Module(path="github.com/fluxcd/source-controller", version="v1.9.0", crds="config/crd/bases")
 KUBEFLOW_MODULE = Module(path="github.com/kubeflow/training-operator", version="v1.9.3", crds="manifests/base/crds")
 
-TRAINER_MODULE = Module(path="github.com/kubeflow/trainer/v2", version="v2.1.0", crds="manifests/base/crds")
-MPI_MODULE = Module(path="github.com/kubeflow/mpi-operator", version="v0.7.0", crds="manifests/base")
-KUBERAY_MODULE = Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.6.1", crds="config/crd/bases")
+TRAINER_MODULE = Module(path="github.com/kubeflow/trainer/v2", version="v2.3.0", crds="manifests/base/crds")
+MPI_MODULE = Module(path="github.com/kubeflow/mpi-operator", version="v0.8.0", crds="manifests/base")
+KUBERAY_MODULE = Module(path="github.com/ray-project/kuberay/ray-operator", version="v1.6.2", crds="config/crd/bases")
 APPWRAPPER_MODULE = Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0", crds="config/crd/bases")
-LWS_MODULE = Module(path="sigs.k8s.io/lws", version="v0.8.0", crds="config/crd/bases")
+LWS_MODULE = Module(path="sigs.k8s.io/lws", version="v0.9.0", crds="config/crd/bases")
 
 CRD_MODULES = (
     KAI_MODULE,
@@ -81,7 +82,7 @@ CRD_MODULES = (
     MPI_MODULE,
     KUBERAY_MODULE,
     APPWRAPPER_MODULE,
-    Module(path=JOBSET_MODULE.path, version="v0.11.0", crds=JOBSET_MODULE.crds),
+    JOBSET_MODULE,
     LWS_MODULE,
     TRAINER_MODULE,
 )
@@ -122,7 +123,7 @@ KAI = Part(
 )
 KWOK = Part(
     name="kwok",
-    module=Module(path="sigs.k8s.io/kwok", version="v0.7.0"),
+    module=Module(path="sigs.k8s.io/kwok", version="v0.8.0"),
     programs=(("kwok", "./cmd/kwok"),),
     install=("kustomize/kwok", "kustomize/stage/fast"),
 )
@@ -148,6 +149,13 @@ KUEUE_ADMISSION = Part(
     module=Module(path=KUEUE_MODULE.path, version=KUEUE_MODULE.version),
     programs=(("admission", "./cmd/admission"),),
     own=("admission",),
+)
+KUEUE_016_ADMISSION = Part(
+    name="kueue-0.16-admission",
+    module=Module(path=KUEUE_MODULE.path, version="v0.16.1"),
+    programs=(("admission", "./cmd/admission"),),
+    own=("admission",),
+    tags="kueue016",
 )
 APPWRAPPER_ADMISSION = Part(
     name="appwrapper-admission",
@@ -241,7 +249,7 @@ GITEA = Part(
 )
 KIND = Part(
     name="kind",
-    module=Module(path="sigs.k8s.io/kind", version="v0.31.0"),
+    module=Module(path="sigs.k8s.io/kind", version="v0.33.0"),
     programs=(("kind", "."),),
 )
 ARGO_CD = Part(
@@ -257,6 +265,11 @@ MONITORING_MODULE = Module(
     path="github.com/prometheus-operator/prometheus-operator",
     version="v0.85.0",
     crds="example/prometheus-operator-crd",
+)
+KUSTOMIZE = Part(
+    name="kustomize",
+    module=Module(path="sigs.k8s.io/kustomize/kustomize/v5", version="v5.8.2"),
+    programs=(("kustomize", "."),),
 )
 HELM = Part(name="helm", module=Module(path="helm.sh/helm/v4", version="v4.3.1"), programs=(("helm", "./cmd/helm"),))
 _DISCOVERIES = '_ "github.com/prometheus/prometheus/plugins"'
@@ -284,6 +297,7 @@ PARTS = (
     TRAINING_OPERATOR,
     KUEUE,
     KUEUE_ADMISSION,
+    KUEUE_016_ADMISSION,
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,
@@ -297,6 +311,7 @@ PARTS = (
     ARGO_CD,
     KIND,
     HELM,
+    KUSTOMIZE,
     PROMTOOL,
     S5CMD,
     GOFAKES3,

@@ -245,6 +245,9 @@ class _Launch:
             "audit-policy-file": str(_AUDIT_POLICY),
             "audit-log-path": str(self._folder / AUDIT_LOG),
             "allow-privileged": "true",  # as kubeadm and kind set it: policies judge what the server would take
+            # PodGroups and Workloads of Kubernetes itself are off unless asked for; they have no stable version yet.
+            "feature-gates": "GenericWorkload=true",
+            "runtime-config": "scheduling.k8s.io/v1alpha3=true,scheduling.k8s.io/v1beta1=true",
         }
         return (
             shared.Program(name="etcd", argv=(str(self._programs.etcd), *_flags(etcd))),

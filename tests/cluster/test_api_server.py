@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.judges import Judge, assert_all_accepted
+from tests.cluster.parts import KUBERNETES_MINOR
 from tests.cluster.server import ApiServer
 
 
@@ -24,7 +25,7 @@ QUEUE = {
 
 
 def test_it_is_a_kubernetes_of_the_pinned_minor(api_server: ApiServer) -> None:
-    assert api_server.client.get("/version")["minor"] == "36"
+    assert api_server.client.get("/version")["minor"] == KUBERNETES_MINOR
 
 
 def test_accepted_objects_are_not_stored(api_server: ApiServer) -> None:

@@ -285,7 +285,7 @@ def test_variables_that_rules_share_are_evaluated_once_for_an_object(monkeypatch
 
 
 def test_overrides_of_earlier_trainers_are_judged() -> None:
-    """The field `podSpecOverrides` was replaced by `podTemplateOverrides`."""
+    """The field `podSpecOverrides` was replaced by `podTemplateOverrides`, and that by `runtimePatches`."""
     text = """\
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
@@ -295,3 +295,5 @@ spec:
   podSpecOverrides: [{targetJobs: [{name: node}], volumes: [{name: data, hostPath: {path: /data}}]}]
 """
     assert _of(text) == [("no-host-path", Result.DENY)]
+    later = text.replace("podSpec", "podTemplate").replace("volumes: [", "spec: {volumes: [").replace("}}]}]", "}}]}}]")
+    assert _of(later) == [("no-host-path", Result.DENY)]

@@ -273,6 +273,9 @@ variables.objects.map(o,
     @KINDS@] ? (
 @BRANCHES@
     ).map(t, {'pods': dyn(0), 'template': t}) : [])
++ variables.objects.filter(o, o.kind == 'TrainJob').map(o, o.spec.?runtimePatches.orValue([]))[?0].orValue([]).map(p,
+  p.?trainingRuntimeSpec.?template.?spec.?replicatedJobs.orValue([])
+    .map(j, {'pods': dyn(0), 'template': j.?template.?spec.?template.orValue({})}))
 """
 
 

@@ -9,8 +9,9 @@ from reconciler.kinds.immutable import Check, every, only, value_of
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kubeflow.progress import operator_job_progress, train_job_progress
 from reconciler.kinds.kubeflow.training import (
-    SPEC_OVERRIDES,
+    RUNTIME_PATCHES,
     TEMPLATE_OVERRIDES,
+    overridden_pods,
     pytorch_job_training,
     train_job_training,
 )
@@ -50,9 +51,8 @@ def _train_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     trainer = mapping(spec.get("trainer"))
     container = {"resources": trainer.get("resourcesPerNode"), "env": trainer.get("env")}
     pod: dict[str, Any] = {"containers": [container]}
-    for field in (TEMPLATE_OVERRIDES, SPEC_OVERRIDES):
-        for override in map(mapping, sequence(spec.get(field))):
-            pod.update(mapping(override.get("spec")) if "spec" in override else override)
+    for _, fields in overridden_pods(spec):
+        pod.update(fields)
     pod["containers"] = [container]
     template = {"metadata": {"labels": spec.get("labels"), "annotations": spec.get("annotations")}, "spec": pod}
     runtime = mapping(spec.get("runtimeRef"))
@@ -126,14 +126,15 @@ def _unapplied(before: Body, after: Body) -> list[str]:
 
 
 def _overrides(before: Body, after: Body) -> list[str]:
-    """Return the overrides of a TrainJob's pods if they differ: they change while it is suspended alone.
+    """Return what a TrainJob changes of its runtime if it differs: it changes while the job is suspended alone.
 
-    So says its webhook: trainer 2.1, pkg/runtime/framework/plugins/jobset/jobset.go.
+    So says its webhook: trainer 2.3, pkg/runtime/framework/plugins/jobset/jobset.go.
     """
-    path = "spec.podTemplateOverrides"
-    if value_of(after, "spec.suspend") is True or (value_of(before, path) or []) == (value_of(after, path) or []):
-        return []
-    return [path]
+    paused = value_of(after, "spec.suspend") is True
+    was_paused = value_of(before, "spec.suspend") is True
+    free = {RUNTIME_PATCHES: paused or was_paused, TEMPLATE_OVERRIDES: paused}
+    paths = [f"spec.{name}" for name, is_free in free.items() if not is_free]
+    return [path for path in paths if (value_of(before, path) or []) != (value_of(after, path) or [])]
 
 
 def _operator_job_progress(body: Body) -> Progress:
@@ -147,7 +148,7 @@ def _train_job_progress(body: Body) -> Progress:
 _SUSPEND = ("spec", "runPolicy", "suspend")
 _TRAIN_JOB_CONTROLLED = (
     Controlled(
-        path=("spec", TEMPLATE_OVERRIDES),
+        path=("spec", RUNTIME_PATCHES),
         by="Kueue",
         source="pkg/controller/jobs/trainjob/trainjob_controller.go (RunWithPodSetsInfo)",
         when="while it runs in a queue",

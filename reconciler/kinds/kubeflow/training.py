@@ -1,11 +1,11 @@
 """Training in a PyTorchJob of the training operator, and in a TrainJob of the trainer."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.reasons import Reason
-from reconciler.kube.values import mapping, plural, sequence
+from reconciler.kube.values import mapping, plural, sequence, value_at, with_value
 from reconciler.sizing.training_jobs.container import parse_container
 from reconciler.sizing.training_jobs.job import (
     Allocation,
@@ -20,10 +20,15 @@ from reconciler.sizing.training_jobs.reader import JobReader
 
 _MASTER, _WORKER = "Master", "Worker"
 _SPECS = "pytorchReplicaSpecs"
+RUNTIME_PATCHES = "runtimePatches"
+"""What a TrainJob changes of its runtime; each patch has one manager."""
 TEMPLATE_OVERRIDES = "podTemplateOverrides"
-"""What a TrainJob changes of pods: a `spec` of each."""
-SPEC_OVERRIDES = "podSpecOverrides"
+"""The same before trainer 2.2, of pods alone: a `spec` for those of `targetJobs`."""
+_SPEC_OVERRIDES = "podSpecOverrides"
 """The same before trainer 2.1: the fields stand beside `targetJobs`."""
+_PATCHED_JOBS = ("trainingRuntimeSpec", "template", "spec", "replicatedJobs")
+_PATCHED_PODS = ("template", "spec", "template", "spec")
+_MANAGER = "gpureconciler.io/sizing"
 _TRAINER_JOB = "node"
 """Name of the job whose pods train, in the runtimes that ship with the trainer (kubeflow/trainer pkg/constants)."""
 _INITIALIZERS = frozenset({"dataset-initializer", "model-initializer"})
@@ -98,14 +103,22 @@ class _TrainJobFormat(JobFormat):
         return {}
 
     def select_product(self, editor: Editor, job: TrainingJob, label: str, product: str, reason: Reason) -> None:
-        """Add an override for the pods that train."""
+        """Add a patch for the pods that train, in the form that the job has already."""
+        spec: FieldPath = (*job.root, "spec")
         selector: dict[str, Any] = {"nodeSelector": {label: product}}
-        path: FieldPath = (*job.root, "spec", SPEC_OVERRIDES)
-        if not editor.get(path):
-            path, selector = (*job.root, "spec", TEMPLATE_OVERRIDES), {"spec": selector}
-        before = editor.get(path) or []
-        override = {"targetJobs": [{"name": _TRAINER_JOB}], **selector}
-        editor.set_rows(path, [*((item, index) for index, item in enumerate(before)), (override, reason)])
+        target: dict[str, Any] = {"targetJobs": [{"name": _TRAINER_JOB}]}
+        rows = {
+            _SPEC_OVERRIDES: {**target, **selector},
+            TEMPLATE_OVERRIDES: {**target, "spec": selector},
+            RUNTIME_PATCHES: with_value(
+                {"manager": _MANAGER},
+                _PATCHED_JOBS,
+                [with_value({"name": _TRAINER_JOB}, _PATCHED_PODS, selector)],
+            ),
+        }
+        field = next((name for name in rows if editor.get((*spec, name))), RUNTIME_PATCHES)
+        before = editor.get((*spec, field)) or []
+        editor.set_rows((*spec, field), [*((item, index) for index, item in enumerate(before)), (rows[field], reason)])
 
 
 _PYTORCH_JOB, _TRAIN_JOB = _PyTorchJobFormat(), _TrainJobFormat()
@@ -180,7 +193,7 @@ def train_job_training(reader: JobReader) -> TrainingJob | None:
         return None
     if reader.check_container(container) is None:
         return None
-    overrides = [(*reader.root, *path) for path in _overridden_pods(reader)]
+    overrides = [(*reader.root, "spec", *path) for path, _ in overridden_pods(reader.mapping("spec"))]
     return TrainingJob(
         document=reader.document,
         format=_TRAIN_JOB,
@@ -195,10 +208,19 @@ def train_job_training(reader: JobReader) -> TrainingJob | None:
     )
 
 
-def _overridden_pods(reader: JobReader) -> Iterator[FieldPath]:
-    """Yield where the overrides have fields of pods that train, not of those that fetch data and model before."""
-    for field, fields_of_pods in ((TEMPLATE_OVERRIDES, ("spec",)), (SPEC_OVERRIDES, ())):
-        for index, override in enumerate(reader.items("spec", field)):
-            targets = {mapping(job).get("name") for job in sequence(mapping(override).get("targetJobs"))}
-            if not targets or targets - _INITIALIZERS:
-                yield "spec", field, index, *fields_of_pods
+def overridden_pods(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, Mapping[str, Any]]]:
+    """Yield where a TrainJob has fields of pods that train, not of those that fetch before, and the fields."""
+    for path, targets, pods in _overrides(spec):
+        if not targets or targets - _INITIALIZERS:
+            yield path, pods
+
+
+def _overrides(spec: Mapping[str, Any]) -> Iterator[tuple[FieldPath, set[Any], Mapping[str, Any]]]:
+    for index, patch in enumerate(map(mapping, sequence(spec.get(RUNTIME_PATCHES)))):
+        for number, job in enumerate(map(mapping, sequence(value_at(patch, _PATCHED_JOBS)))):
+            path = (RUNTIME_PATCHES, index, *_PATCHED_JOBS, number, *_PATCHED_PODS)
+            yield path, {job.get("name")}, mapping(value_at(job, _PATCHED_PODS))
+    for field, below in ((TEMPLATE_OVERRIDES, ("spec",)), (_SPEC_OVERRIDES, ())):
+        for index, override in enumerate(map(mapping, sequence(spec.get(field)))):
+            targets = {mapping(job).get("name") for job in sequence(override.get("targetJobs"))}
+            yield (field, index, *below), targets, mapping(value_at(override, below))

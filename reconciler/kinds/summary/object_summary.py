@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference
 from reconciler.kinds.quantities import Gpus, exact, total
+from reconciler.kinds.terms import PodRequest, Refused, Terms
 from reconciler.kube.objects import ObjectKey, SourceRef
 
 
@@ -102,16 +103,6 @@ class Uncounted(msgspec.Struct, frozen=True, array_like=True):
         return f"{self.what} at {self.field or 'the object'}"
 
 
-class PodRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The first requests of the pods of one template together, in a queue that grants GPUs by flavor.
-
-    devices: extended resources and their number. labels: node labels that the pods require, with the values allowed.
-    """
-
-    devices: tuple[tuple[str, int], ...]
-    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-
 class NodeMatch(msgspec.Struct, frozen=True, array_like=True):
     """The nodes that pods may run on: labels with the values allowed; tolerations as key, operator, value, effect."""
 
@@ -153,7 +144,6 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
     pod_requests: tuple[PodRequest, ...] = ()  # of one workload whose queue grants GPUs by flavor
     workloads: int = 1  # that such a queue makes of it, all alike
-    labels: tuple[tuple[str, str], ...] = ()  # of a flavor: those of its nodes
     on_nodes: NodeMatch | None = None  # of a DaemonSet: where it runs a pod
     priority: int | None = None  # of a priority class: its value
     priority_class: str = ""  # of a workload in a queue of KAI: what decides its priority
@@ -162,6 +152,9 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     requests: tuple[str, ...] = ()  # resources of which the pods of a workload in a queue by flavor request any amount
     stated: tuple[str, ...] | None = None  # those that all containers of these pods state; None: it starts none
     resources: tuple[str, ...] = ()  # of a queue by flavor: what it covers; of a LimitRange: what containers request
+    refused: tuple[Refused, ...] = ()  # of a workload in such a queue: why the webhooks of Kueue refuse it
+    pod_sets: int = 0  # how many templates such a workload has there
+    terms: Terms | None = None  # of what decides whether such workloads are admitted
 
     @property
     def key(self) -> ObjectKey:

@@ -12,6 +12,7 @@ from reconciler.kinds.manifests.ownership import KEEP
 from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicated
 from reconciler.kinds.progress import Progress
 from reconciler.kinds.quantities import gpu_quantity
+from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
 from reconciler.kinds.workloads.training import job_training
@@ -68,7 +69,19 @@ def _limit_range(body: Body) -> Relations:
             fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
             amounts = {name: value for field in fields for name, value in field.items()}
             resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
-    return Relations(resources=tuple(sorted(resources - {""})))
+    return Relations(resources=tuple(sorted(resources - {""})), terms=LimitTerms(tuple(_limits(body))))
+
+
+def _limits(body: Body) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the items of a LimitRange: type, field, resource and amount."""
+    for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
+        for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for name, amount in mapping(item.get(field)).items():
+                yield text(item.get("type")), field, text(name), str(amount)
+
+
+def _namespace(body: Body) -> Relations:
+    return Relations(terms=NamespaceTerms(texts(mapping(body.get("metadata")).get("labels"))))
 
 
 def _claim(body: Body) -> Relations:
@@ -87,6 +100,9 @@ MUTATIONS = (
 """Kinds whose objects change others when a server admits them."""
 NODE = ("", "Node")
 POD = ("", "Pod")
+DEPLOYMENT = ("apps", "Deployment")
+DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
+JOB = ("batch", "Job")
 PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 SECRET = ("", "Secret")
 SERVICE_ACCOUNT = ("", "ServiceAccount")
@@ -290,6 +306,7 @@ _GOVERNING = (
         group="",
         kind="Namespace",
         is_cluster_scoped=True,
+        relations=_namespace,
         holds=Holds.OBJECTS,
         source=Source(dependents=Dependents.ALL),
         life=Life(

@@ -40,16 +40,6 @@ def wrap(found: Any) -> Optional:
     return NONE if found is MISSING else Optional(found)
 
 
-def unnested(value: Any) -> Any:
-    """Return what a condition makes of the content of an optional value: of an optional one, its own content."""
-    return (value.value if value.present else None) if isinstance(value, Optional) else value
-
-
-def flattened(value: Any) -> Any:
-    """Return what a condition makes of a value that it chose."""
-    return Optional(unnested(value.value)) if isinstance(value, Optional) and value.present else value
-
-
 def select(value: Any, name: str) -> Any:
     """Return `value.name`."""
     if isinstance(value, Optional):

@@ -306,10 +306,10 @@ class _Checker:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _lookup(self, name: str) -> CelType | None:
-        plain = name.removeprefix(".")  # which means the same: a server declares all names at the root
         for scope in reversed(self._scopes):
-            if plain in scope:
-                return scope[plain]
+            if name in scope:
+                return scope[name]
+        plain = name.removeprefix(".")  # it passes by the variables of macros: a server declares all others at the root
         found = self._declared.variables.get(plain)
         if found is not None:
             return found

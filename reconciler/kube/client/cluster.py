@@ -161,6 +161,9 @@ class KubernetesWatch:
 
 PAGE_SIZE = 500  # as kubectl's --chunk-size
 
+_LIST, _OBJECT = ("resourceVersion",), ("name", "uid", "resourceVersion")
+"""What the metadata of answers always have. Reviews, which are created, have none of it, nor have subresources."""
+
 _NOT_FOUND, _CREATED = 404, 201
 
 _JSON = "application/json"
@@ -243,6 +246,7 @@ class KubernetesCluster:
             accept=_METADATA_LIST if metadata_only else _JSON,
             is_repeatable=True,
             is_large=True,
+            expects=_LIST,
         )
         first = self._transport.send(call).body
         pages = self._pages(call, first)
@@ -266,9 +270,10 @@ class KubernetesCluster:
 
     def get(self, key: ObjectKey, *, version: str = "", subresource: str = "") -> Body | None:
         """Return an object; None if it does not exist."""
-        path = self._path(key, version, subresource)
+        path, expects = self._path(key, version, subresource), () if subresource else _OBJECT
+        call = ApiCall(purpose=f"read {key}", method="GET", path=path, is_repeatable=True, expects=expects)
         try:
-            answer = self._transport.send(ApiCall(purpose=f"read {key}", method="GET", path=path, is_repeatable=True))
+            answer = self._transport.send(call)
         except ClusterError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -318,6 +323,7 @@ class KubernetesCluster:
             content_type=_APPLY,
             accept=_METADATA if metadata_only else _JSON,
             is_repeatable=True,
+            expects=_OBJECT,
         )
         return _written(self._transport.send(call))
 
@@ -347,6 +353,7 @@ class KubernetesCluster:
             query=_query(manager, dry_run=dry_run),
             body=msgspec.json.encode(body),
             is_repeatable=dry_run,
+            expects=_OBJECT,
         )
         return _written(self._transport.send(call))
 
@@ -369,6 +376,7 @@ class KubernetesCluster:
             body=msgspec.json.encode(changes),
             content_type=_MERGE if isinstance(changes, Mapping) else _PATCH,
             is_repeatable=dry_run,
+            expects=_OBJECT,
         )
         return _written(self._transport.send(call))
 

@@ -29,7 +29,10 @@ _REPEATED = frozenset({429, 502, 503, 504})  # the server, or a proxy in front o
 
 
 class ApiCall(Struct, frozen=True, kw_only=True):
-    """One request. `purpose` is for messages: `list jobs`. `is_repeatable`: to carry it out twice changes nothing."""
+    """One request. `purpose` is for messages: `list jobs`. `is_repeatable`: to carry it out twice changes nothing.
+
+    An answer without all of `expects` in its metadata is not the server's.
+    """
 
     purpose: str
     method: str
@@ -40,6 +43,7 @@ class ApiCall(Struct, frozen=True, kw_only=True):
     accept: str = "application/json"
     is_repeatable: bool = False
     is_large: bool = False
+    expects: tuple[str, ...] = ()
 
 
 class ApiAnswer(Struct, frozen=True, kw_only=True):
@@ -120,9 +124,19 @@ class Transport:
         try:
             body = msgspec.json.decode(raw)
         except NOT_JSON:
-            text = f"cannot {call.purpose}: {self.access.server} sent a response that is not JSON"
-            raise ClusterError(text, hint="check the server of the kubeconfig", status=answer.status) from None
+            raise self._unexpected(call, answer, "is not JSON") from None
+        if not isinstance(body, dict) or not _has_metadata(body, call.expects):
+            raise self._unexpected(call, answer, "is not what Kubernetes answers to this request")
         return ApiAnswer(status=answer.status, body=body, warnings=_warnings(answer))
+
+    def _unexpected(self, call: ApiCall, answer: ServerAnswer, what: str) -> ClusterUnavailable:
+        """Return the error of an answer that something else than the server sent: a proxy, or another server."""
+        return ClusterUnavailable(
+            f"cannot {call.purpose}: {self.access.server} sent a response that {what} ({call.method} {call.path})",
+            hint="check the server of the kubeconfig, and the proxies in front of it",
+            status=answer.status,
+            outcome_unknown=call.method != "GET" and "dryRun" not in call.query,
+        )
 
     def _request(self, call: ApiCall, read_seconds: float) -> ServerAnswer:
         headers = [
@@ -169,6 +183,19 @@ def _may_repeat(call: ApiCall, error: ClusterUnavailable) -> bool:
     if error.status == _BUSY or (not error.status and not error.outcome_unknown):
         return True
     return call.is_repeatable and (not error.status or error.status in _REPEATED)
+
+
+def _has_metadata(body: Mapping[str, Any], names: tuple[str, ...]) -> bool:
+    """Return whether an answer has metadata with these values; lists have items with metadata, too."""
+    metadata, items = body.get("metadata"), body.get("items") or ()
+    if not names:
+        return True
+    return (
+        isinstance(metadata, dict)
+        and all(isinstance(metadata.get(name), str) for name in names)
+        and isinstance(items, list | tuple)
+        and all(isinstance(item, dict) and isinstance(item.get("metadata"), dict) for item in items)
+    )
 
 
 def _warnings(answer: ServerAnswer) -> tuple[str, ...]:

@@ -121,8 +121,8 @@ def _serve(service: dict[str, Any]) -> None:
         service.setdefault("sessionAffinityConfig", {"clientIP": {"timeoutSeconds": 10800}})
 
 
-_ZEROS = {"quantity": "0", "byte": ""}
-"""Zero values, by format; those of other types are their defaults."""
+_ZEROS = {"quantity": "0", "byte": "", "string": "", "integer": 0, "number": 0, "boolean": False}
+"""Zero values, by format or type."""
 
 
 def has_null(node: Any) -> bool:
@@ -153,7 +153,9 @@ def with_zeros(node: Any, root: Schema, schema: Schema) -> Any:
 
 
 def _zero(schema: Schema) -> Any:
-    return _ZEROS.get(schema.get("format", ""), schema.get("default"))
+    kinds = schema.get("type", ())
+    names = (schema.get("format"), *((kinds,) if isinstance(kinds, str) else kinds))
+    return next((_ZEROS[name] for name in names if name in _ZEROS), None)
 
 
 def _formed(node: Any, form: _FieldForm, *, has_nulls: bool) -> Any:

@@ -33,4 +33,5 @@ def read_method(extraction: Extraction) -> None:
         rule="launch.missing",
         message=f"`{script}` names adapters, or weights in few bits, and no flag says which",
         hint="set AUTOCONF_METHOD in the container's env: full, lora, qlora, gptq-lora or int8-lora",
+        missing="method",
     )

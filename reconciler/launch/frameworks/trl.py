@@ -44,6 +44,7 @@ _LENGTH = Diagnostic(
     rule="launch.missing",
     message="the line does not set the tokens of a prompt: the dataset does",
     hint="set AUTOCONF_TOKENS_PER_SAMPLE to the tokens of a prompt and its answer in the container's env",
+    missing="sequence",
 )
 _FIXED = {
     "generates": "true",

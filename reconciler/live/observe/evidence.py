@@ -1,4 +1,4 @@
-"""Observe live clusters: nodes, queues in use and finished jobs become evidence files, if they changed."""
+"""Observe live clusters: nodes, queues in use, finished jobs and definitions become evidence, if they changed."""
 
 import datetime as dt
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import OutsideError
 from reconciler.index.build import CompiledRevision
+from reconciler.index.dependencies import ServedDependency, decode_dependencies
 from reconciler.kinds.health import REPORT
 from reconciler.kinds.kai import QUEUE, QUEUE_LABELS
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
@@ -20,6 +21,7 @@ from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey, split_api_version
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import MAX_COUNT, mapping, metadata_text, plural, sequence, text
+from reconciler.live.observe.definitions import observe_definitions
 from reconciler.live.observe.health import read_health
 from reconciler.live.observe.prometheus import MetricsWindow, PrometheusClient, read_windows
 from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind, read_object
@@ -31,6 +33,7 @@ from reconciler.plan.workspace import Workspace
 from reconciler.policy.references import utc_date
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.active_queues import ActiveQueues, write_active_queues
+from reconciler.repo.evidence.definitions import ClusterDefinitions, write_definitions
 from reconciler.repo.evidence.runs import FinishedRuns, write_runs
 from reconciler.repo.evidence.utilisation import GpuUtilisation, write_utilisation
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
@@ -327,7 +330,7 @@ def observe(
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
     bodies = read_kind(sight.live, NODE)
     nodes = _nodes(sight, bodies, allow_shrink=allow_shrink)
-    others = (_queues(sight), _runs(sight), _health(sight, bodies))
+    others = (_queues(sight), _runs(sight), _health(sight, bodies), _definitions(sight))
     return _joined(nodes, *others)
 
 
@@ -365,7 +368,7 @@ def _labels(index: CompiledRevision, known: Inventory | None) -> set[str]:
     return used.union(*(node.labels for node in known.nodes)) if known is not None else used
 
 
-def _is_old(sight: _Sight, known: Inventory | FleetHealth) -> bool:
+def _is_old(sight: _Sight, known: Inventory | FleetHealth | ClusterDefinitions) -> bool:
     """Return whether what is equal gets a new date: after half of the time that evidence is good for."""
     limit, taken = sight.index.context.config.evidence_days, utc_date(known.taken_at)
     return limit is not None and (taken is None or 2 * (sight.now.date() - taken).days >= limit)
@@ -433,6 +436,32 @@ def _health(sight: _Sight, nodes: KindObjects) -> Observed:
     return replace(result, files={path: write_health(found)})
 
 
+def _definitions(sight: _Sight) -> Observed:
+    """Observe the definitions that the repository may use. Without permission there is no file."""
+    context = sight.index.context
+    known = context.evidence.definitions.get(sight.name)
+    path = _file(known, sight.path("definitions.yaml"))
+    found = observe_definitions(sight.live, _groups(sight), known)
+    if found.failure:
+        if known is None:
+            return Observed(cluster=sight.name, notes=(f"definitions are not recorded: {found.failure}",))
+        return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, found.failure),))
+    kinds = {key: one for key, one in found.kinds.items() if context.served.is_observed(*key)}
+    is_same = known is not None and (known.kinds, known.versions) == (kinds, found.versions)
+    if known is not None and is_same and not _is_old(sight, known):
+        return Observed(cluster=sight.name)
+    made = ClusterDefinitions(cluster=sight.name, taken_at=_timestamp(sight.now), versions=found.versions, kinds=kinds)
+    return Observed(cluster=sight.name, files={path: write_definitions(made)})
+
+
+def _groups(sight: _Sight) -> set[str]:
+    """Return the API groups of the known kinds, and those of the objects of the repository."""
+    index = sight.index
+    used = (each for encoded in index.store.digests for each in decode_dependencies(encoded))
+    groups = {each.group for each in used if isinstance(each, ServedDependency)}
+    return groups | {row.group for row in index.context.kinds.values()}
+
+
 def _use(sight: _Sight) -> Observed:
     """Observe how busy the GPUs are, where a Prometheus is configured."""
     context, path = sight.index.context, sight.path("utilisation.yaml")
@@ -483,7 +512,8 @@ def _failure(readings: Iterable[KindObjects]) -> str:
     return next((reading.failure for reading in readings if reading.failure), "")
 
 
-_Evidence = Inventory | ActiveQueues | FinishedRuns | FleetHealth | GpuUtilisation
+_Dated = Inventory | FleetHealth | ClusterDefinitions | GpuUtilisation
+_Evidence = _Dated | ActiveQueues | FinishedRuns
 
 
 def _file(known: _Evidence | None, path: str) -> str:
@@ -495,7 +525,7 @@ def _file(known: _Evidence | None, path: str) -> str:
 def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) -> tuple[str, str]:
     if known is None:
         return path, f"there is no evidence yet, and none was recorded: {failure}"
-    age = _age(known.taken_at, now) if isinstance(known, Inventory | FleetHealth | GpuUtilisation) else ""
+    age = _age(known.taken_at, now) if isinstance(known, _Dated) else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 
 
@@ -511,6 +541,7 @@ def _unreachable(index: CompiledRevision, name: str, now: dt.datetime, failure: 
         ("queues.yaml", evidence.queues.get(name)),
         ("runs.yaml", evidence.runs.get(name)),
         ("health.yaml", evidence.health.get(name)),
+        ("definitions.yaml", evidence.definitions.get(name)),
         ("utilisation.yaml", evidence.utilisation.get(name)),
     ]
     kept = [

@@ -17,7 +17,7 @@ def _parse_filters(_: click.Context, __: click.Parameter, words: tuple[str, ...]
 
 
 page = stack(
-    click.option("--summary", is_flag=True, help="Show only GPUs, risks and counts."),
+    click.option("--summary", is_flag=True, help="Show only GPUs, errors, risks and counts."),
     click.option(
         "--filter",
         "filters",

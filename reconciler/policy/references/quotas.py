@@ -102,11 +102,11 @@ def check_flavors(
     queues = [queue for queue in by_queue if usage.is_flavored(queue)]
     if not queues or not evaluation.is_enabled(_FLAVOR_RULE):
         return
-    borrowing = Borrowing(usage, evaluation.cluster)
+    borrowing = Borrowing(usage, evaluation.cluster, evaluation.kueue)
     for queue in queues:
         for row in by_queue[queue]:
             shortage = borrowing.shortage(queue, row.pod_requests, row.workloads)
-            if shortage is not None:
+            if shortage is not None and (shortage.mismatches or not shortage.excluded):
                 is_only = len(usage.queues[queue].quotas) == 1
                 message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
                 evaluation.report(_FLAVOR_RULE, row, message, hint=hint, field=row.references[0].field)

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.policy.verdict import Result, Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.repo.config import Cluster, RuleSetting
 
 
@@ -101,6 +102,17 @@ RULES: Mapping[str, Rule] = {
         reason="nothing can be created in a namespace that does not exist; checked if the repository or `external`"
         " names any namespace at all",
         action=Result.WARN,
+    ),
+    "queues.never-admitted": Rule(
+        title="Kueue can admit the workload",
+        reason="a workload that its queue, a flavor, a topology, a LimitRange or a webhook of Kueue keeps out waits"
+        " forever, however much quota is free",
+        action=Result.WARN,
+    ),
+    "queues.admission-unknown": Rule(
+        title="It is known whether Kueue can admit the workload",
+        reason="labels of namespaces and nodes decide it, and the repository lacks them",
+        action=Result.AUDIT,
     ),
     "quota.children": Rule(
         title="Child queues are guaranteed no more than their parent",
@@ -243,6 +255,7 @@ COLLECTIVE = frozenset(
         "quota.bottom-queue",
         "quota.no-evidence",
         "quota.workers",
+        "queues.admission-unknown",
         "quota.max-gpus-per-namespace",
         "quota.max-gpus-per-queue",
     )
@@ -254,11 +267,12 @@ _MAX_NAMES = 2_000
 
 
 class Evaluation(Struct, kw_only=True):
-    """One run of the rules over a cluster: its settings, and the verdicts so far."""
+    """One run of the rules over a cluster: its settings, the version of Kueue that it runs, and the verdicts so far."""
 
     kinds: Kinds
     cluster: Cluster
     settings: Mapping[str, RuleSetting]
+    kueue: Version = NEWEST
     verdicts: list[Verdict] = field(default_factory=list)
     suggestions: int = 0
 
@@ -284,8 +298,9 @@ class Evaluation(Struct, kw_only=True):
         hint: str = "",
         field: str = "",
         result: Result | None = None,
+        cause: ObjectKey | UnsetType = UNSET,
     ) -> None:
-        """Report a violation by any object."""
+        """Report a violation by any object; `field` and `place` may be of another one, which is the cause."""
         if not self.is_enabled(rule):
             return
         self.verdicts.append(
@@ -298,6 +313,7 @@ class Evaluation(Struct, kw_only=True):
                 message=message,
                 hint=hint,
                 field=field,
+                cause=cause,
             )
         )
 

@@ -84,6 +84,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     select: Selector = Selector()
     # Objects that exist in the cluster but not in this repository: `Kind`, `Kind/name` or `Kind/namespace/name` each.
     external: tuple[str, ...] = ()
+    versions: tuple[tuple[str, str], ...] = ()  # that the cluster runs, by component (`kube.schemas.components`)
     applied_by: Requester | None = None  # None: unknown
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
     prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
@@ -208,6 +209,7 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any], prices: Mappin
             labels=tuple(sorted(select.get("labels", {}).items())),
         ),
         external=tuple(entry.get("external", ())),
+        versions=tuple(sorted(entry.get("versions", {}).items())),
         applied_by=parse_requester(entry.get("appliedBy")),
         sizing=replace(sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))), hours=own_prices),
         prices=own_prices,

@@ -14,14 +14,17 @@ from reconciler.sizing.summary import SizingSummary
 class SizeAnswer(Struct, frozen=True, kw_only=True):
     """A question and its decision. `requested` evaluates the number of GPUs that the user asked about.
 
-    `reach` is that of the requested or the chosen layout. `remedies` are set if it does not fit; `framework` is the one
-    whose settings they name.
+    `assumed` are the facts that nothing states; `by_length` is the number of GPUs by the tokens of a sample (None: no
+    number fits), if the data decides about those. `reach` is that of the requested or the chosen layout. `remedies` are
+    set if it does not fit; `framework` is the one whose settings they name.
     """
 
     question: Question
     decision: Decision
     note: SizingSummary
     name: str = ""  # of the job
+    assumed: tuple[str, ...] = ()
+    by_length: tuple[tuple[int, int | None], ...] = ()
     requested: Candidate | None = None
     reach: Reach | None = None
     remedies: Remedies | None = None

@@ -98,6 +98,13 @@ class RemediesReport(Struct, frozen=True, kw_only=True):
     refused: list[RemedyReport]
 
 
+class LengthReport(Struct, frozen=True, kw_only=True):
+    """The number of GPUs for samples of some tokens; null if no number of them fits."""
+
+    sequence: int
+    gpus: int | None
+
+
 class SizeReport(Struct, frozen=True, kw_only=True, rename={"api_version": "apiVersion"}):
     """The answer to one question. `candidates` are all layouts that were tried, `others` those on other products.
 
@@ -120,6 +127,8 @@ class SizeReport(Struct, frozen=True, kw_only=True, rename={"api_version": "apiV
     candidates: list[CandidateReport]
     others: list[CandidateReport]
     read: str
+    assumed: list[str]
+    by_length: list[LengthReport]
     places: list[str]
     requested: CandidateReport | None
     reach: ReachReport | None
@@ -147,6 +156,8 @@ def size_report(answer: SizeAnswer) -> SizeReport:
         candidates=[_candidate(candidate) for candidate in decision.candidates],
         others=[_candidate(candidate) for candidate in decision.others],
         read=note.read,
+        assumed=list(answer.assumed),
+        by_length=[LengthReport(sequence=length, gpus=gpus) for length, gpus in answer.by_length],
         places=[str(place) for place in note.places],
         requested=None if requested is None else _candidate(requested),
         reach=None if answer.reach is None else _reach(answer.reach),

@@ -1,6 +1,6 @@
 """The text of `reconciler size`: candidates with a bar that compares their memory with the GPU's, and remedies."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reconciler.console.page import Page, Piece, Style, Styled
 from reconciler.kube.values import plural
@@ -36,7 +36,7 @@ def render_size(answer: SizeAnswer, *, width: int = 80, color: bool = False, uni
     page = Page(width=width, color=color, unicode=unicode)
     if answer.name:
         page.write(Styled(answer.name, Style.STRONG))
-    write_facts(page, sizing_facts(answer.note), indent=0)
+    write_facts(page, (*sizing_facts(answer.note), *_assumptions(answer)), indent=0)
     _write_table(page, decision.candidates, decision.chosen)
     if decision.others:
         page.heading("Other GPU products")
@@ -54,6 +54,15 @@ def render_size(answer: SizeAnswer, *, width: int = 80, color: bool = False, uni
     engines = ", ".join(f"{name} {version}" for name, version in decision.engines)
     page.write(Styled(f"goal {decision.goal} · confidence {decision.confidence} · {engines}", Style.DIM))
     return page.text()
+
+
+def _assumptions(answer: SizeAnswer) -> Iterator[tuple[str, tuple[Piece, ...]]]:
+    """Yield what is assumed, and the number of GPUs by the length of the samples."""
+    if answer.assumed:
+        yield "assumed", ("; ".join(answer.assumed),)
+    if answer.by_length:
+        numbers = (f"{length:,}: {_NONE if count is None else gpus(count)}" for length, count in answer.by_length)
+        yield "by tokens", (", ".join(numbers),)
 
 
 def _write_requested(page: Page, requested: Candidate) -> None:

@@ -1,6 +1,7 @@
 // What Kueue's own code says of queues and workloads, without a cluster: one JSON document a line in, one a line out.
 // For every ClusterQueue it answers with `PotentialAvailable`, and for every workload whether the flavor assigner of
-// the scheduler finds flavors for it while nothing else runs.
+// the scheduler finds flavors for it while nothing else runs. What differs between the versions of Kueue is in the
+// files named by them.
 package main
 
 import (
@@ -101,7 +102,7 @@ func judge(asked question) (*answer, error) {
 				byFlavor[string(flavor.Name)] = map[string]int64{}
 				for _, quota := range flavor.Resources {
 					cell := resources.FlavorResource{Flavor: flavor.Name, Resource: quota.Name}
-					byFlavor[string(flavor.Name)][string(quota.Name)] = seen.PotentialAvailable(cell)
+					byFlavor[string(flavor.Name)][string(quota.Name)] = largest(seen, cell)
 				}
 			}
 		}
@@ -110,9 +111,7 @@ func judge(asked question) (*answer, error) {
 	for _, asks := range asked.Workloads {
 		info := workload.NewInfo(&kueue.Workload{Spec: kueue.WorkloadSpec{PodSets: asks.PodSets}})
 		queue := snapshot.ClusterQueue(asks.ClusterQueue)
-		// Nothing runs, so nothing can be preempted, and no oracle is asked.
-		assigner := flavorassigner.New(info, queue, snapshot.ResourceFlavors, false, nil, nil)
-		found := assigner.Assign(logr.Discard(), nil)
+		found := assigned(ctx, info, queue, snapshot)
 		said.Fits = append(said.Fits, found.RepresentativeMode() == flavorassigner.Fit)
 		said.Reasons = append(said.Reasons, found.Message())
 	}

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import secrets
 from functools import partial
 from pathlib import Path
@@ -16,8 +17,8 @@ NAMESPACE = "argocd"
 _PART_OF = {"app.kubernetes.io/part-of": "argocd"}
 
 
-def start_argo_cd(bed: Bed, argocd: Path, redis: Path, crds: Path) -> None:
-    """Start Argo CD; it knows the cluster itself as `main`."""
+def start_argo_cd(bed: Bed, argocd: Path, redis: Path, builders: tuple[Path, ...], crds: Path) -> None:
+    """Start Argo CD; it knows the cluster itself as `main`. `builders` are the programs kustomize and helm."""
     ports: dict[str, int] = {}
 
     def plan() -> tuple[shared.Program, ...]:
@@ -28,7 +29,7 @@ def start_argo_cd(bed: Bed, argocd: Path, redis: Path, crds: Path) -> None:
         ports.update({name: free_port() for name in ("redis", "repo", "repo-metrics", "metrics", "sets", "probe")})
         return (
             shared.Program(name="redis", argv=(str(redis), f"127.0.0.1:{ports['redis']}")),
-            *_programs(bed, folder, argocd, ports),
+            *_programs(bed, folder, argocd, builders, ports),
         )
 
     def ready(check: shared.Check) -> None:
@@ -38,7 +39,9 @@ def start_argo_cd(bed: Bed, argocd: Path, redis: Path, crds: Path) -> None:
     bed.attach("argo-cd", plan, ready)
 
 
-def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tuple[shared.Program, ...]:
+def _programs(
+    bed: Bed, folder: Path, argocd: Path, builders: tuple[Path, ...], ports: dict[str, int]
+) -> tuple[shared.Program, ...]:
     redis, repo = f"--redis=127.0.0.1:{ports['redis']}", f"127.0.0.1:{ports['repo']}"
     access = (f"--kubeconfig={bed.kubeconfig}", f"--namespace={NAMESPACE}")
     environment = (
@@ -48,6 +51,7 @@ def _programs(bed: Bed, folder: Path, argocd: Path, ports: dict[str, int]) -> tu
         ("ARGOCD_SSH_DATA_PATH", str(folder)),
         ("ARGOCD_ASK_PASS_SOCK", "ask-pass.sock"),  # relative: folders of tests are too deep for a socket
         ("TMPDIR", str(folder)),
+        ("PATH", os.pathsep.join((*(str(program.parent) for program in builders), os.environ["PATH"]))),
     )
     commands = {
         "argocd-repo-server": (

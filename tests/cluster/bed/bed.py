@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster import server, shared
+from tests.cluster.build import INSTALL
 from tests.cluster.client import Client, Result
 from tests.cluster.parts import ControlPlane
 from tests.cluster.server import ApiServer, free_port, wait_until
@@ -218,8 +219,12 @@ def start_kwok(running: Bed, program: Path) -> None:
     def plan() -> tuple[shared.Program, ...]:
         nonlocal port
         port = free_port()
+        stages = running.part_folder("kwok") / "stages.yaml"
+        bodies = read_objects(program.with_name(INSTALL))
+        stages.write_text("\n---\n".join(json.dumps(body) for body in bodies if body["kind"] == "Stage"))
         flags = (
             f"--kubeconfig={running.kubeconfig}",
+            f"--config={stages}",
             "--manage-all-nodes",
             f"--disregard-status-with-annotation-selector={'='.join(PLAYED)}",
             f"--server-address=127.0.0.1:{port}",

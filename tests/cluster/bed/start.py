@@ -34,8 +34,10 @@ from tests.cluster.parts import (
     FLUX_KUSTOMIZE,
     FLUX_SOURCE,
     GITEA,
+    HELM,
     KAI,
     KUEUE,
+    KUSTOMIZE,
     KWOK,
     SYNC_MODULES,
     TRAINING_OPERATOR,
@@ -123,7 +125,13 @@ def _parts(running: Bed, scheduler: Path | None) -> dict[str, Callable[[], None]
             part(FLUX_KUSTOMIZE) / "kustomize-controller",
             crds(modules=SYNC_MODULES),
         ),
-        "argo-cd": lambda: start_argo_cd(running, part(ARGO_CD) / "argocd", redis(), crds(modules=SYNC_MODULES)),
+        "argo-cd": lambda: start_argo_cd(
+            running,
+            part(ARGO_CD) / "argocd",
+            redis(),
+            (part(KUSTOMIZE) / "kustomize", part(HELM) / "helm"),
+            crds(modules=SYNC_MODULES),
+        ),
     }
 
 

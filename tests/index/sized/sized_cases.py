@@ -1,6 +1,7 @@
 """Sources, questions and decisions for tests of sized jobs; documents are read and validated as the pipeline does."""
 
 from pathlib import Path
+from typing import Any
 
 from reconciler import resources
 from reconciler.kinds.registry import BUILT_IN
@@ -43,6 +44,15 @@ def document(text: str | bytes, path: str = "jobs/test.yaml") -> Document:
     reading = read(path, text.encode() if isinstance(text, str) else text)
     assert reading.problems == ()
     return reading.documents[0]
+
+
+def patch(job: str, pods: dict[str, Any], *, manager: str = "example.com/team") -> dict[str, Any]:
+    """Return a patch of the pods of one job of a runtime, as a TrainJob holds it."""
+    template = {"spec": {"template": {"spec": pods}}}
+    return {
+        "manager": manager,
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": job, "template": template}]}}},
+    }
 
 
 def no_files(_: str) -> None:

@@ -14,7 +14,7 @@ from reconciler.sizing.answers import NO_ANSWERS
 from reconciler.sizing.config import SizingSettings
 from reconciler.sizing.inventory import Inventory, Node, Taint
 from reconciler.sizing.training_jobs import binds_all_pods, named_product
-from tests.index.sized.sized_cases import document, job_of, no_files, source
+from tests.index.sized.sized_cases import document, job_of, no_files, patch, source
 from tests.sizing.tables import TABLES
 
 MI300 = "AMD-Instinct-MI300X"
@@ -277,12 +277,12 @@ def adapters(name: str) -> dict[str, Any]:
 def test_a_selector_of_an_initializer_binds_no_trainer() -> None:
     """F-005: what fetches the data may run elsewhere than what trains on it."""
     body = adapters("trainjob")
-    override = {"targetJobs": [{"name": "dataset-initializer"}], "spec": selecting(A10)}
-    body["spec"]["podTemplateOverrides"] = [override]
+    own = patch("dataset-initializer", selecting(A10))
+    body["spec"]["runtimePatches"] = [own]
     found = size(yaml.safe_dump(body), node(A100), node(A10), named=True)
     assert found.sized is not None, found.problems
-    bound = found.sized.data["spec"]["podTemplateOverrides"]
-    assert bound == [override, {"targetJobs": [{"name": "node"}], "spec": selecting(product_of(found))}]
+    bound = found.sized.data["spec"]["runtimePatches"]
+    assert bound == [own, patch("node", selecting(product_of(found)), manager="gpureconciler.io/sizing")]
 
 
 @pytest.mark.parametrize("name", _CONTAINERS)

@@ -125,7 +125,7 @@ def test_a_configuration_that_is_missing_is_refused_at_its_variable(maps: dict[s
     ]
     assert problem.field == "spec.template.spec.containers[0].env[1]"
     assert problem.place.line > 1
-    assert "`/etc/tune/tune.json` is not in the repository" in problem.message
+    assert "`/etc/tune/tune.json` was not found" in problem.message
 
 
 def test_a_value_of_an_unknown_config_map_is_refused_at_its_variable() -> None:

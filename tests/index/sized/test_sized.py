@@ -503,14 +503,17 @@ def test_problems_name_their_field() -> None:
     assert isinstance(document(source("trainjob")), Document)
 
 
-def test_a_training_job_of_an_older_trainer_keeps_its_form_of_overrides() -> None:
-    override = {"targetJobs": [{"name": "node"}], "tolerations": [{"operator": "Exists"}]}
-    job = job_of(with_values("trainjob", ("spec/podSpecOverrides", [override])))
+@pytest.mark.parametrize("field", ["podSpecOverrides", "podTemplateOverrides"])
+def test_a_training_job_of_an_older_trainer_keeps_its_form_of_overrides(field: str) -> None:
+    def override(pods: dict[str, Any]) -> dict[str, Any]:
+        return {"targetJobs": [{"name": "node"}], **({"spec": pods} if field == "podTemplateOverrides" else pods)}
+
+    own = override({"tolerations": [{"operator": "Exists"}]})
+    job = job_of(with_values("trainjob", (f"spec/{field}", [own])))
     found = apply_decision(job, launch_of(job), question(16), decision(16, 2, 1), SETTINGS, pin_gpu=True)
-    selector = {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}
-    bound = {"targetJobs": [{"name": "node"}], "nodeSelector": selector}
-    assert found.data["spec"]["podSpecOverrides"] == [override, bound]
-    assert "podTemplateOverrides" not in found.data["spec"]
+    bound = override({"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB"}})
+    assert found.data["spec"][field] == [own, bound]
+    assert "runtimePatches" not in found.data["spec"]
 
 
 @pytest.mark.parametrize("name", ["pytorchjob", "appwrapper", "jobset", "trainjob", "rayjob", "torchrunjob"])

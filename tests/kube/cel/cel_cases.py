@@ -97,11 +97,13 @@ oldObject == null && namespaceObject.metadata.name == 'cel-cases'
 namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == 'cel-cases'
 !(object.nothing.at in []) && dyn(1) in [1.0, 2.0] && !(dyn([1]) in ['a'])
 has(has(object.metadata)) && {,}.size() == 0 && [,].size() == 0
-[1].all(x, .x == 1) && [1].all(object, .object == 1) && .lists.range(2).size() == 2
+[1].all(object, object == 1 && .object.kind == 'ConfigMap') && .lists.range(2).size() == 2
 matches('a', 'a') && !matches(object.kind, '^b')
 optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.none(), optional.of(2)].unwrapOpt() == [2]
-optional.of(1).optMap(__result__, __result__ + 1).value() == 2 && dyn(1).orValue(2) == 1
-(true ? optional.of(optional.none()) : optional.none()).value() == null
+optional.of(1).optMap(__result__, __result__ + 1).value() == 2 && dyn(optional.of(1)).orValue(2) == 1
+(true ? optional.of(optional.none()) : optional.none()).value() == optional.none()
+optional.of(1).optMap(x, optional.none()).value() != null && optional.of(optional.none()).value() != null
+optional.of(1).optFlatMap(x, optional.of(optional.of(x))).value().value() == 1
 type(ip('10.0.0.1')) == net.IP && type(cidr('10.0.0.0/8')) == net.CIDR
 semver('18446744073709551615.0.0').major() == -1 && !isSemver('18446744073709551616.0.0')
 !isURL('https://u[@a') && !isURL('https://u%zz@a') && isURL('https://u:p@a<b')
@@ -148,7 +150,7 @@ object[dyn(b'a')] == 1
 {'b': 1}.sortBy(k, k) == ['b']
 (true ? {'b': 1} : {}).sortBy(k, k) == ['b']
 --9223372036854775808 == 1
-[1].all(object, .object.kind != '')
+[1].all(x, .x == 1)
 [1].all(.x, x == 1)
 "unclosed""".splitlines()
 """Expressions that an API server refuses as a validation, by syntax, names or types."""

@@ -113,6 +113,8 @@ def test_a_fault_has_its_line_and_column() -> None:
         ("[].map(x, int(x)).max() == 1", "max called on empty list"),
         ("lists.range(1000000000).size() > 1", "actual cost limit exceeded"),
         ("[dyn(1), dyn('a')].sum() == 1", "no such overload"),
+        ("dyn(1).orValue(2) == 1", "no such overload"),
+        ("dyn(1).or(optional.of(2)).value() == 1", "no such overload"),
         ("'a'.matches('(' + object.kind)", "invalid regular expression"),
         ("'a'.find('(' + object.kind) == ''", "invalid regular expression"),
         ("'a'.matches(object.foreign)", "invalid escape sequence"),
@@ -204,9 +206,10 @@ def test_what_has_no_hash_is_in_no_literal(item: str) -> None:
     assert evaluate(f"!(dyn({item}) in dyn(['a']))") is True
 
 
-def test_a_condition_takes_an_optional_value_in_another_for_its_content() -> None:
-    assert evaluate("optional.of(1).optMap(x, dyn(optional.of(x))).value() == 1") is True
-    assert evaluate("(true ? optional.of(dyn(optional.of(1))) : optional.none()).value() == 1") is True
+def test_a_condition_keeps_an_optional_value_in_another() -> None:
+    """Before Kubernetes 1.37, a condition took the inner one for its content."""
+    assert evaluate("optional.of(1).optMap(x, dyn(optional.of(x))).value() == 1") is False
+    assert evaluate("(true ? optional.of(dyn(optional.of(1))) : optional.none()).value() == 1") is False
     assert evaluate("optional.of(dyn(optional.of(1))).value() == 1") is False
 
 

@@ -21,6 +21,7 @@ from reconciler.kube.yaml import Document, read
 from tests import sizes
 from tests.cluster.corpus import cases, crossings, specimens
 from tests.cluster.mutations import mutations
+from tests.cluster.parts import KUBERNETES
 
 CATALOGUE = Catalogue(resources)
 PLACE = SourceRef(path="jobs/a.yaml", line=1, column=1)
@@ -209,8 +210,8 @@ def test_ambiguous_scalars_are_errors_where_a_string_is_required() -> None:
 
 
 def test_octal_modes_are_fine_where_a_number_is_wanted() -> None:
-    volume = "      volumes: [{name: s, secret: {secretName: s, defaultMode: 0400}}]\n"
-    assert problems(JOB.replace("      containers:", f"{volume}      containers:")) == []
+    volumes = "{name: s, secret: {secretName: s, defaultMode: 0400}}, {name: t, emptyDir: {mode: 01777}}"
+    assert problems(JOB.replace("      containers:", f"      volumes: [{volumes}]\n      containers:")) == []
 
 
 def test_a_wrong_number_is_quoted_as_it_is_written() -> None:
@@ -278,7 +279,8 @@ def test_a_definition_in_the_cluster_alone_decides_instead_of_the_shipped_one() 
         "metadata": {"name": "a", "namespace": "b"},
         "spec": {"runtimeRef": {"name": "torch"}, "podSpecOverrides": [{"targetJobs": [{"name": "node"}]}]},
     }
-    assert [one.rule for one in body_problems(CATALOGUE, job)] == ["schema.unknown-field"]
+    (unknown,) = body_problems(CATALOGUE, job)
+    assert (unknown.rule, unknown.severity) == ("schema.unknown-field", Severity.WARNING)
     elsewhere = CATALOGUE.with_external(["trainjobs.trainer.kubeflow.org"])
     (problem,) = body_problems(elsewhere, job)
     assert (problem.rule, problem.severity) == ("schema.external", Severity.WARNING)
@@ -295,6 +297,62 @@ def test_a_definition_in_the_cluster_alone_decides_instead_of_the_shipped_one() 
     assert body_problems(ours, job | {"apiVersion": "trainer.kubeflow.org/v1", "spec": {"size": 3}}) == ()
 
 
+QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: a}
+spec:
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "hint"),
+    [
+        ("  inventedLater: {mode: Fast}\n", "spec.inventedLater", "known fields: "),
+        ("  cohortNam: all\n", "spec.cohortNam", "did you mean cohortName?; "),
+        ("  borrowingLimit: 1\n", "spec.borrowingLimit", "move it to spec.resourceGroups[].flavors[].resources[]; "),
+    ],
+)
+def test_a_field_of_a_newer_operator_is_a_warning(spec: str, field: str, hint: str) -> None:
+    """F-153: a cluster may run another Kueue than the one that ships, and a server without the field drops it."""
+    (document,) = read("queues/a.yaml", (QUEUE + spec).encode()).documents
+    (problem,) = CATALOGUE.validate(document)
+    version = CATALOGUE.archive.versions["kueue"]
+    assert (problem.rule, problem.severity) == ("schema.unknown-field", Severity.WARNING)
+    assert (problem.place.line, problem.field) == (5, field)
+    words = f"unknown field: Kueue {version}, which this release knows, has none, and a server without it drops it"
+    assert problem.message == f"{words} silently"
+    assert problem.hint.startswith(hint)
+    assert problem.hint.endswith("run `reconciler observe` to validate by the definitions of the cluster")
+
+
+def test_other_errors_beside_a_field_of_a_newer_operator_stay_errors() -> None:
+    """So do those that are found only in an object with the right types: names, keys of lists, rules."""
+    flavors = (
+        "[{name: f, resources: [{name: cpu, nominalQuota: 1}]}, {name: f, resources: [{name: cpu, nominalQuota: 2}]}]"
+    )
+    group = f"    - {{coveredResources: [cpu], flavors: {flavors}}}\n"
+    newer = "  inventedLater: 1\n"
+    (document,) = read("a.yaml", (QUEUE.replace("{name: a}", "{name: A}") + newer).encode()).documents
+    assert [(one.rule, one.severity) for one in CATALOGUE.validate(document)] == [
+        ("schema.unknown-field", Severity.WARNING),
+        ("schema.bad-name", Severity.ERROR),
+    ]
+    found = problems(f"{QUEUE}{newer}  resourceGroups:\n{group}")
+    assert any("[schema.duplicate-item]" in one for one in found)
+    assert any("[schema.wrong-type]" in one for one in problems(f"{QUEUE}{newer}  cohortName: [a]\n"))
+
+
+def test_an_unknown_field_of_kubernetes_and_of_our_own_kinds_is_an_error() -> None:
+    for text in (
+        JOB.replace("  template:", "  templat: 1\n  template:"),
+        "apiVersion: torchrun.ai/v1alpha1\nkind: TorchrunQueue\nmetadata: {name: q}\nspec: {qota: 1}\n",
+    ):
+        (document,) = read("a.yaml", text.encode()).documents
+        found = [one for one in CATALOGUE.validate(document) if one.rule == "schema.unknown-field"]
+        assert [one.severity for one in found] == [Severity.ERROR]
+
+
 def test_both_mpi_operators_are_known() -> None:
     """The training operator has v1 of MPIJob, the MPI operator v2beta1; a cluster has one of the two."""
     served = CATALOGUE.served("kubeflow.org", "MPIJob")
@@ -306,7 +364,8 @@ def test_both_mpi_operators_are_known() -> None:
 def test_good_objects_of_serving_and_workflows_are_accepted(body: dict[str, Any]) -> None:
     assert body_problems(CATALOGUE, body) == ()
     broken = {**body, "spec": {**body["spec"], "unheardOf": 1}}
-    assert [one.rule for one in body_problems(CATALOGUE, broken)] == ["schema.unknown-field"]
+    (unknown,) = body_problems(CATALOGUE, broken)
+    assert (unknown.rule, unknown.severity) == ("schema.unknown-field", Severity.WARNING)
 
 
 @pytest.mark.parametrize(
@@ -463,7 +522,7 @@ def test_shipped_schemas_are_sound_and_small() -> None:
         if number % 6 == 0:  # the other engine takes 20 seconds for all of them
             jsonschema.Draft202012Validator.check_schema(part, format_checker=no_formats)
     assert len(resources.read("schemas/kubernetes/kinds.zip")) < 1_000_000
-    assert json.loads(resources.read("schemas/kubernetes/versions.json"))["kubernetes"].startswith("1.36")
+    assert json.loads(resources.read("schemas/kubernetes/versions.json"))["kubernetes"] == KUBERNETES
 
 
 @pytest.mark.parametrize("name", ["v1/Service", "kueue.x-k8s.io/v1beta2/ClusterQueue", "batch/v1/CronJob"])

@@ -7,11 +7,12 @@ import pytest
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.client.port import ClusterError, EventType, Expired, UnknownKind
 from reconciler.kube.objects import ObjectKey
+from tests.cluster.parts import KUBERNETES_MINOR
 from tests.live.cluster.fixtures import config_map, config_map_key
 
 
 def test_the_version_of_the_server(live: KubernetesCluster) -> None:
-    assert live.version().startswith("v1.36")
+    assert live.version().startswith(f"v1.{KUBERNETES_MINOR}")
 
 
 def test_every_served_version_of_a_kind_is_found(live: KubernetesCluster) -> None:

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -94,6 +94,7 @@ def scripted(folder: Path, answers: Answers, **options: Any) -> Iterator[tuple[K
 BUSY = {"kind": "Status", "code": 429, "reason": "TooManyRequests", "message": "too many requests"}
 
 BODY = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
+STORED = {**BODY, "metadata": {"name": "a", "uid": "1", "resourceVersion": "7"}}
 
 
 def test_a_busy_server_is_asked_again_when_it_says(tmp_path: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_server_that_stays_busy(tmp_path: Path) -> None:
 
 def test_writes_that_may_have_happened_are_not_repeated(tmp_path: Path) -> None:
     """503: an apply and a read are sent again; a creation is not, and says that its outcome is not known."""
-    with scripted(tmp_path, [(503, {}, "proxy"), (200, {}, BODY), (503, {}, "proxy")]) as (cluster, requests):
+    with scripted(tmp_path, [(503, {}, "proxy"), (200, {}, STORED), (503, {}, "proxy")]) as (cluster, requests):
         assert not cluster.apply(BODY).is_new
         with pytest.raises(ClusterUnavailable) as error:
             cluster.create(BODY)
@@ -170,9 +171,31 @@ def test_credentials_that_a_server_repeats_are_masked(tmp_path: Path, status: in
             assert "***" in shown
 
 
-def test_an_answer_that_is_not_of_kubernetes(tmp_path: Path) -> None:
-    with (
-        scripted(tmp_path, [(200, {}, "<html>")]) as (cluster, _),
-        pytest.raises(ClusterError, match="a response that is not JSON"),
-    ):
-        cluster.version()
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("<html>", "is not JSON"),
+        ("[]", "is not what Kubernetes answers"),
+        ("null", "is not what Kubernetes answers"),
+        ({}, "is not what Kubernetes answers"),
+        ({"metadata": None}, "is not what Kubernetes answers"),
+        ({"metadata": {"name": "a"}}, "is not what Kubernetes answers"),
+        ({"metadata": {"resourceVersion": "1"}, "items": ["a"]}, "is not what Kubernetes answers"),
+    ],
+)
+def test_an_answer_that_is_not_of_kubernetes(tmp_path: Path, answer: Any, said: str) -> None:
+    """Each is exit 6 with the request, and none is taken for what the server says about the object."""
+    key, body = ObjectKey(group="", kind="Namespace", namespace="", name="a"), {"apiVersion": "v1", "kind": "Namespace"}
+    requests: dict[str, Callable[[KubernetesCluster], object]] = {
+        "GET /api/v1/namespaces/a": lambda cluster: cluster.get(key),
+        "GET /api/v1/namespaces": lambda cluster: cluster.list(NAMESPACES),
+        "PATCH /api/v1/namespaces/a": lambda cluster: cluster.apply({**body, "metadata": {"name": "a"}}, dry_run=True),
+    }
+    for request, send in requests.items():
+        with (
+            scripted(tmp_path, [(200, {}, answer)]) as (cluster, _),
+            pytest.raises(ClusterUnavailable, match=said) as error,
+        ):
+            send(cluster)
+        assert request in error.value.message
+        assert error.value.exit_code == 6

@@ -317,9 +317,7 @@ def _syncable(body: Any) -> Any:
         body = {**body, "limits": {name: str(amount) for name, amount in body["limits"].items()}}
     if body.get("parallelism") == 4:
         body = {**body, "parallelism": 2, "completions": 2}
-    return {
-        name: _syncable(value) for name, value in body.items() if name not in {"tolerations", "podTemplateOverrides"}
-    }
+    return {name: _syncable(value) for name, value in body.items() if name not in {"tolerations", "runtimePatches"}}
 
 
 class ArgoCdBesideRay(ArgoCd):

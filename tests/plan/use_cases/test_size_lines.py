@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.errors import InvalidInput
 from reconciler.kube.problems import Problem
+from reconciler.launch import resolve_file
 from reconciler.launch.changes import DEEPSPEED_CHANGES
 from reconciler.launch.launchers import LAUNCHERS
 from reconciler.launch.settings import flag_name
@@ -32,8 +33,13 @@ WORDS = st.sampled_from(
 
 def sized(text: str, files: dict[str, bytes], gpus: int | None, **env: str) -> SizeAnswer | tuple[Problem, ...]:
     """Return the answer about a line, or why there is none."""
+
+    def read(written: str) -> bytes | None:
+        path = resolve_file(written, files, "")
+        return files[path] if path else None
+
     try:
-        return size_line(text, TABLES, SETTINGS, files, gpus=gpus, env={"A": "1", **env})[0]
+        return size_line(text, TABLES, SETTINGS, read, gpus=gpus, env={"A": "1", **env})[0]
     except InvalidInput as error:
         return tuple(error.problems)
 

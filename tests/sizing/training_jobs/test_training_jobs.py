@@ -12,7 +12,7 @@ from reconciler.kube.problems import Problem
 from reconciler.repo.config import Labels, SizedJobs
 from reconciler.sizing.config import SizingSettings
 from reconciler.sizing.training_jobs import is_done, is_watched, named_product, requested_gpus, word_place
-from tests.index.sized.sized_cases import CATALOGUE, document, job_of, source, starts
+from tests.index.sized.sized_cases import CATALOGUE, document, job_of, patch, source, starts
 
 KINDS = ("pytorchjob", "appwrapper", "job", "jobset", "trainjob", "rayjob", "torchrunjob")
 
@@ -235,6 +235,7 @@ def test_the_card_is_found_in_selector_then_affinity() -> None:
 @pytest.mark.parametrize(
     ("name", "path"),
     [
+        ("trainjob", "spec/runtimePatches"),
         ("trainjob", "spec/podTemplateOverrides"),
         ("trainjob", "spec/podSpecOverrides"),
         ("torchrunjob", "spec/scheduling"),
@@ -245,6 +246,8 @@ def test_the_card_is_found_where_each_kind_has_it(name: str, path: str) -> None:
     if path == "spec/podTemplateOverrides":
         selector = {"spec": selector}
     value = [{"targetJobs": [{"name": "node"}], **selector}] if name == "trainjob" else selector
+    if path == "spec/runtimePatches":
+        value = [patch("node", selector)]
     found = named_product(job_of(changed(name, (path, value))))
     assert found is not None
     assert found[0] == "NVIDIA-H200"
@@ -254,8 +257,7 @@ def test_a_card_in_an_affinity_of_overridden_pods_is_found() -> None:
     expression = {"key": "nvidia.com/gpu.product", "operator": "In", "values": ["NVIDIA-L40S"]}
     required = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     pods = {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
-    override = {"targetJobs": [{"name": "node"}], "spec": pods}
-    found = named_product(job_of(changed("trainjob", ("spec/podTemplateOverrides", [override]))))
+    found = named_product(job_of(changed("trainjob", ("spec/runtimePatches", [patch("node", pods)]))))
     assert found is not None
     assert found[0] == "NVIDIA-L40S"
 

@@ -9,13 +9,11 @@ from reconciler.kube.cel.access import (
     check_items,
     find,
     find_item,
-    flattened,
     has,
     index,
     merge,
     pairs,
     select,
-    unnested,
 )
 from reconciler.kube.cel.library.lists import sort_by
 from reconciler.kube.cel.program import CostExceededError, Run
@@ -37,8 +35,8 @@ from reconciler.kube.cel.values import (
 _RUNTIME: dict[str, Any] = {
     function.__name__: function
     for function in (
-        CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, flattened, has, index,
-        kind_of, merge, more_informative, no_overload, pairs, present, select, sort_by, unnested, unwrap,
+        CelError, CostExceededError, Optional, check_items, check_key, equal, find, find_item, has, index,
+        kind_of, merge, more_informative, no_overload, pairs, present, select, sort_by, unwrap,
     )
 } | {"MISSING": MISSING, "NONE": NONE}  # fmt: skip
 """What generated functions use."""

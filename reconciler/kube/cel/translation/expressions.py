@@ -164,7 +164,7 @@ def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
             yield from program.reads
         elif name and isinstance(node, Identifier | Select):
             plain = name.removeprefix(".")
-            if plain not in scope and plain not in TYPE_NAMES:
+            if (name != plain or plain not in scope) and plain not in TYPE_NAMES:
                 yield plain
         elif isinstance(node, Fold):
             waiting.append((node.target, scope))
@@ -178,7 +178,9 @@ def _reads(checked: Checked, variables: Mapping[str, Program]) -> Iterator[str]:
 def _variable_of(node: Node, variables: Mapping[str, Program], scope: Container[str]) -> Program | None:
     """Return the program of `variables.name`, or None for another node."""
     match node:
-        case Select(operand=Identifier(name="variables" | ".variables"), field=field) if "variables" not in scope:
+        case Select(operand=Identifier(name="variables"), field=field) if "variables" not in scope:
+            return variables.get(field)
+        case Select(operand=Identifier(name=".variables"), field=field):
             return variables.get(field)
     return None
 
@@ -280,7 +282,7 @@ class Translation:
 
     def _called(self, node: Node) -> TranslatedValue:
         """Translate a call of a function that evaluates a node, given the variables of macros that it reads."""
-        names = {found.name.removeprefix(".") for found in walk(node) if isinstance(found, Identifier)}
+        names = {found.name for found in walk(node) if isinstance(found, Identifier)}
         taken = [name for name in self.scope if name in names]
         scope = {name: self.scope[name]._replace(text=f"taken{place}") for place, name in enumerate(taken)}
         function = _Function(self._checked, self._variables, node, scope)
@@ -291,9 +293,9 @@ class Translation:
     # --- names ----------------------------------------------------------------------------------------------
 
     def _name(self, name: str) -> TranslatedValue:
+        if name in self.scope:
+            return self.scope[name]
         plain = name.removeprefix(".")
-        if plain in self.scope:
-            return self.scope[plain]
         if plain in TYPE_NAMES:
             return self.code.constant(TypeValue(plain))
         if plain == "params":

@@ -171,7 +171,5 @@ class _MacroTranslation:
         result = code.assigned("NONE" if flattens else "MISSING", is_optional=not flattens, can_fail=False)
         with code.block(f"if {target.text} is not MISSING:"):
             code.line(f"{self._variables[0]} = {target.text}", can_fail=False)
-            body = self._body(self._node.bodies[0])
-            found = f"{'flattened' if flattens else 'unnested'}({body.value})"
-            code.line(f"{result.text} = {body.value if body.kind else found}", can_fail=False)
+            code.line(f"{result.text} = {self._body(self._node.bodies[0]).value}", can_fail=False)
         return result

@@ -97,7 +97,7 @@ def _has_value(code: FunctionBody, value: TranslatedValue) -> TranslatedValue:
 def _or_value(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `target.orValue(otherwise)`."""
     code = translation.code
-    target = _alternative(code, _target(translation, node))
+    target = unwrapped(code, _target(translation, node), "orValue")
     with code.block(f"if {target.text} is MISSING:"):
         code.line(f"{target.text} = {translation.branch(node.arguments[0]).value}", can_fail=False)
     return TranslatedValue(target.text)
@@ -107,19 +107,11 @@ def _or(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `target.or(otherwise)`."""
     code = translation.code
     given = _target(translation, node)
-    target = _alternative(code, given)
+    target = unwrapped(code, given, "or")
     result = code.assigned(given.value, can_fail=False)
     with code.block(f"if {target.text} is MISSING:"):
         code.line(f"{result.text} = {translation.branch(node.arguments[0]).value}", can_fail=False)
     return result
-
-
-def _alternative(code: FunctionBody, value: TranslatedValue) -> TranslatedValue:
-    """Return the content of an optional value, or MISSING; any other value is there."""
-    if value.is_optional:
-        return value
-    expression = f"unwrap({value.text}) if type({value.text}) is Optional else {value.text}"
-    return code.assigned(expression, is_optional=True, can_fail=False)
 
 
 def _target(translation: Translator, node: Call) -> TranslatedValue:
@@ -189,14 +181,12 @@ def _conditional(translation: Translator, node: Call) -> TranslatedValue:
     """Translate `condition ? chosen : otherwise`, where `otherwise` can be another one."""
     code = translation.code
     result, otherwise = code.new(), node
-    can_nest = False
     with code.block("while True:"):
         while True:
             condition, chosen, rest = otherwise.arguments
             value = translation.operand(condition)
             with code.block(f"if {value.value} is True:"):
                 branch = translation.branch(chosen)
-                can_nest |= not branch.kind
                 code.line(f"{result} = {branch.value}", can_fail=False)
                 code.line("break", can_fail=False)
             if value.kind != "bool":
@@ -207,8 +197,6 @@ def _conditional(translation: Translator, node: Call) -> TranslatedValue:
         branch = translation.branch(rest)
         code.line(f"{result} = {branch.value}", can_fail=False)
         code.line("break", can_fail=False)
-    if can_nest or not branch.kind:
-        code.line(f"if type({result}) is Optional: {result} = flattened({result})", can_fail=False)
     return TranslatedValue(result)
 
 

@@ -53,7 +53,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(sizing),
     SectionRow(costs),
     SectionRow(drift, in_summary=True),
-    SectionRow(errors, in_lint=True),
+    SectionRow(errors, in_lint=True, in_summary=True),
     SectionRow(edited),
     SectionRow(held_back, in_lint=True),
     SectionRow(kept_specs, in_summary=True),

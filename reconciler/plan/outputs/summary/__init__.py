@@ -261,10 +261,10 @@ def approvals_in_force(plan: Plan) -> tuple[Approval, ...]:
 
 
 def listed_counts(plan: Plan) -> tuple[str, ...]:
-    """Return `1 error`, `2 warnings`, `3 notes` and `12 objects`, with those that a summary leaves out."""
+    """Return `2 warnings`, `3 notes` and `12 objects`, with those that a summary leaves out."""
     categories = (Category.PROBLEM, Category.VERDICT)
     levels = Counter(finding.level for finding in findings(plan) if finding.category in categories)
     return (
-        *(plural(levels[level], str(level)) for level in Level if levels[level]),
+        *(plural(levels[level], str(level)) for level in (Level.WARNING, Level.NOTE) if levels[level]),
         *((plural(len(plan.changes), "object"),) if plan.changes else ()),
     )

@@ -1,0 +1,28 @@
+//go:build !kueue016
+
+package main
+
+import (
+	"context"
+
+	config "sigs.k8s.io/kueue/apis/config/v1beta2"
+	schdcache "sigs.k8s.io/kueue/pkg/cache/scheduler"
+	"sigs.k8s.io/kueue/pkg/resources"
+	"sigs.k8s.io/kueue/pkg/scheduler/flavorassigner"
+	"sigs.k8s.io/kueue/pkg/workload"
+)
+
+func largest(queue *schdcache.ClusterQueueSnapshot, cell resources.FlavorResource) int64 {
+	return queue.PotentialAvailable(cell).Int64()
+}
+
+// Nothing runs, so nothing can be preempted, and no oracle is asked.
+func assigned(
+	ctx context.Context, info *workload.Info, queue *schdcache.ClusterQueueSnapshot, all *schdcache.Snapshot,
+) flavorassigner.Assignment {
+	assigner := flavorassigner.New(
+		info, queue, all.ResourceFlavors, false, nil, nil,
+		config.QuotaCheckBlockUndeclared, resources.NewResourceFormatter(), 0,
+	)
+	return assigner.Assign(ctx, nil)
+}
