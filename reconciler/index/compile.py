@@ -10,6 +10,7 @@ from hashlib import sha1, sha256
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
@@ -18,6 +19,7 @@ from reconciler.index.selection import is_sized, mentions_server, unwritten, was
 from reconciler.index.validation import rendered_violations, validated
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
 from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
@@ -26,6 +28,7 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import choice_problems, own
 from reconciler.kinds.manifests.plain import render_plain
 from reconciler.kinds.manifests.size import size_problems
+from reconciler.kinds.pods import is_stopped
 from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.stopping import stopped_or_started
 from reconciler.kinds.summary import ObjectSummary, summarize
@@ -164,8 +167,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
-            if source.row.source.render is None:
+            if source.row.source.render is None or is_stopped(document.data):
                 manifests = tuple(_startable(context.kinds, manifests, document, unit))
+            if source.row.source.render is None:
                 for manifest in manifests:
                     unit.problems += autoscaled_problems(document, manifest.key, source.row, lookup)
             if source.row.life.has_generations and source.row.source.render is None:
@@ -173,6 +177,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
                 manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
+            if FOLDER in annotations_of(document):
+                manifests, problems = with_folder(context.kinds, manifests, document, cluster, lookup.folder)
+                unit.problems += problems
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
 
 
@@ -214,7 +221,9 @@ def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
 def _serialize(context: Context, unit: _CompileUnit) -> None:
     for manifest, document in unit.manifests:
         row = context.kinds.find(manifest.key.group, manifest.key.kind)
-        rendered = serialize_object(context, own(manifest, document, is_shared=row.queueing.is_shared))
+        rendered = serialize_object(
+            context, own(manifest, document, is_shared=manifest.is_shared or row.queueing.is_shared)
+        )
         unit.objects.append(rendered)
         if row.life.has_generations and _is_replaceable(context, rendered.manifest):
             unit.replaceable.append(rendered.summary.path)
@@ -377,9 +386,12 @@ def _render_sized(
 
 
 def _body_problems(context: Context, manifest: Manifest, dependencies: set[Dependency]) -> Iterator[Problem]:
-    """Yield what an API server would refuse in a rendered object, at the source of each value."""
+    """Yield what an API server would refuse in a rendered object and those in it, at the source of each value."""
     for found in rendered_violations(context, manifest, dependencies):
         yield found if isinstance(found, Problem) else problem_of(manifest, found)
+    for path, body in context.kinds.wrapped(manifest.body):
+        for violation in context.catalogue.violations(dict(body)):
+            yield problem_of(manifest, replace(violation, path=(*path, *violation.path)))
 
 
 def problem_of(manifest: Manifest, violation: Violation) -> Problem:

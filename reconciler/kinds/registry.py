@@ -10,6 +10,7 @@ from reconciler.kinds import (
     jobset,
     kai,
     kaito,
+    kaiwo,
     kserve,
     kubeflow,
     kueue,
@@ -30,6 +31,7 @@ from reconciler.kinds.kind import Kinds
 
 BUILT_IN = Kinds(
     torchrun.KINDS,
+    kaiwo.KINDS,
     workloads.KINDS,
     kubeflow.KINDS,
     ray.KINDS,

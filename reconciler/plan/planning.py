@@ -19,13 +19,12 @@ from reconciler.index.runtime import Runtime
 from reconciler.index.store import ObjectTotals
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import Change, Operation, Plan, Revision
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.plan.attribution import at_their_causes
-from reconciler.plan.baseline import Baseline
+from reconciler.plan.baseline import Baseline, place_of
 from reconciler.plan.committed import committed_edits
 from reconciler.plan.edits import MOST_DETAILED
 from reconciler.plan.findings import (
@@ -115,8 +114,7 @@ def _subjects(index: CompiledRevision, baseline: Baseline, paths: Sequence[str])
         body = baseline.body(path)
         if body is None or found.summary is None:
             continue
-        place = SourceRef(path=f"{index.revision.config.rendered}/{path}")
-        row = found.summary
+        row, place = found.summary, place_of(path, index.revision.config.rendered, baseline.sources)
         manifest = Manifest(cluster=row.cluster, key=row.key, body=dict(body), source=place)
         subjects.append(index.context.deletion(manifest))
     return subjects
@@ -368,6 +366,7 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         common=_common(index, sides.totals, changed),
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,
+        sources=baseline.sources,
         comparisons=differences.comparisons,
         causes=differences.causes,
         kept_specs=differences.kept_specs,

@@ -19,9 +19,10 @@ from tests.plan.plan_cases import rows
 WORLDS = int(os.environ.get("RECONCILER_TEST_WORLDS", "54"))
 _NEVER = {"queues.never-admitted", "quota.queue-limit", "quota.not-covered"}
 _UNKNOWN = "queues.admission-unknown"
-_SECONDS = 60.0  # until Kueue has looked at all of them
+_SECONDS = 180.0  # until Kueue has looked at all of them
 _SETTLED = 3.0  # without a change
-_WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+_ALL = "/apis/kueue.x-k8s.io/v1beta2/workloads"
+_WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
 Case = tuple[str, str]
 """Namespace and name of a workload."""
 
@@ -40,10 +41,13 @@ def test_what_is_never_admitted(bed: Bed) -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda one: bed.apply(one.namespace, *one.queues), worlds))
         refused = dict(entry for found in pool.map(lambda one: create(bed, one), worlds) for entry in found)
-    paths = {(one.name, body["metadata"]["name"]): path(body) for one in worlds for body in one.workloads}
+    on_nodes = (one for one in worlds if one.has_topology)
+    paths = {(one.name, body["metadata"]["name"]): path(body) for one in on_nodes for body in one.workloads}
     expected = {case for case, words in ours.items() if not words and case not in refused}
     seen = decided(bed, prefix, expected, paths)
-    told = {**conditions(bed, prefix), **refused}
+    told = {**states(bed, prefix), **refused}
+    for one in worlds:
+        bed.delete(f"/api/v1/namespaces/{one.name}")
     wrong = [
         f"{case}: we say {words or 'it starts'!r}, Kueue {'admits it' if case in seen else 'does not'}: {told.get(case)}"
         for case, words in sorted(ours.items())
@@ -83,17 +87,18 @@ def create(bed: Bed, one: World) -> list[tuple[Case, str]]:
 def decided(bed: Bed, prefix: str, expected: set[Case], paths: Mapping[Case, str]) -> set[Case]:
     """Return the workloads that Kueue admits: all that it should, or those of a while in which nothing changes.
 
-    They are deleted then, so that the nodes are free for others.
+    Those with a path are deleted then, so that their nodes are free for others.
     """
     seen: set[Case] = set()
     changed = start = time.monotonic()
     while time.monotonic() < start + _SECONDS:
-        found = admitted(bed, prefix) - seen
-        if found:
-            seen, changed = seen | found, time.monotonic()
-            for case in found:
-                bed.delete(paths[case], propagationPolicy="Background")
-        elif time.monotonic() > changed + (_SETTLED if expected <= seen else 5 * _SETTLED):
+        found = {case: name for case, (name, told) in states(bed, prefix).items() if _is_admitted(told)}
+        for case in found.keys() & paths.keys():
+            for one in (paths[case], f"{_WORKLOADS.format(case[0])}/{found[case]}"):
+                bed.server.client.request("DELETE", one, {"propagationPolicy": "Background"})
+        if not found.keys() <= seen:
+            seen, changed = seen | found.keys(), time.monotonic()
+        elif time.monotonic() > changed + (_SETTLED if expected <= seen else 10 * _SETTLED):
             break
         time.sleep(0.5)
     return seen
@@ -105,18 +110,19 @@ def path(body: Body) -> str:
     return f"/apis/{version}/namespaces/{metadata['namespace']}/{body['kind'].lower()}s/{metadata['name']}"
 
 
-def admitted(bed: Bed, prefix: str) -> set[Case]:
-    """Return the owners of the workloads that are admitted."""
-    return {case for case, found in conditions(bed, prefix).items() if found.get("Admitted", "").startswith("True")}
-
-
-def conditions(bed: Bed, prefix: str) -> dict[Case, dict[str, str]]:
-    """Return the conditions of all workloads by owner: status and message by type."""
+def states(bed: Bed, prefix: str) -> dict[Case, tuple[str, dict[str, str]]]:
+    """Return the Workload of each owner: its name, and its conditions by type, with status and message."""
     found = {}
-    for item in bed.get(_WORKLOADS)["items"]:
+    for item in bed.get(_ALL)["items"]:
         metadata = item["metadata"]
-        told = item.get("status", {}).get("conditions", ())
+        told = {
+            one["type"]: f"{one['status']} {one.get('message', '')}"
+            for one in item.get("status", {}).get("conditions", ())
+        }
         for owner in metadata.get("ownerReferences", ()) if metadata["namespace"].startswith(prefix) else ():
-            case = (metadata["namespace"], owner["name"])
-            found[case] = {one["type"]: f"{one['status']} {one.get('message', '')}" for one in told}
+            found[metadata["namespace"], owner["name"]] = metadata["name"], told
     return found
+
+
+def _is_admitted(conditions: Mapping[str, str]) -> bool:
+    return conditions.get("Admitted", "").startswith("True")

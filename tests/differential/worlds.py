@@ -27,6 +27,11 @@ class World:
     has_namespace: bool
 
     @property
+    def has_topology(self) -> bool:
+        """True if workloads may take nodes of a topology."""
+        return any("topologyName" in body["spec"] for body in self.queues)
+
+    @property
     def objects(self) -> list[Body]:
         """The objects of the repository."""
         return [*([self.namespace] if self.has_namespace else []), *self.queues, *self.workloads]
@@ -79,7 +84,7 @@ def _selector(random: Random, name: str) -> Body:
     team = {"key": "team", "operator": random.choice(("In", "NotIn")), "values": ["a"]}
     return random.choice(
         (
-            *({},) * 8,
+            *({},) * 14,
             {"matchLabels": {"team": "a"}},
             {"matchLabels": {"kubernetes.io/metadata.name": random.choice((name, "other"))}},
             {"matchExpressions": [team]},
@@ -93,7 +98,7 @@ def _flavor(random: Random, name: str, prefix: str) -> Body:
         ({}, {}, {PRODUCT: "H100"}, {PRODUCT: "A100"}, {TIER: "spot"}, {PRODUCT: "H100", TIER: "spot"})
     )
     spec: Body = {"nodeLabels": dict(labels)}
-    if random.random() < 0.3:
+    if random.random() < 0.2:
         spec["nodeTaints"] = [{**_TAINT, "effect": random.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))}]
         if random.random() < 0.3:
             spec["tolerations"] = [{"key": "spot", "operator": "Exists"}]
@@ -212,11 +217,11 @@ def _template(random: Random, *, plain: bool = False) -> Body:
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "train:1", "resources": resources}],
     }
-    if random.random() < 0.35:
+    if random.random() < 0.2:
         spec |= _placement(random)
     if random.random() < 0.3:
         spec["tolerations"] = [random.choice(_TOLERATIONS)]
-    annotations = _annotations(random) if random.random() < 0.3 and not plain else {}
+    annotations = _annotations(random) if random.random() < 0.2 and not plain else {}
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 

@@ -82,10 +82,10 @@ def _at(node: Any, path: tuple[str, ...], place: FieldPath) -> Iterator[tuple[Fi
         yield from _at(node.get(path[0]), path[1:], (*place, path[0]))
 
 
-OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
+OWN_GROUPS = frozenset({"config.kaiwo.silogen.ai", "gpureconciler.io", "kaiwo.silogen.ai", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
 
-_ADD_DEFINITION = "add its CustomResourceDefinition to the repository"
+ADD_DEFINITION = "add its CustomResourceDefinition to the repository, or run `reconciler observe`"
 
 
 SOPS = "sops"
@@ -402,7 +402,7 @@ class Catalogue:
                 rule="schema.external",
                 path=("apiVersion",),
                 message=f"{kind} is defined only in the cluster, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
             yield from self._validate(self._compile_metadata(name, namespaced=kinds[kind].namespaced), data)
@@ -478,7 +478,7 @@ class Catalogue:
             rule="schema.unknown-group",
             path=("apiVersion",),
             message=f"unknown API group {messages.format_value(group)}, so only metadata is validated",
-            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else _ADD_DEFINITION,
+            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else ADD_DEFINITION,
             severity=Severity.WARNING,
         )
 
@@ -497,7 +497,7 @@ class Catalogue:
                 rule="schema.unknown-kind",
                 path=("kind",),
                 message=f"{api_version} has no known kind {messages.format_value(kind)}, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
         else:
