@@ -11,7 +11,7 @@ from reconciler.clock import SystemClock
 from reconciler.console.printing import emit
 from reconciler.console.progress import Advance, progress
 from reconciler.download.config import MAX_WORKERS, STATE, DownloadConfig, read_config
-from reconciler.download.run import Download, DownloadResult, ItemResult
+from reconciler.download.run import DownloadResult, DownloadRun, ItemResult
 from reconciler.errors import ConfigError, InvalidInput, OutsideError
 from reconciler.kube.values import plural
 
@@ -94,7 +94,7 @@ def _download(config: DownloadConfig, workers: int, *, is_text: bool) -> Downloa
         def plan(total: int) -> Advance:
             return _Mebibytes(stack.enter_context(progress("downloading (MiB)", total=total >> 20)))
 
-        return Download(config, SystemClock(), workers=workers).run(show=show, plan=plan)
+        return DownloadRun(config, SystemClock(), workers=workers).run(show=show, plan=plan)
 
 
 class _Mebibytes:

@@ -67,7 +67,7 @@ class _ItemWork(Struct, kw_only=True, eq=False):
     missing: tuple[RemoteFile, ...] = ()
 
 
-class Download:
+class DownloadRun:
     """One run over a configuration. `advance` is called with bytes as they are written, `plan` once with their sum."""
 
     def __init__(self, config: DownloadConfig, clock: Clock, *, workers: int) -> None:

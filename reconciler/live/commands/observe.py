@@ -47,9 +47,9 @@ Examples:
 def command(*, repo: str, allow_shrink: bool, is_stored: bool, reports_dir: str | None, days: int, **flags: Any) -> int:
     """Record nodes, queues in use, finished jobs and definitions of live clusters as evidence.
 
-    Writes nodes.yaml, queues.yaml, runs.yaml, health.yaml and definitions.yaml to evidence/<cluster>/ of the working
-    tree, if they changed, and utilisation.yaml where the cluster has a `prometheus`. Commit them like any other change.
-    What cannot be read stays as it is.
+    Writes nodes.yaml, queues.yaml, runs.yaml, health.yaml and definitions.yaml to evidence/<cluster>/ of the
+    working tree, if they changed, and utilisation.yaml where the cluster has a `prometheus`. Commit them like any
+    other change. What cannot be read stays as it is.
     """
     environ = options.environment()
     run = opening.open_run(repo, options.setting_flags(flags), environ)

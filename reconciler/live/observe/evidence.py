@@ -512,10 +512,8 @@ def _failure(readings: Iterable[KindObjects]) -> str:
     return next((reading.failure for reading in readings if reading.failure), "")
 
 
-_Dated = Inventory | FleetHealth | ClusterDefinitions
-
-
-_Evidence = Inventory | FleetHealth | ClusterDefinitions | ActiveQueues | FinishedRuns | GpuUtilisation
+_Dated = Inventory | FleetHealth | ClusterDefinitions | GpuUtilisation
+_Evidence = _Dated | ActiveQueues | FinishedRuns
 
 
 def _file(known: _Evidence | None, path: str) -> str:
@@ -528,8 +526,6 @@ def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) ->
     if known is None:
         return path, f"there is no evidence yet, and none was recorded: {failure}"
     age = _age(known.taken_at, now) if isinstance(known, _Dated) else ""
-
-    age = _age(known.taken_at, now) if isinstance(known, Inventory | FleetHealth | GpuUtilisation) else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 
 
