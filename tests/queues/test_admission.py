@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Result, Verdict
-from reconciler.queues.admission import Admission, Answer
+from reconciler.queues.admission import AdmissionAnswer, KueueAdmission
 from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import usage_by_cluster
 from reconciler.repo.config import Cluster, RuleSetting
@@ -64,9 +64,9 @@ def queued(api: str, kind: str, spec: Any, **metadata: Any) -> Body:
     }
 
 
-def answers(*bodies: Body, version: Version = NEWEST, nodes: Inventory | None = None) -> list[Answer]:
+def answers(*bodies: Body, version: Version = NEWEST, nodes: Inventory | None = None) -> list[AdmissionAnswer]:
     found = rows(bodies)
-    admission = Admission(usage_by_cluster(found)["main"], nodes, version)
+    admission = KueueAdmission(usage_by_cluster(found)["main"], nodes, version)
     return [answer for row in found if row.is_workload for answer in admission.answers(row)]
 
 
