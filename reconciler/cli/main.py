@@ -39,11 +39,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
+    "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
     "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
     "size": ("size.commands", "Choose the number of GPUs for a training job."),
     "health": ("health.commands.health", "Show the health of GPU nodes, and decide about them."),
     "probe": ("health.commands.probe", "Check the GPUs of this machine."),
     "agent": ("health.commands.agent", "Keep checking the GPUs of a node and publish its health."),
+    "download": ("download.command", "Fetch data and models to a volume."),
     "schema": ("cli.about.schema", "Print the JSON Schema of a kind."),
     "version": ("cli.about.version", "Print the versions of the engine and its schemas."),
     "completion": ("cli.about.completion", "Print a shell completion script."),
@@ -56,7 +58,7 @@ SECTIONS = {
     "lint": "Review",
     "apply": "Clusters",
     "size": "Sizing and health",
-    "schema": "Tools",
+    "download": "Tools",
 }
 """The sections of `--help`, each by its first command."""
 

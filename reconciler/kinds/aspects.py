@@ -68,6 +68,7 @@ class EvidenceUse(StrEnum):
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
     DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
+    UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):

@@ -456,10 +456,12 @@ def _last_rendered(repository: Repository, index: CompiledRevision) -> RevisionF
 def _judged_by(index: CompiledRevision) -> str:
     """Return a digest of what decides how changes are judged, for approvals.
 
-    Queues in use decide nothing, and finished jobs are among the rendered objects: an observation voids no approval.
+    Queues in use and the use of GPUs decide nothing, and finished jobs are among the rendered objects: an observation
+    voids no approval.
     """
     evidence, files = index.context.evidence, index.revision.files
-    observed = [one.document for found in (evidence.queues, evidence.runs) for one in found.values()]
+    without_effect = (evidence.queues, evidence.runs, evidence.utilisation)
+    observed = [one.document for found in without_effect for one in found.values()]
     paths = {document.source.path for document in observed if document is not None}
     return digest_files(files.settings, files.policies, {p: b for p, b in files.evidence.items() if p not in paths})
 

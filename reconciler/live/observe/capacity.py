@@ -56,7 +56,7 @@ def _live(name: str, cluster: LiveCluster, view: str) -> ClusterCapacity:
     failures = tuple(one.failure for one in read if one.failure)
     if failures:
         return ClusterCapacity(cluster=name, source="live", failures=failures)
-    objects = [one.objects for one in read]
+    first, second, *others = (one.objects for one in read)
     if view == QUEUES:
-        return ClusterCapacity(cluster=name, source="live", queues=live_queues(*objects))
-    return ClusterCapacity(cluster=name, source="live", nodes=live_nodes(*objects, Vendor(view)))
+        return ClusterCapacity(cluster=name, source="live", queues=live_queues(first, second, *others))
+    return ClusterCapacity(cluster=name, source="live", nodes=live_nodes(first, second, Vendor(view)))

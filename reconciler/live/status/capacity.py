@@ -85,8 +85,8 @@ def _local(workload: Body) -> tuple[str, str]:
 def _queue(
     kind: str, namespace: str, name: str, workloads: Sequence[Body], *, quota: Gpus | None = None
 ) -> QueueCapacity:
-    admitted = exact(_sum(_admitted_gpus(one) for one in workloads if holds(one, "Admitted") is not None))
-    pending = exact(_sum(_requested_gpus(one) for one in workloads if holds(one, "Admitted") is None))
+    admitted = exact(float(_sum(_admitted_gpus(one) for one in workloads if holds(one, "Admitted") is not None)))
+    pending = exact(float(_sum(_requested_gpus(one) for one in workloads if holds(one, "Admitted") is None)))
     return QueueCapacity(
         kind=kind,
         namespace=namespace,
@@ -106,7 +106,7 @@ def _quota(queue: Body) -> Gpus:
         for flavor in sequence(mapping(group).get("flavors"))
         for resource in sequence(mapping(flavor).get("resources"))
     )
-    return exact(_sum(_amount(one.get("nominalQuota")) for one in resources if is_gpu(one.get("name"))))
+    return exact(float(_sum(_amount(one.get("nominalQuota")) for one in resources if is_gpu(one.get("name")))))
 
 
 def _admitted_gpus(workload: Body) -> Fraction:
