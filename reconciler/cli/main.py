@@ -58,7 +58,7 @@ SECTIONS = {
     "lint": "Review",
     "apply": "Clusters",
     "size": "Sizing and health",
-    "schema": "Tools",
+    "download": "Tools",
 }
 """The sections of `--help`, each by its first command."""
 
