@@ -30,7 +30,7 @@ _FILTERS = {"quote": "quote", "toYaml": "to_yaml", "toJson": "to_yaml", "trim": 
 _FUNCTIONS = frozenset((*_OPERATORS, *_FILTERS, "not", "default", "indent", "nindent"))
 
 
-class _Block(Struct, frozen=True, kw_only=True):
+class _OpenBlock(Struct, frozen=True, kw_only=True):
     """An open block: what closes it, and what the dot is in it."""
 
     end: str
@@ -57,7 +57,7 @@ def to_jinja(path: str, template: str) -> str:
 
 
 def _converted(path: str, template: str, problems: list[Problem]) -> Iterator[str]:
-    blocks: list[_Block] = []
+    blocks: list[_OpenBlock] = []
     end = 0
     for match in _ACTION.finditer(template):
         yield template[end : match.start()]
@@ -77,7 +77,7 @@ def _problem(path: str, line: int, message: str) -> Problem:
     return Problem(rule="submit.template", place=SourceRef(path=path, line=line, column=1), message=message, hint=hint)
 
 
-def _action(action: str, left: str, right: str, blocks: list[_Block], line: int) -> str:
+def _action(action: str, left: str, right: str, blocks: list[_OpenBlock], line: int) -> str:
     dot = blocks[-1].dot if blocks else ""
     word, _, rest = action.partition(" ")
     if action.startswith("/*"):
@@ -106,14 +106,14 @@ def _else(rest: str, dot: str) -> str:
     return f"elif {_expression(condition, dot)}"
 
 
-def _opened(word: str, rest: str, dot: str, depth: int, line: int) -> tuple[str, _Block]:
+def _opened(word: str, rest: str, dot: str, depth: int, line: int) -> tuple[str, _OpenBlock]:
     if word == "if":
-        return f"if {_expression(rest, dot)}", _Block(end="endif", dot=dot, line=line)
+        return f"if {_expression(rest, dot)}", _OpenBlock(end="endif", dot=dot, line=line)
     if word == "with":
         name = f"with{depth}"
         value = _expression(rest, dot)
         start = f"if {value} %}}{{% set {name} = {value}"
-        return start, _Block(end="endif", dot=name, line=line)
+        return start, _OpenBlock(end="endif", dot=name, line=line)
     found = _RANGE.fullmatch(rest)
     if found is None:
         raise _Refused("is not a loop")
@@ -123,7 +123,7 @@ def _opened(word: str, rest: str, dot: str, depth: int, line: int) -> tuple[str,
     start = f"for {name} in {value}"
     if item:
         start += f" %}}{{% set {index} = loop.index0"
-    return start, _Block(end="endfor", dot=name, line=line)
+    return start, _OpenBlock(end="endfor", dot=name, line=line)
 
 
 def _expression(text: str, dot: str) -> str:

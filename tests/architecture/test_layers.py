@@ -42,7 +42,13 @@ OUTSIDE = (
     "size/opening.py",
     "size/predictors.py",
     "sizing/engines",
+    "submit/folder.py",
     "submit/init.py",
+    "submit/live",
+    "submit/submit.py",
+    "submit/template_child.py",
+    "submit/templates.py",
+    "submit/user.py",
     "web",
 )
 """Folders and modules that touch files, processes, clocks or the network; and every `commands`. All others are pure."""
@@ -109,6 +115,8 @@ def test_decisions_are_pure() -> None:
 
 # `__main__` decides; the others run in child processes of their own, or start them.
 _SET_UP = {"__main__.py", "index/limited.py", "index/workers.py", "processes.py", "repo/git/command.py"}
+# A shell in a pod follows the size of the terminal while it lasts.
+_SET_UP |= {"submit/live/sessions.py"}
 
 
 def test_only_main_sets_up_the_process() -> None:

@@ -235,12 +235,7 @@ def _workload(
         "queue": queue,
         "queue_kind": queue_kind.id if queue_kind is not None else NO_KIND,
         "queue_role": role,
-        # Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
-        "suspended": has_ended
-        or is_stopped(body)
-        or is_paused(body)
-        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata)))
-        or (role is not QueueRole.ALIAS and _has_suspended_jobs(row, body)),
+        "suspended": has_ended or _is_suspended(row, body, role),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
@@ -256,6 +251,18 @@ def _workload(
         "bare": tuple(_bare(pod_sets, pods)),
         "replicas": replicas(body),
     }
+
+
+def _is_suspended(row: Kind, body: Body, role: QueueRole) -> bool:
+    """Return whether a workload starts nothing until a person resumes it.
+
+    Kueue's workloads are committed as suspended: Kueue itself resumes them when there is room.
+    """
+    if is_stopped(body) or is_paused(body):
+        return True
+    if role is QueueRole.ALIAS:
+        return is_suspended(body) and bool(row.pods.job_metadata)
+    return is_suspended(body) or _has_suspended_jobs(row, body)
 
 
 def _gpu_hours(body: Body) -> float:
