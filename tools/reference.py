@@ -239,9 +239,11 @@ def _definitions(kinds: Kinds) -> str:
     parts = [_NOTE, "# Definitions\n"]
     parts += [
         "What an API server accepts is known for Kubernetes and for the CustomResourceDefinitions of these modules.",
-        "A definition in the repository decides instead of the shipped one. Where a cluster has another version and",
-        "the repository lacks it, list it as `CustomResourceDefinition/<name>` under `external` of the cluster: only",
-        "the metadata of its kinds is validated then, and a warning says so.\n",
+        "A definition in the repository decides instead of the shipped one, and so does what `reconciler observe`",
+        "recorded of a cluster ([observing](../observing.md#definitions)). Without both, a field that the shipped",
+        "definition lacks is a warning. Where a cluster has another version, list it as",
+        "`CustomResourceDefinition/<name>` under `external` of the cluster: only metadata is validated then, and a",
+        "warning says so.\n",
         "| Module | Version |",
         "|---|---|",
         *(f"| `{name}` | {version} |" for name, version in versions.items()),

@@ -64,8 +64,11 @@ def _changed(outcome: PassOutcome) -> bool:
     return is_done and bool(words & {"created", "configured", "deleted"})
 
 
-def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: int) -> None:
-    """Set the gauges about sources, from the statuses of those that are not suspended."""
+def set_gauges(
+    metrics: Metrics, sources: Mapping[str, ConfigSource], found: Mapping[str, SourceStatus], suspended: int
+) -> None:
+    """Set the gauges about sources, from those that are not suspended, by key."""
+    statuses = [*found.values()]
     metrics.set("suspend_status", suspended, kind=_KIND)
     metrics.replace("reconcile_condition", count_conditions(statuses))
     changes: Counter[tuple[str, ...]] = Counter()
@@ -81,8 +84,9 @@ def set_gauges(metrics: Metrics, statuses: Sequence[SourceStatus], suspended: in
     metrics.replace("policy_results", results)
     metrics.replace("gpu_quota_delta", gpus)
     metrics.set("drift_objects", sum(status.plan.drift for status in statuses if status.plan))
-    if statuses:
-        metrics.set("last_sync_timestamp_seconds", min(unix_time(status.last_sync_time) for status in statuses))
+    synced: dict[tuple[str, ...], float] = {(key,): unix_time(status.last_sync_time) for key, status in found.items()}
+    metrics.replace("last_sync_timestamp_seconds", synced)
+    metrics.replace("interval_seconds", {(key,): source.interval for key, source in sources.items()})
 
 
 def count_conditions(statuses: Sequence[SourceStatus]) -> dict[tuple[str, ...], float]:
@@ -372,7 +376,8 @@ class Controller:
         """Make a pass, or return None if nothing has changed since the last one."""
         try:
             request = self._request(source, status)
-            if self._is_current(request, status):
+            if self._is_current(request, status):  # only the metrics tell that somebody looked
+                self._remember(source.key, replace(status, last_sync_time=timestamp(self._now())))
                 return None
             self._begin(source, status)
             return self._runner.run(request)
@@ -484,7 +489,7 @@ class Controller:
             suspended = sum(1 for source in self._sources.values() if source.suspend)
         self._metrics.set("queue_depth", self._queue.depth())
         self._metrics.set("leader", float(self._leads()))
-        set_gauges(self._metrics, list(statuses.values()), suspended)
+        set_gauges(self._metrics, sources, statuses, suspended)
 
 
 def pause_after(failed: PassFailure, failures: int, interval: float, retry: float) -> float:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.errors import ConfigError
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
-from reconciler.index.context import Context, build_context, may_define
+from reconciler.index.context import CarriedFiles, Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests, RunDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
@@ -218,7 +218,20 @@ def compile_again(
     keep: Mapping[str, str] | None = None,
 ) -> CompiledRevision:
     """Return an index in which the source files of rendered paths are compiled in another context."""
-    chosen = sorted({index.sources[path] for path in paths})
+    return compile_sources(repository, workers, index, context, {index.sources[path] for path in paths}, keep=keep)
+
+
+def compile_sources(
+    repository: Repository,
+    workers: WorkerPool,
+    index: CompiledRevision,
+    context: Context,
+    sources: Iterable[str],
+    *,
+    keep: Mapping[str, str] | None = None,
+) -> CompiledRevision:
+    """Return an index in which source files are compiled in another context."""
+    chosen = sorted(sources)
     definitions = {path: index.records[path].is_needed for path in chosen if index.records[path].is_definition}
     compilation = _compile(repository, workers, context, index.revision, chosen, {}, definitions=definitions, keep=keep)
     contents = {path: content for path, content in index.contents.items() if index.sources[path] not in chosen}
@@ -277,6 +290,7 @@ def _load_context(
         definitions=parse(files.sources, definitions),
         clusters=clusters,
         checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(engine))),
+        carried=CarriedFiles(blobs=files.carried, read=repository.read),
     )
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
     engine.shipped.recall(context.policies)

@@ -10,13 +10,16 @@ from hashlib import sha1, sha256
 from typing import Any
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.index.context import Context, is_launch_configuration
 from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
+from reconciler.index.validation import rendered_violations, validated
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
 from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
@@ -25,6 +28,7 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import choice_problems, own
 from reconciler.kinds.manifests.plain import render_plain
 from reconciler.kinds.manifests.size import size_problems
+from reconciler.kinds.pods import is_stopped
 from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.stopping import stopped_or_started
 from reconciler.kinds.summary import ObjectSummary, summarize
@@ -141,7 +145,7 @@ def _validate(context: Context, unit: _CompileUnit) -> None:
     for document in unit.documents:
         if is_launch_configuration(document.data):  # launch lines name it; it is never rendered
             continue
-        problems = _document_problems(context, document, unit.raw)
+        problems = _document_problems(context, document, unit)
         unit.problems += problems
         if not any(problem.severity is Severity.ERROR for problem in problems):
             unit.valid.append(document)
@@ -163,8 +167,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
                 rendered = source.render(lookup)
                 unit.problems += rendered.problems
                 manifests = rendered.manifests
-            if source.row.source.render is None:
+            if source.row.source.render is None or is_stopped(document.data):
                 manifests = tuple(_startable(context.kinds, manifests, document, unit))
+            if source.row.source.render is None:
                 for manifest in manifests:
                     unit.problems += autoscaled_problems(document, manifest.key, source.row, lookup)
             if source.row.life.has_generations and source.row.source.render is None:
@@ -172,6 +177,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
                 manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
+            if FOLDER in annotations_of(document):
+                manifests, problems = with_folder(context.kinds, manifests, document, cluster, lookup.folder)
+                unit.problems += problems
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
 
 
@@ -207,13 +215,15 @@ def _validate_rendered(context: Context, unit: _CompileUnit) -> None:
     """Validate the objects that are not what the user wrote."""
     for manifest, document in unit.manifests:
         if context.kinds.find(document.group, document.kind).source.render is not None or manifest.sizing is not None:
-            unit.problems += _body_problems(context, manifest)
+            unit.problems += _body_problems(context, manifest, unit.dependencies)
 
 
 def _serialize(context: Context, unit: _CompileUnit) -> None:
     for manifest, document in unit.manifests:
         row = context.kinds.find(manifest.key.group, manifest.key.kind)
-        rendered = serialize_object(context, own(manifest, document, is_shared=row.queueing.is_shared))
+        rendered = serialize_object(
+            context, own(manifest, document, is_shared=manifest.is_shared or row.queueing.is_shared)
+        )
         unit.objects.append(rendered)
         if row.life.has_generations and _is_replaceable(context, rendered.manifest):
             unit.replaceable.append(rendered.summary.path)
@@ -258,18 +268,19 @@ def serialize_object(context: Context, manifest: Manifest) -> RenderedObject:
     return RenderedObject(manifest=manifest, content=content, summary=summary)
 
 
-def _document_problems(context: Context, document: Document, raw: bytes) -> Sequence[Problem]:
+def _document_problems(context: Context, document: Document, unit: _CompileUnit) -> Sequence[Problem]:
     row = context.kinds.find(document.group, document.kind)
     if row.source.refusal is not None:
         refusal, kind = row.source.refusal, document.kind or "a document of this group"
         message = refusal.message.format(kind=kind)
         place = document.source
         return [Problem(rule=refusal.rule, place=place, field="kind", message=message, hint=refusal.hint)]
-    problems = list(context.catalogue.validate(document)) or written_problems(document, context.checker.check)
+    clusters, used = [*_selecting(context.clusters, document)], unit.dependencies
+    problems = [*validated(context, document, clusters, used)] or written_problems(document, context.checker.check)
     for path, _ in context.kinds.wrapped(document.data):
-        problems += context.catalogue.validate(document, path)
+        problems += validated(context, document, clusters, used, path)
     problems += choice_problems(document)
-    if row.source.dependents is Dependents.NAMED and document.kind.encode() not in raw:
+    if row.source.dependents is Dependents.NAMED and document.kind.encode() not in unit.raw:
         place = document.at(("kind",))
         message = "the kind is written with escapes, so other files cannot find this definition"
         hint = "write it without escapes"
@@ -298,7 +309,7 @@ class _SourceDocument:
     def __init__(self, context: Context, document: Document) -> None:
         self.document = document
         self.row = context.kinds.find(document.group, document.kind)
-        self._catalogue = context.catalogue
+        self._catalogue, self._served = context.catalogue, context.served
 
     @cached_property
     def _parsed(self) -> Parsed[Any]:
@@ -310,10 +321,12 @@ class _SourceDocument:
             raise FaultyRowError(message, self.row.id)
         return parsed
 
-    @cached_property
-    def is_namespaced(self) -> bool:
-        """True if the object belongs to a namespace; an unknown kind does if the document names one."""
-        known = self._catalogue.is_namespaced(self.document.group, self.document.kind)
+    def is_namespaced(self, cluster: str) -> bool:
+        """Return whether the object belongs to a namespace; one of an unknown kind does if the document names one."""
+        kind = self.document.group, self.document.kind
+        known = self._catalogue.is_namespaced(*kind)
+        if known is None:
+            known = self._served.is_namespaced(cluster, *kind)
         return bool(self.document.metadata.get("namespace")) if known is None else known
 
     def render(self, lookup: RecordingLookup, parsed: Parsed[Any] | None = None) -> Rendered:
@@ -322,7 +335,7 @@ class _SourceDocument:
         if parsed.intent is None:
             return Rendered(problems=parsed.problems)
         if self.row.source.render is None:
-            plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced)
+            plain = render_plain(self.document, lookup.cluster, namespaced=self.is_namespaced(lookup.cluster.name))
             return Rendered(manifests=(plain,), problems=parsed.problems)
         rendered = self.row.source.render(parsed.intent, lookup)
         return Rendered(manifests=rendered.manifests, problems=(*parsed.problems, *rendered.problems))
@@ -368,12 +381,17 @@ def _render_sized(
         return tuple(
             with_note(kinds, sized.stamp(kinds, manifest, job.sized), job.summary) for manifest in rendered.manifests
         )
-    return (with_note(kinds, sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced), job.summary),)
+    manifest = sized.sized_manifest(job.sized, cluster, namespaced=source.is_namespaced(cluster.name))
+    return (with_note(kinds, manifest, job.summary),)
 
 
-def _body_problems(context: Context, manifest: Manifest) -> Iterator[Problem]:
-    """Return what an API server would refuse in a rendered object, at the source of each value."""
-    return (problem_of(manifest, violation) for violation in context.catalogue.violations(manifest.body))
+def _body_problems(context: Context, manifest: Manifest, dependencies: set[Dependency]) -> Iterator[Problem]:
+    """Yield what an API server would refuse in a rendered object and those in it, at the source of each value."""
+    for found in rendered_violations(context, manifest, dependencies):
+        yield found if isinstance(found, Problem) else problem_of(manifest, found)
+    for path, body in context.kinds.wrapped(manifest.body):
+        for violation in context.catalogue.violations(dict(body)):
+            yield problem_of(manifest, replace(violation, path=(*path, *violation.path)))
 
 
 def problem_of(manifest: Manifest, violation: Violation) -> Problem:

@@ -1,6 +1,6 @@
 """The context in which every source file is compiled: configuration, definitions, evidence, policies, schemas."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.evidence import Evidence, read_evidence
 from reconciler.index.parsed import ParsedFile
+from reconciler.index.served import ServedKinds
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.health import POLICY, QUARANTINE, policy_of, quarantine_of
@@ -31,7 +32,8 @@ from reconciler.policy.exceptions import PolicyException
 from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.runs import FinishedRun
-from reconciler.repo.files import selects
+from reconciler.repo.files import BlobIds, below, selects
+from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
 
@@ -55,6 +57,23 @@ class Definition:
         return intent
 
 
+class CarriedFiles(Struct, frozen=True, kw_only=True, eq=False):
+    """The files of folders that source documents carry to their pods: blob ids by path, and what reads them."""
+
+    blobs: BlobIds = {}
+    read: Callable[[Iterable[str]], Iterable[bytes]] = lambda _: ()
+
+    def digests(self, folder: str) -> BlobIds:
+        """Return the blob ids of the files below a folder."""
+        return below(self.blobs, folder)
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Return the files below a folder, by path below it."""
+        found = self.digests(folder)
+        names = (path.removeprefix(f"{folder}/") for path in found)
+        return dict(zip(names, self.read(found.values()), strict=True))
+
+
 Definitions = Mapping[tuple[str, KindId, str], Mapping[str, Definition]]
 """By cluster, kind and namespace (empty for cluster-scoped kinds), then by name."""
 
@@ -62,7 +81,7 @@ Definitions = Mapping[tuple[str, KindId, str], Mapping[str, Definition]]
 class Context(Struct, frozen=True, kw_only=True):
     """Everything a file needs besides its own bytes. `digest` covers what every file depends on.
 
-    The rest is covered by typed dependencies: definitions, evidence, and `files`, which launch lines name.
+    The rest is covered by typed dependencies: definitions, evidence, `files`, which launch lines name, and `carried`.
     """
 
     config: Config
@@ -78,8 +97,11 @@ class Context(Struct, frozen=True, kw_only=True):
     definitions: Definitions
     evidence: Evidence
     files: Mapping[str, Definition]
+    carried: CarriedFiles
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
+    served: ServedKinds
+    asks_servers: bool = False  # dry runs of live clusters decide what other versions of a definition may have
     health_of_jobs: Mapping[str, HealthOfJobs] = {}  # by cluster
     generations: Mapping[str, str] = {}  # suffixes by the path of the object under its own name
 
@@ -92,6 +114,13 @@ class Context(Struct, frozen=True, kw_only=True):
     def exceptions(self) -> tuple[PolicyException, ...]:
         """The exceptions from rules."""
         return self.rules.exceptions
+
+    def version(self, cluster: str, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that a cluster runs, as far as is known."""
+        (known,) = (one for one in self.config.clusters if one.name == cluster)
+        evidence = self.evidence.definitions.get(cluster)
+        observed = {} if evidence is None else evidence.versions
+        return component_version(component, known, observed=observed, shipped=self.catalogue.archive.versions)
 
     def finished(self) -> dict[str, FinishedRun]:
         """Return the recorded ends of jobs by the path of each job."""
@@ -182,16 +211,17 @@ def build_context(
     definitions: Sequence[ParsedFile],
     clusters: tuple[Cluster, ...],
     checker: PolicyChecker,
+    carried: CarriedFiles,
 ) -> Context:
     """Evaluate the small files that matter to all others. Problems are collected, never raised."""
     documents = [document for file in definitions for document in file.documents]
     approved, approval_problems = read_approvals([document for file in approvals for document in file.valid])
     measured = read_evidence(config, clusters, kinds, evidence)
-    defining = (one for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS)
-    catalogue = catalogue.with_external(_external_definitions(config, kinds)).with_crds(defining)
+    catalogue, bodies = _with_definitions(config, kinds, catalogue, documents)
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
     jobs = _health_of_jobs(clusters, found)
+    of_files = (problem for file in (*policies, *approvals) for problem in file.problems)
     return Context(
         config=config,
         clusters=clusters,
@@ -205,18 +235,21 @@ def build_context(
         digest=_digest(engine, config, (rules.policies, jobs), definitions, kinds),
         definitions=found,
         evidence=_without_quarantined(measured, found),
+        served=ServedKinds(catalogue, measured.definitions, bodies),
         health_of_jobs=jobs,
         files=_launch_configurations(definitions),
+        carried=carried,
         namespaces=_namespaces(clusters, documents, kinds),
-        problems=mask_findings(
-            (
-                *(problem for file in (*policies, *approvals) for problem in file.problems),
-                *measured.problems,
-                *rules.problems,
-                *approval_problems,
-            )
-        ),
+        problems=mask_findings((*of_files, *measured.problems, *rules.problems, *approval_problems)),
     )
+
+
+def _with_definitions(
+    config: Config, kinds: Kinds, catalogue: Catalogue, documents: Iterable[Document]
+) -> tuple[Catalogue, list[dict[str, Any]]]:
+    """Return the catalogue with the definitions of the repository, and these; only clusters have external ones."""
+    bodies = [one.data for one in documents if kinds.find(one.group, one.kind).holds is Holds.KINDS]
+    return catalogue.with_external(_external_definitions(config, kinds)).with_definitions(bodies), bodies
 
 
 def _rules(

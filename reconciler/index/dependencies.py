@@ -18,6 +18,7 @@ from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.runs import FinishedRun
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.answers import Answer, Answers
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.tables import SizingTables
@@ -66,6 +67,12 @@ class PathsDependency(Struct, frozen=True, array_like=True, tag="paths"):
     """The paths of all configuration files that a launch line may name."""
 
 
+class FolderDependency(Struct, frozen=True, array_like=True, tag="folder"):
+    """The files of a folder that a document carries to its pods."""
+
+    path: str
+
+
 class GenerationDependency(Struct, frozen=True, array_like=True, tag="generation"):
     """The suffix under which an object runs, by the path under its own name. Objects without one do not record it."""
 
@@ -84,6 +91,22 @@ class RunsDependency(Struct, frozen=True, array_like=True, tag="runs"):
     cluster: str
 
 
+class VersionDependency(Struct, frozen=True, array_like=True, tag="version"):
+    """The version of a component that a cluster runs, and how it is known."""
+
+    cluster: str
+    component: str
+
+
+class ServedDependency(Struct, frozen=True, array_like=True, tag="served"):
+    """What a cluster serves of an API group, as the evidence says."""
+
+    cluster: str
+    group: str
+
+
+_Named = GenerationDependency | RunDependency | RunsDependency | VersionDependency | ServedDependency
+
 Dependency = (
     DefinitionDependency
     | NamesDependency
@@ -91,9 +114,8 @@ Dependency = (
     | AnswerDependency
     | FileDependency
     | PathsDependency
-    | GenerationDependency
-    | RunDependency
-    | RunsDependency
+    | FolderDependency
+    | _Named
 )
 
 _encoder = msgspec.msgpack.Encoder()
@@ -142,6 +164,11 @@ class RecordingLookup:
         """Return the sorted names of all definitions of a kind in a namespace."""
         self._dependencies.add(NamesDependency(*kind, self._cluster.name, namespace))
         return tuple(sorted(self._context.definitions.get((self._cluster.name, kind, namespace), ())))
+
+    def version(self, component: str) -> ComponentVersion:
+        """Return the version of a component that the cluster runs, as far as is known."""
+        self._dependencies.add(VersionDependency(self._cluster.name, component))
+        return self._context.version(self._cluster.name, component)
 
     def generation(self, key: ObjectKey) -> str:
         """Return the suffix of the generation in which an object runs; empty if it runs under its own name."""
@@ -193,6 +220,11 @@ class RecordingLookup:
         self._dependencies.add(FileDependency(path))
         found = self._context.files.get(path)
         return found.document if found is not None else None
+
+    def folder(self, path: str) -> dict[str, bytes]:
+        """Return the files of a folder that a document carries to its pods, by path below it."""
+        self._dependencies.add(FolderDependency(path))
+        return self._context.carried.contents(path)
 
 
 class _RecordedAnswers(Mapping[tuple[str, str], Answer]):
@@ -261,12 +293,17 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case GenerationDependency() | RunDependency() | RunsDependency():
-                return self._of_names(dependency)
-            case FileDependency() | PathsDependency():
+            case FileDependency() | PathsDependency() | FolderDependency():
                 return self._of_files(dependency)
+            case _:
+                return self._of_names(dependency)
 
-    def _of_names(self, dependency: GenerationDependency | RunDependency | RunsDependency) -> object:
+    def _of_names(self, dependency: _Named) -> object:
+        if isinstance(dependency, ServedDependency):
+            return self._context.served.digest(dependency.cluster, dependency.group)
+        if isinstance(dependency, VersionDependency):
+            known = self._context.config.cluster(dependency.cluster)
+            return None if known is None else repr(self._context.version(known.name, dependency.component))
         if isinstance(dependency, RunsDependency):
             return dependency.cluster in self._context.evidence.runs
         if isinstance(dependency, RunDependency):
@@ -282,7 +319,9 @@ class DependencyDigests:
         """Digests of the inventories by cluster."""
         return {cluster: _digest_inventory(found) for cluster, found in self._context.evidence.inventories.items()}
 
-    def _of_files(self, dependency: FileDependency | PathsDependency) -> object:
+    def _of_files(self, dependency: FileDependency | PathsDependency | FolderDependency) -> object:
+        if isinstance(dependency, FolderDependency):
+            return sorted(self._context.carried.digests(dependency.path).items())
         if isinstance(dependency, PathsDependency):
             return self._paths
         found = self._context.files.get(dependency.path)

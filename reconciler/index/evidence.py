@@ -13,12 +13,14 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.active_queues import ActiveQueues
+from reconciler.repo.evidence.definitions import ClusterDefinitions
 from reconciler.repo.evidence.runs import FinishedRuns
 from reconciler.sizing.answers import Answers
 from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
+    from reconciler.repo.evidence.utilisation import GpuUtilisation
 
 _Value = TypeVar("_Value")
 
@@ -32,6 +34,8 @@ class Evidence(Struct, frozen=True, kw_only=True):
     runs: Mapping[str, FinishedRuns]
     queues: Mapping[str, ActiveQueues]
     health: "Mapping[str, FleetHealth]"
+    definitions: Mapping[str, ClusterDefinitions]
+    utilisation: "Mapping[str, GpuUtilisation]"
     problems: tuple[Problem, ...]
 
 
@@ -64,6 +68,8 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         runs=values[EvidenceUse.RUNS],
         queues=values[EvidenceUse.QUEUES],
         health=values[EvidenceUse.HEALTH],
+        definitions=values[EvidenceUse.DEFINITIONS],
+        utilisation=values[EvidenceUse.UTILISATION],
         problems=tuple(problems),
     )
 

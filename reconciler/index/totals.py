@@ -22,8 +22,9 @@ from reconciler.policy.references import (
     has_references,
 )
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import Version, version_of
 from reconciler.queues.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
-from reconciler.repo.config import RuleSetting
+from reconciler.repo.config import Cluster, RuleSetting
 
 _Change = tuple[ObjectSummary, ObjectSummary]
 """One object before and after."""
@@ -64,7 +65,7 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
     for cluster in index.clusters:
         inventory = index.context.evidence.inventories.get(cluster.name)
         own = None if index.rendered.has_duplicates else usage.get(cluster.name)
-        amounts += evaluate_amounts(kinds, rows[cluster.name], cluster, inventory, rules, own)
+        amounts += evaluate_amounts(kinds, rows[cluster.name], cluster, inventory, rules, own, _kueue(index, cluster))
     links = saved.links if saved is not None and saved.links_digest == digests[0] else None
     if links is None:
         links = tuple(
@@ -75,6 +76,11 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
     return ObjectTotals(
         links_digest=digests[0], links=links, amounts_digest=digests[1], amounts=tuple(amounts), usage=usage
     )
+
+
+def _kueue(index: CompiledRevision, cluster: Cluster) -> Version:
+    """Return the version of Kueue that a cluster runs."""
+    return version_of(index.context.version(cluster.name, "kueue").version)
 
 
 def _update(index: CompiledRevision, saved: ObjectTotals, digests: tuple[bytes, bytes]) -> ObjectTotals | None:
@@ -168,6 +174,7 @@ def _update_amounts(
             index.context.evidence.inventories.get(cluster.name),
             index.context.config.rules,
             (saved.usage.get(cluster.name, QueueUsage()), usage.get(cluster.name, QueueUsage())),
+            _kueue(index, cluster),
         )
         if new is None:
             return None
@@ -180,7 +187,8 @@ def _update_amounts(
 def _digests(index: CompiledRevision, records: Mapping[str, FileRecord]) -> tuple[bytes, bytes]:
     """Digest what verdicts on links depend on, and what verdicts on amounts depend on."""
     names = [cluster.name for cluster in index.clusters]
-    links = short_digest(repr((index.context.digest, names)).encode())
+    versions = {name: one.versions for name, one in sorted(index.context.evidence.definitions.items())}
+    links = short_digest(repr((index.context.digest, names, versions)).encode())
     links.update(b"".join([record.links for record in records.values()]))
     amounts = short_digest(links.digest() + repr(sorted(index.inventory_digests.items())).encode())
     amounts.update(b"".join([record.amounts for record in records.values()]))

@@ -17,6 +17,7 @@ from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend, Cluster
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.training_jobs.job import TrainingJob
 from reconciler.sizing.training_jobs.reader import JobReader
@@ -48,6 +49,10 @@ class Lookup(Protocol):
         """Return whether finished jobs of the cluster are recorded, so that they are not created again."""
         ...
 
+    def version(self, component: str) -> ComponentVersion:
+        """Return the version of a component (`kube.schemas.components`) that the cluster runs, as far as is known."""
+        ...
+
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         """Return the sorted names of all definitions of a kind in a namespace, for hints."""
         ...
@@ -62,6 +67,8 @@ class EvidenceUse(StrEnum):
     RUNS = "runs"  # `kube.runs.FinishedRuns`
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
+    DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
+    UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):
@@ -112,6 +119,7 @@ class Pods(Struct, frozen=True):
 
     read: yields the pods of an object; its second argument is the prefix of the object's fields.
     provides: yields the pods that objects which name this one run, or one that requests what it adds to a pod.
+    provided_as: returns the name by which pods name the object; without it, they name it by its own.
     components: yields the objects that a wrapper holds, each with its path.
     copies: how many of each of these objects, which have placeholders, there are at the same time; None: they are as
         they are written, one of each.
@@ -125,6 +133,7 @@ class Pods(Struct, frozen=True):
 
     read: Callable[[Body, str], Iterable[PodSet]] | None = None
     provides: Callable[[Body, str], Iterable[PodSet]] | None = None
+    provided_as: Callable[[Body], str] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
     copies: Callable[[Body], int] | None = None
     declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None

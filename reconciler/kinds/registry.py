@@ -10,6 +10,7 @@ from reconciler.kinds import (
     jobset,
     kai,
     kaito,
+    kaiwo,
     kserve,
     kubeflow,
     kueue,
@@ -17,6 +18,7 @@ from reconciler.kinds import (
     lws,
     nvidia,
     own,
+    preemption,
     ray,
     serving,
     spark,
@@ -29,6 +31,7 @@ from reconciler.kinds.kind import Kinds
 
 BUILT_IN = Kinds(
     torchrun.KINDS,
+    kaiwo.KINDS,
     workloads.KINDS,
     kubeflow.KINDS,
     ray.KINDS,
@@ -40,6 +43,7 @@ BUILT_IN = Kinds(
     volcano.KINDS,
     own.KINDS,
     health.KINDS,
+    preemption.KINDS,
     kustomize.KINDS,
     kserve.KINDS,
     nvidia.KINDS,

@@ -5,6 +5,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from reconciler.index.build import CompiledRevision
@@ -31,7 +32,10 @@ def at_their_causes(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts at the places of their fields, and those with one cause as one. They are sorted."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.sort_key)
-    placed = _merge(index, _locate(cache, index, renderer, ordered))
+    placed = (
+        verdict if verdict.cause is msgspec.UNSET else replace(verdict, cause=msgspec.UNSET)
+        for verdict in _merge(index, _locate(cache, index, renderer, ordered))
+    )
     return tuple(sorted(placed, key=lambda verdict: verdict.sort_key))
 
 
@@ -62,7 +66,7 @@ def _located_paths(index: CompiledRevision, verdicts: Sequence[Verdict]) -> Iter
     count = 0
     for position, verdict in enumerate(verdicts):
         if verdict.rule in RULES and verdict.result is not Result.EXCEPTED and _has_field(verdict):
-            path = _path(index, verdict)
+            path = _cause(index, verdict)
             if path in index.desired and count < MAX_LOCATED:
                 count += 1
                 yield position, path
@@ -74,6 +78,11 @@ def _has_field(verdict: Verdict) -> bool:
 
 def _path(index: CompiledRevision, verdict: Verdict) -> str:
     return index.context.kinds.manifest_path(verdict.cluster, verdict.key)
+
+
+def _cause(index: CompiledRevision, verdict: Verdict) -> str:
+    """Return the path of the object that the field of a verdict is of."""
+    return index.context.kinds.manifest_path(verdict.cluster, verdict.cause or verdict.key)
 
 
 def _key(index: CompiledRevision, path: str, verdict: Verdict) -> str:
@@ -99,7 +108,7 @@ def _field(index: CompiledRevision, manifest: Manifest, verdict: Verdict) -> Fie
     key = manifest.key
     schemas = index.context.catalogue
     path, rest = find_path(manifest.body, verdict.field, lambda at: schemas.list_keys(key.group, key.kind, at))
-    return () if rest else path
+    return () if rest and verdict.cause is UNSET else path
 
 
 def _find_leaf(node: Any, is_wanted: Any, path: FieldPath = ()) -> FieldPath:
@@ -124,4 +133,4 @@ def _merge(index: CompiledRevision, verdicts: Iterable[Verdict]) -> Iterator[Ver
         groups.setdefault(same if is_elsewhere else position, []).append(verdict)
     for first, *others in groups.values():
         more = f" (and {plural(len(others), 'more object')})" if others else ""
-        yield replace(first, message=first.message + more)
+        yield replace(first, message=first.message + more, cause=UNSET)

@@ -103,7 +103,7 @@ def judge_evidence(
     is_committed = is_dated or index.revision.tree.commit is not None
     ages = (
         verdict
-        for evidence in (context.evidence.inventories, context.evidence.health)
+        for evidence in (context.evidence.inventories, context.evidence.health, context.evidence.definitions)
         for verdict in evaluate_age(
             context.kinds, index.clusters, evidence, rules, day, config.evidence_days, is_committed=is_committed
         )

@@ -7,12 +7,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.index.build import CompiledRevision, build_index, compile_again, store_key
+from reconciler.index.build import CompiledRevision, build_index, compile_again, compile_sources, store_key
 from reconciler.index.compile import RenderedObject, serialize_object
 from reconciler.index.renderer import Renderer
 from reconciler.index.runtime import Runtime
 from reconciler.index.store import ObjectTotals, Store, load_store, save_store
 from reconciler.index.totals import evaluate_totals
+from reconciler.index.validation import OF_VERSIONS
 from reconciler.index.workers import WorkerPool
 from reconciler.kinds.manifests.finished import RULE, mark_finished
 from reconciler.kinds.manifests.generations import base_path, next_suffix
@@ -229,6 +230,15 @@ def evaluate_tree(cache: Cache, index: CompiledRevision) -> ObjectTotals:
     return totals
 
 
+def left_to_servers(repository: Repository, workers: WorkerPool, index: CompiledRevision) -> CompiledRevision:
+    """Return an index in which dry runs decide about fields and versions that the definitions here lack."""
+    sources = index.revision.files.sources
+    found = {one.place.path for one in index.problems() if one.rule in OF_VERSIONS and one.severity is Severity.ERROR}
+    if not (chosen := found & sources.keys()):
+        return index
+    return compile_sources(repository, workers, index, replace(index.context, asks_servers=True), chosen)
+
+
 class Sides(Struct, frozen=True, kw_only=True, eq=False):
     """The two sides of a comparison.
 
@@ -289,6 +299,8 @@ def load_sides(
     """Compile the head, and find the base and what exists: in `rendered/`, or on live clusters."""
     index = compile_tree(runtime, tree, config, keep_contents=against_head)
     repository, workers = runtime.repository, runtime.workers
+    if clusters is not None:
+        index = left_to_servers(repository, workers, index)
     of_head = _existing_tree(runtime, index.revision, index)
     totals = evaluate_tree(runtime.cache, index)
     renamed, refusals = assign_generations(repository, workers, index, of_head)
@@ -411,7 +423,8 @@ def _existing_tree(runtime: Runtime, revision: LoadedRevision, index: CompiledRe
     def contents(paths: list[str]) -> Iterable[bytes]:
         return renderer.contents(paths).values()
 
-    return RenderedTree(index.engine.kinds, revision.config.rendered, built.desired, contents)
+    sources = built.rendered.sources
+    return RenderedTree(index.engine.kinds, revision.config.rendered, built.desired, contents, sources)
 
 
 def _have_equal_objects(one: LoadedRevision, other: LoadedRevision) -> bool:

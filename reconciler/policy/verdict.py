@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from reconciler.kube.objects import ObjectKey, SourceRef
 
@@ -21,6 +21,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """A rule that did not pass. `place` is the source of the object, not the rendered file.
 
     labels: those of the object, until exceptions have been applied; rules over all objects do not know them.
+    cause: another object that `field` and `place` are of, until its line is known.
     """
 
     rule: str
@@ -32,6 +33,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     hint: str = ""
     field: str = ""
     labels: tuple[tuple[str, str], ...] = ()
+    cause: ObjectKey | UnsetType = UNSET
 
     @property
     def sort_key(self) -> tuple[str, int, int, str, str, str]:

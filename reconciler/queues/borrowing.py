@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from reconciler.kinds.facts import Quota
 from reconciler.kinds.kueue import CLUSTER_QUEUE, COHORT
-from reconciler.kinds.summary import PodRequest
+from reconciler.kinds.terms import PodRequest, QueueTerms, ResourceGroup
+from reconciler.queues.flavors import LABELS, NEWEST, Exclusion, Flavors, Version
 from reconciler.queues.queues import QueueKey, QueueUsage
 from reconciler.repo.config import Cluster
 
@@ -29,7 +30,7 @@ class Shortage(NamedTuple):
     """The reason for which pods fit no flavor of a queue.
 
     resource, gpus: what they request. flavor, largest: the flavor that has most of it; no flavor at all if it is empty.
-    taken: what other pods of the workload take of it. mismatches: flavors that have it, on nodes with other labels.
+    taken: what other pods of the workload take of it. excluded: why each of its flavors takes no such pods.
     """
 
     resource: str
@@ -37,7 +38,13 @@ class Shortage(NamedTuple):
     flavor: str = ""
     largest: float = 0.0
     taken: float = 0.0
-    mismatches: tuple[str, ...] = ()
+    excluded: tuple[Exclusion, ...] = ()
+
+    @property
+    def mismatches(self) -> tuple[str, ...]:
+        """The flavors, if the nodes of all of them lack labels that the pods require."""
+        is_all = all(one.reason == LABELS for one in self.excluded)
+        return tuple(one.flavor for one in self.excluded) if is_all else ()
 
 
 class Borrowing:
@@ -46,8 +53,9 @@ class Borrowing:
     If the cluster has queues or cohorts that this repository lacks, only its own limit bounds a queue in a cohort.
     """
 
-    def __init__(self, usage: QueueUsage, cluster: Cluster) -> None:
+    def __init__(self, usage: QueueUsage, cluster: Cluster, version: Version = NEWEST) -> None:
         self._usage = usage
+        self._flavors = Flavors(usage, version)
         self._is_complete = not any(cluster.has_external(kind) for _, kind in (CLUSTER_QUEUE, COHORT))
 
     def largest(self, queue: QueueKey) -> Amounts:
@@ -82,6 +90,7 @@ class Borrowing:
         of a resource group that has enough.
         """
         largest, quotas = self.largest(queue), self._quotas(queue)
+        offered = self._groups(queue)
         taken: Amounts = {}
         for request in (request for _ in range(min(workloads, _MAX_WORKLOADS)) for request in requests):
             groups: dict[int, dict[str, int]] = {}
@@ -91,24 +100,19 @@ class Borrowing:
                     return Shortage(resource, gpus)
                 groups.setdefault(group, {})[resource] = gpus
             for group, devices in groups.items():
-                flavors = dict.fromkeys(flavor for (flavor, _), quota in quotas.items() if quota.group == group)
-                matching = self._matching(flavors, request.labels)
+                every, flavors = offered[group], offered[group].flavors
+                excluded = [self._flavors.exclusion(flavor, every, request, offered) for flavor in flavors]
+                matching = [flavor for flavor, reason in zip(flavors, excluded, strict=True) if reason is None]
                 chosen = next((flavor for flavor in matching if _fits(flavor, devices, largest, taken)), None)
                 if chosen is None:
-                    return _shortage(devices, flavors, matching, largest, taken)
+                    return _shortage(devices, tuple(filter(None, excluded)), matching, largest, taken)
                 for resource, gpus in devices.items():
                     taken[chosen, resource] = taken.get((chosen, resource), 0.0) + gpus
         return None
 
-    def _matching(self, flavors: Mapping[str, None], required: Sequence[tuple[str, tuple[str, ...]]]) -> list[str]:
-        """Return the flavors whose nodes have the labels that pods require.
-
-        Kueue compares only labels that a flavor of the group has, and only those of flavors that exist.
-        """
-        nodes = {flavor: dict(self._usage.node_labels.get(flavor, ())) for flavor in flavors}
-        keys = {key for labels in nodes.values() for key in labels}
-        needs = [(key, values) for key, values in required if key in keys]
-        return [flavor for flavor, labels in nodes.items() if all(labels.get(key) in values for key, values in needs)]
+    def _groups(self, queue: QueueKey) -> tuple[ResourceGroup, ...]:
+        row = self._usage.queues.get(queue)
+        return row.terms.groups if row is not None and isinstance(row.terms, QueueTerms) else ()
 
     def _quotas(self, queue: QueueKey) -> dict[Cell, Quota]:
         row = self._usage.queues.get(queue)
@@ -172,7 +176,11 @@ def _fits(flavor: str, devices: Mapping[str, int], largest: Amounts, taken: Amou
 
 
 def _shortage(
-    devices: Mapping[str, int], flavors: Mapping[str, None], matching: Sequence[str], largest: Amounts, taken: Amounts
+    devices: Mapping[str, int],
+    excluded: tuple[Exclusion, ...],
+    matching: Sequence[str],
+    largest: Amounts,
+    taken: Amounts,
 ) -> Shortage:
     """Describe a shortage by the resource that is short in the flavor that has most of it."""
 
@@ -182,7 +190,7 @@ def _shortage(
 
     if not matching:
         resource, gpus = next(iter(devices.items()))
-        return Shortage(resource, gpus, mismatches=tuple(flavors))
+        return Shortage(resource, gpus, excluded=excluded)
     best = min(matching, key=missing)
     _, resource = missing(best)
     cell = (best, resource)

@@ -57,6 +57,9 @@ _STATUS = {
 }
 
 
+_SOURCE = {"source": "the namespace and the name of the ConfigSource"}
+
+
 def _metric(
     name: str, kind: MetricType, text: str, labels: Mapping[str, str] | None = None, buckets: tuple[float, ...] = ()
 ) -> Metric:
@@ -126,8 +129,10 @@ METRICS = (
     _metric(
         "last_sync_timestamp_seconds",
         MetricType.GAUGE,
-        "Unix time of the last successful pass of the source that waits longest for one; 0 before the first.",
+        "Unix time of the last successful pass over a source, or look that found nothing new; 0 before the first.",
+        _SOURCE,
     ),
+    _metric("interval_seconds", MetricType.GAUGE, "Interval of a source.", _SOURCE),
     _metric(
         "commit_to_applied_seconds",
         MetricType.HISTOGRAM,

@@ -19,7 +19,19 @@ from tools.chart.dashboard import dashboard
 from tools.chart.health import health_dashboard, health_groups
 from tools.chart.queries import buckets, exported, metric
 
-FUNCTIONS = {"sum", "min", "max", "count", "rate", "increase", "histogram_quantile", "time", "absent", "topk"}
+FUNCTIONS = {
+    "sum",
+    "min",
+    "max",
+    "count",
+    "rate",
+    "increase",
+    "histogram_quantile",
+    "time",
+    "absent",
+    "topk",
+    "clamp_min",
+}
 WORDS = {"by", "and", "or", "unless", "on", "ignoring", "offset", "bool"}
 _LABEL_LIST = re.compile(r"\b(?:by|on|ignoring)\s*\([^)]*\)")
 _SELECTOR = re.compile(r"\{([^}]*)\}")
@@ -129,11 +141,17 @@ FIRING = {
     "ReconcilerSourceNotReady": Firing({_READY: "2x40"}, 10, 20, _IN, "Sources not ready: 2"),
     "ReconcilerSourceStalled": Firing({_STALLED: "1x40"}, 3, 10, _IN, "Sources stalled: 1"),
     "ReconcilerSyncStale": Firing(
-        {'reconciler_last_sync_timestamp_seconds{namespace="gitops"}': "60x90"},
+        {
+            'reconciler_last_sync_timestamp_seconds{namespace="gitops",source="team-a/fleet"}': "60x90",
+            'reconciler_interval_seconds{namespace="gitops",source="team-a/fleet"}': "60x90",
+            # This one is due every two hours.
+            'reconciler_last_sync_timestamp_seconds{namespace="gitops",source="team-a/slow"}': "60x90",
+            'reconciler_interval_seconds{namespace="gitops",source="team-a/slow"}': "7200x90",
+        },
         60,
         70,
-        _IN,
-        "A source has not been synced for 1h 9m 0s",
+        {**_IN, "source": "team-a/fleet"},
+        "team-a/fleet has not been synced for 1h 9m 0s",
     ),
     "ReconcilerDeletionBlocked": Firing(
         {'reconciler_deletion_budget_blocked_total{namespace="gitops"}': "0x10 1x20"},

@@ -99,6 +99,19 @@ def test_wrong_values_are_refused_with_their_place(helm: Path, wrong: dict[str, 
         template(helm, wrong)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jobs", 'rbac.resources: "jobs" is no kind that gpu-reconciler knows; did you mean jobs.batch'),
+        ("widgets.example.com", "widgets.example.com.* use rbac.extraRules"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["observe", "apply"])
+def test_a_kind_that_would_grant_nothing_is_refused(helm: Path, mode: str, name: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        template(helm, {"mode": mode, "rbac": {"resources": ["configmaps", name]}})
+
+
 def test_the_schema_knows_every_default_and_nothing_else() -> None:
     """A value that has no default cannot be found by reading values.yaml, and one without a schema is not checked."""
     defaults = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import yaml
 
 from reconciler import resources
 from reconciler.kube.objects import FieldPath
-from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.problems import Violation
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
 from reconciler.policy.admission import written_problems
@@ -20,7 +20,7 @@ from tests.cluster.client import Result
 from tests.cluster.corpus import Case, cases, crossings, mutated, specimens
 from tests.cluster.fixtures import Parts
 from tests.cluster.grafts import grafts
-from tests.cluster.judges import SCHEMA_ONLY, refusals
+from tests.cluster.judges import SCHEMA_ONLY, is_refusal, refusals
 from tests.cluster.mutations import Mutation
 from tests.cluster.parts import SERVING_MODULES, ControlPlane
 from tests.cluster.server import ApiServer, api_server
@@ -45,7 +45,7 @@ def errors(body: dict[str, Any]) -> list[Violation]:
 
 
 def is_refused(body: dict[str, Any]) -> bool:
-    return any(one.severity is Severity.ERROR for one in CATALOGUE.violations(body))
+    return any(map(is_refusal, CATALOGUE.violations(body)))
 
 
 def at(body: Any, path: FieldPath) -> Any:

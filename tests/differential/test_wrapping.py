@@ -12,10 +12,11 @@ import yaml
 
 from reconciler import resources
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.kube.problems import Severity, Violation
+from reconciler.kube.problems import Violation
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.schemas.builtin.appwrapper import app_wrapper_violations
 from tests.cluster.fixtures import Parts
+from tests.cluster.judges import is_refusal
 from tests.cluster.mutations import mutations
 from tests.cluster.parts import APPWRAPPER_ADMISSION
 
@@ -71,7 +72,7 @@ def test_edits_of_wrappers_are_refused_as_their_webhook_refuses_them(parts: Part
 
 
 def _errors(body: Mapping[str, Any]) -> list[Violation]:
-    return [one for one in _CATALOGUE.violations(dict(body)) if one.severity is Severity.ERROR]
+    return [one for one in _CATALOGUE.violations(dict(body)) if is_refusal(one)]
 
 
 def _is_typed(body: Body) -> bool:

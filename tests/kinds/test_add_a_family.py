@@ -15,6 +15,7 @@ from reconciler.kube.objects import ObjectKey
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.config import Cluster
+from reconciler.repo.versions import ComponentVersion
 from reconciler.sizing.inventory import Inventory
 from tests.kinds.acme import GANG, KINDS, RUN
 
@@ -53,6 +54,9 @@ class Lookup:
 
     def has_runs(self) -> bool:
         return False
+
+    def version(self, component: str) -> ComponentVersion:
+        raise LookupError(component)
 
     def defined_names(self, kind: KindId, namespace: str) -> tuple[str, ...]:
         raise LookupError(kind, namespace)

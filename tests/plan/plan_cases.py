@@ -79,6 +79,7 @@ def cluster_queue(
 
     unlimited = [{"name": resource, "nominalQuota": "1000000Gi"} for resource in others]
     spec: Body = {
+        "namespaceSelector": {},
         "resourceGroups": [
             {
                 "coveredResources": ["nvidia.com/gpu", *others],
@@ -86,7 +87,7 @@ def cluster_queue(
                     {"name": flavor, "resources": [quota(nominal), *unlimited]} for flavor, nominal in flavors.items()
                 ],
             }
-        ]
+        ],
     }
     if cohort:
         spec["cohortName"] = cohort

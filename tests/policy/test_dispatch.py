@@ -75,7 +75,9 @@ def test_what_runs_on_workers_is_not_held_to_the_nodes_here() -> None:
     assert "MultiKueueConfig w" in verdict.message
     local = check("kueue.x-k8s.io/provisioning-request", "ProvisioningRequestConfig")
     config = {**API, "kind": "ProvisioningRequestConfig", "metadata": {"name": "w"}, "spec": {}}
-    assert rules(SENDING, local, config, *QUEUES, workload) == ["quota.capacity"]
+    assert rules(SENDING, local, config, *QUEUES, workload) == []
+    other = check("example.com/budget", "ProvisioningRequestConfig")
+    assert rules(SENDING, other, config, *QUEUES, workload) == ["quota.capacity"]
 
 
 def test_kinds_that_are_not_copied_never_run() -> None:

@@ -58,11 +58,13 @@ def _about_sources() -> list[dict[str, Any]]:
         ),
         rule(
             "ReconcilerSyncStale",
-            f"time() - min by (namespace) ({sync} > 0) > 3600",
+            f"time() - max by (namespace, source) ({sync} > 0)"
+            f" > clamp_min(3 * max by (namespace, source) ({metric('interval_seconds')}), 3600)",
             wait="5m",
             severity="warning",
-            summary="A source has not been synced for {{ $value | humanizeDuration }}",
-            description="No pass over this source has succeeded for an hour.",
+            summary="{{ $labels.source }} has not been synced for {{ $value | humanizeDuration }}",
+            description="No pass over this source has succeeded for an hour, or for three of its intervals if they are"
+            " longer.",
         ),
         rule(
             "ReconcilerDeletionBlocked",

@@ -10,9 +10,19 @@ from reconciler.kinds.aspects import Dependents, Life, Lookup, Naming, Offer, Qu
 from reconciler.kinds.facts import QUEUE_DELETION, Body, QueueRole, Quota, Reference, Relations, Users
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
-from reconciler.kinds.kueue.losses import FLAVOR_DELETION, flavor_losses, queue_losses
+from reconciler.kinds.kueue.losses import FLAVOR_DELETION, STOPS, flavor_losses, queue_losses
 from reconciler.kinds.kueue.quotas import covered_resources, gpu_quotas
 from reconciler.kinds.quantities import gpu_quantity
+from reconciler.kinds.terms import (
+    CheckTerms,
+    FlavorTerms,
+    QueueTerms,
+    ResourceGroup,
+    TopologyTerms,
+    selector,
+    texts,
+    tolerations,
+)
 from reconciler.kube.reasons import Origin
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document
@@ -28,6 +38,8 @@ TOPOLOGY = (GROUP, "Topology")
 ADMISSION_CHECK = (GROUP, "AdmissionCheck")
 MULTI_KUEUE_CONFIG = (GROUP, "MultiKueueConfig")
 MULTI_KUEUE_CLUSTER = (GROUP, "MultiKueueCluster")
+PROVISIONING = "kueue.x-k8s.io/provisioning-request"
+"""`controllerName` of the checks for which nodes come on demand."""
 MULTI_KUEUE = "kueue.x-k8s.io/multikueue"
 """`controllerName` of the checks, and `managedBy` of the jobs, that Kueue runs on worker clusters."""
 _PARAMETERS = frozenset(("MultiKueueConfig", "ProvisioningRequestConfig"))
@@ -36,7 +48,32 @@ _PARAMETERS = frozenset(("MultiKueueConfig", "ProvisioningRequestConfig"))
 def _cluster_queue(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     granting = _granting(spec, text(spec.get("cohortName")) or text(spec.get("cohort")))
-    return replace(granting, references=(*granting.references, *_checks(spec)), resources=covered_resources(spec))
+    references = (*granting.references, *_checks(spec))
+    return replace(granting, references=references, resources=covered_resources(spec), terms=_queue_terms(spec))
+
+
+def _queue_terms(spec: Mapping[str, Any]) -> QueueTerms:
+    groups = map(mapping, sequence(spec.get("resourceGroups")))
+    named = tuple((text(name), ()) for name in sequence(spec.get("admissionChecks")))
+    checks = map(mapping, sequence(mapping(spec.get("admissionChecksStrategy")).get("admissionChecks")))
+    some = tuple((text(check.get("name")), tuple(map(text, sequence(check.get("onFlavors"))))) for check in checks)
+    return QueueTerms(
+        stop=_stop(spec),
+        namespaces=selector(spec.get("namespaceSelector")),
+        groups=tuple(
+            ResourceGroup(
+                tuple(map(text, sequence(group.get("coveredResources")))),
+                tuple(text(mapping(flavor).get("name")) for flavor in sequence(group.get("flavors"))),
+            )
+            for group in groups
+        ),
+        checks=(*named, *some),
+    )
+
+
+def _stop(spec: Mapping[str, Any]) -> str:
+    policy = text(spec.get("stopPolicy"))
+    return policy if policy in STOPS else ""
 
 
 def _cohort(body: Body) -> Relations:
@@ -65,6 +102,7 @@ def _admission_check(body: Body) -> Relations:
         parent_kind=MULTI_KUEUE_CONFIG,
         parent=name if spec.get("controllerName") == MULTI_KUEUE else "",
         references=(Reference(GROUP, kind, "", name, "spec.parameters.name"),) if is_known else (),
+        terms=CheckTerms(text(spec.get("controllerName"))),
     )
 
 
@@ -118,7 +156,8 @@ def _flavor_references(spec: Mapping[str, Any]) -> Iterator[Reference]:
 def _local_queue(body: Body) -> Relations:
     parent = text(mapping(body.get("spec")).get("clusterQueue"))
     references = (Reference(*CLUSTER_QUEUE, "", parent, "spec.clusterQueue"),) if parent else ()
-    return Relations(parent_kind=CLUSTER_QUEUE, parent=parent, references=references)
+    terms = QueueTerms(stop=_stop(mapping(body.get("spec"))))
+    return Relations(parent_kind=CLUSTER_QUEUE, parent=parent, references=references, terms=terms)
 
 
 def _resource_flavor(body: Body) -> Relations:
@@ -127,9 +166,23 @@ def _resource_flavor(body: Body) -> Relations:
     labels = mapping(spec.get("nodeLabels"))
     return Relations(
         product=product_label(labels),
-        labels=tuple(sorted((key, text(labels[key])) for key in labels if type(key) is str)),
         references=(Reference(*TOPOLOGY, "", topology, "spec.topologyName"),) if topology else (),
+        terms=FlavorTerms(
+            texts(labels), tuple(_taints(spec.get("nodeTaints"))), tolerations(spec.get("tolerations")), topology
+        ),
     )
+
+
+def _taints(values: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the taints that keep pods away: Kueue ignores those that are only a preference."""
+    for one in map(mapping, sequence(values)):
+        if one.get("effect") in ("NoSchedule", "NoExecute"):
+            yield text(one.get("key")), text(one.get("value")), text(one.get("effect"))
+
+
+def _topology(body: Body) -> Relations:
+    levels = sequence(mapping(body.get("spec")).get("levels"))
+    return Relations(terms=TopologyTerms(tuple(text(mapping(level).get("nodeLabel")) for level in levels)))
 
 
 def _offered_products(local: Document, lookup: Lookup) -> Iterator[Offer]:
@@ -227,6 +280,7 @@ KINDS = (
         group=GROUP,
         kind="Topology",
         is_cluster_scoped=True,
+        relations=_topology,
         naming=Naming(rule="reference.topology", has_group_in_path=True),
     ),
     Kind(

@@ -18,12 +18,12 @@ NAMED_BY_LABELS = ("LocalQueue", "WorkloadPriorityClass")
 PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 MIN_PARALLELISM = "kueue.x-k8s.io/job-min-parallelism"
 """Annotation of a Job that Kueue may admit with fewer pods; it then sets `parallelism` itself."""
-_SYNCED = "kueue.x-k8s.io/job-completions-equal-parallelism"
-_ELASTIC = "kueue.x-k8s.io/elastic-job"
+SYNCED = "kueue.x-k8s.io/job-completions-equal-parallelism"
+ELASTIC = "kueue.x-k8s.io/elastic-job"
 """Annotation of a workload whose number of pods Kueue changes while it runs."""
-_GROUP = "kueue.x-k8s.io/pod-group-name"
-_PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
-_MAX_LENGTH = "kueue.x-k8s.io/max-exec-time-seconds"
+POD_GROUP = "kueue.x-k8s.io/pod-group-name"
+PREBUILT = "kueue.x-k8s.io/prebuilt-workload-name"
+MAX_LENGTH = "kueue.x-k8s.io/max-exec-time-seconds"
 
 
 def is_started(suspend: FieldPath) -> Callable[[Body], bool]:
@@ -39,7 +39,7 @@ def as_admitted(body: Body, pods: Sequence[PodSet]) -> list[tuple[Any, ...]]:
 
     It stops one that differs, and admits it again: pkg/util/equality/podset.go (ComparePodSets).
     """
-    is_elastic = annotation(body, _ELASTIC) == "true"
+    is_elastic = annotation(body, ELASTIC) == "true"
     counts = ((None, None) if is_elastic else (one.replicas, one.spare) for one in pods)
     specs = (mapping(one.template.get("spec")) for one in pods)
     return [(*count, *map(spec.get, _COMPARED)) for count, spec in zip(counts, specs, strict=True)]
@@ -52,13 +52,13 @@ def frozen_labels(before: Body, after: Body) -> list[str]:
     resize a job is said once.
     """
     paused = is_suspended(after)
-    changed = [] if paused else [label for label in (QUEUE_LABEL, _PREBUILT) if _differs(before, after, label)]
-    if _differs(before, after, _MAX_LENGTH) and not (paused and is_suspended(before)):
-        changed.append(_MAX_LENGTH)
-    elastic = [_annotations(body).get(_ELASTIC) == "true" for body in (before, after)]
+    changed = [] if paused else [label for label in (QUEUE_LABEL, PREBUILT) if _differs(before, after, label)]
+    if _differs(before, after, MAX_LENGTH) and not (paused and is_suspended(before)):
+        changed.append(MAX_LENGTH)
+    elastic = [_annotations(body).get(ELASTIC) == "true" for body in (before, after)]
     return [
         *_labels(*changed, *_priority(before, after, is_paused=paused)),
-        *([f'metadata.annotations["{_ELASTIC}"]'] if elastic[0] != elastic[1] else []),
+        *([f'metadata.annotations["{ELASTIC}"]'] if elastic[0] != elastic[1] else []),
     ]
 
 
@@ -73,8 +73,8 @@ frozen_labels_in_queue = in_queue(frozen_labels)
 
 def frozen_labels_of_pod(before: Body, after: Body) -> list[str]:
     """Check as `frozen_labels` does, and that a pod stays in its group."""
-    leaves = _label(before, _GROUP) and _differs(before, after, _GROUP)
-    return [*frozen_labels(before, after), *_labels(*([_GROUP] if leaves else []))]
+    leaves = _label(before, POD_GROUP) and _differs(before, after, POD_GROUP)
+    return [*frozen_labels(before, after), *_labels(*([POD_GROUP] if leaves else []))]
 
 
 def frozen_labels_of_serving(before: Body, after: Body) -> list[str]:
@@ -128,9 +128,9 @@ def frozen_parallelism(before: Body, after: Body) -> list[str]:
         return []
     partial = MIN_PARALLELISM in _annotations(before)
     fields = differing(before, after, "spec.parallelism") if partial else []
-    synced = [_annotations(body).get(_SYNCED) == "true" for body in (before, after)]
+    synced = [_annotations(body).get(SYNCED) == "true" for body in (before, after)]
     stays = synced[0] != synced[1] and not is_suspended(after)
-    return [*fields, *([f'metadata.annotations["{_SYNCED}"]'] if stays else [])]
+    return [*fields, *([f'metadata.annotations["{SYNCED}"]'] if stays else [])]
 
 
 def _priority(before: Body, after: Body, *, is_paused: bool) -> list[str]:

@@ -16,7 +16,7 @@ FLAVOR_DELETION = Deletion(
     hint="first remove it from the queues that have it, and let the workloads in it end",
     names_users=True,
 )
-_STOPS = {
+STOPS = {
     "Hold": "admits no more workloads",
     "HoldAndDrain": "admits no more workloads, and evicts those that run in it",
 }
@@ -28,9 +28,9 @@ def queue_losses(before: Body, after: Body | None) -> Iterator[Loss]:
     if after is None:
         return
     stop = value_of(after, "spec.stopPolicy")
-    if stop in _STOPS and stop != value_of(before, "spec.stopPolicy"):
+    if stop in STOPS and stop != value_of(before, "spec.stopPolicy"):
         hint = "remove stopPolicy to let it admit workloads again; evicted ones start over, or from their checkpoints"
-        yield Loss(rule="risk.queue-stop", message=f"the queue {_STOPS[stop]} (stopPolicy: {stop})", hint=hint)
+        yield Loss(rule="risk.queue-stop", message=f"the queue {STOPS[stop]} (stopPolicy: {stop})", hint=hint)
     old, new = _cohort(before), _cohort(after)
     if old and old != new:
         where = f"cohort {old} for {new}" if new else f"cohort {old}"

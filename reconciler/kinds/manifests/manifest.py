@@ -14,6 +14,7 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     """A rendered object of one cluster. `source` is the document it was rendered from; `sizing` says how it was sized.
 
     `on_immutable_change` is the choice of its document or queue; empty: that of the configuration.
+    `is_shared`: other documents may render the same object.
 
     The reasons are in `tree`, which the body was built from; `reasons` are those of values that were added later.
     """
@@ -26,6 +27,7 @@ class Manifest(Struct, frozen=True, kw_only=True, eq=False):
     reasons: Reasons = field(default_factory=dict)
     sizing: Callable[[], SizingSummary] | None = None
     on_immutable_change: str = ""
+    is_shared: bool = False
 
     def why(self, path: FieldPath) -> Why:
         """Return the reason of the value at `path`."""

@@ -5,7 +5,7 @@ parsed again. Rendered objects and those that `rendered/` held before are summar
 """
 
 from reconciler.kinds.facts import Quota, Reference
-from reconciler.kinds.summary.object_summary import Demand, NodeMatch, ObjectSummary, PodRequest, Uncounted
+from reconciler.kinds.summary.object_summary import Demand, NodeMatch, ObjectSummary, Uncounted
 from reconciler.kinds.summary.summarize import summarize
 
-__all__ = ["Demand", "NodeMatch", "ObjectSummary", "PodRequest", "Quota", "Reference", "Uncounted", "summarize"]
+__all__ = ["Demand", "NodeMatch", "ObjectSummary", "Quota", "Reference", "Uncounted", "summarize"]

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference
+from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference, Scale
 from reconciler.kinds.quantities import Gpus, exact, total
+from reconciler.kinds.terms import PodRequest, Refused, Terms
 from reconciler.kube.objects import ObjectKey, SourceRef
 
 
@@ -75,6 +76,7 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     kinds: what it may be, in order; field: the field that names it.
     adds: its devices are added to those of the pods; else they count instead of `own`, if these are none.
     sets_pods: it says how many pods there are. is_optional: nothing is missing from the count without it.
+    each: how many of what it provides each pod requests.
     own: what each of the pods requests itself: resource, product, devices.
     least, most: how few and how many of the pods may run; None: as many as `pods`.
     """
@@ -90,6 +92,21 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     own: tuple[tuple[str, str, Gpus], ...] = ()
     least: int | None = None
     most: int | None = None
+    each: int = 1
+
+
+class Bare(msgspec.Struct, frozen=True, array_like=True):
+    """Pods of one template as far as a LimitRange adds devices to them: to each container that names none.
+
+    stated: devices that containers name, and how many of them. product: the GPU product that the pods select.
+    """
+
+    pods: int
+    containers: int
+    product: str = ""
+    stated: tuple[tuple[str, int], ...] = ()
+    least: int | None = None
+    most: int | None = None
 
 
 class Uncounted(msgspec.Struct, frozen=True, array_like=True):
@@ -100,16 +117,6 @@ class Uncounted(msgspec.Struct, frozen=True, array_like=True):
 
     def __str__(self) -> str:
         return f"{self.what} at {self.field or 'the object'}"
-
-
-class PodRequest(msgspec.Struct, frozen=True, array_like=True):
-    """The first requests of the pods of one template together, in a queue that grants GPUs by flavor.
-
-    devices: extended resources and their number. labels: node labels that the pods require, with the values allowed.
-    """
-
-    devices: tuple[tuple[str, int], ...]
-    labels: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 class NodeMatch(msgspec.Struct, frozen=True, array_like=True):
@@ -153,7 +160,6 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     provides: bool = False  # it runs no pods: `demands` are those of each object that names it, `pods` their pods
     pod_requests: tuple[PodRequest, ...] = ()  # of one workload whose queue grants GPUs by flavor
     workloads: int = 1  # that such a queue makes of it, all alike
-    labels: tuple[tuple[str, str], ...] = ()  # of a flavor: those of its nodes
     on_nodes: NodeMatch | None = None  # of a DaemonSet: where it runs a pod
     priority: int | None = None  # of a priority class: its value
     priority_class: str = ""  # of a workload in a queue of KAI: what decides its priority
@@ -162,6 +168,16 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     requests: tuple[str, ...] = ()  # resources of which the pods of a workload in a queue by flavor request any amount
     stated: tuple[str, ...] | None = None  # those that all containers of these pods state; None: it starts none
     resources: tuple[str, ...] = ()  # of a queue by flavor: what it covers; of a LimitRange: what containers request
+    refused: tuple[Refused, ...] = ()  # of a workload in such a queue: why the webhooks of Kueue refuse it
+    pod_sets: int = 0  # how many templates such a workload has there
+    terms: Terms | None = None  # of what decides whether such workloads are admitted
+    provided_as: str = ""  # what pods name it by, if not by its name
+    defaults: tuple[tuple[str, int], ...] = ()  # of a LimitRange: devices that it adds to a container without any
+    bare: tuple[Bare, ...] = ()  # of a workload: pods to which a LimitRange may add devices
+    given: tuple[str, ...] = ()  # of a workload: what a LimitRange adds, in words
+    scale: Scale | None = None  # of an autoscaler
+    offered_again: tuple[tuple[str, int], ...] = ()  # of a device plugin's configuration: resources, and how often
+    replicas: int = 1  # of a workload that an autoscaler may scale: how many copies it says
 
     @property
     def key(self) -> ObjectKey:

@@ -1,7 +1,6 @@
 """From the body of an object to its `ObjectSummary`."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from math import ceil
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,20 +9,24 @@ from msgspec.structs import replace
 from reconciler.kinds.facts import NO_KIND, Body, PodSet, QueueRole, Reference
 from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
+from reconciler.kinds.kueue.pod_requests import pod_requests
+from reconciler.kinds.kueue.refusals import is_managed, pod_set_count, refusals
 from reconciler.kinds.manifests.finished import is_finished
 from reconciler.kinds.pods import is_paused, is_stopped, is_suspended, replicas
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary.object_summary import (
+    Bare,
     Demand,
     Need,
     NodeMatch,
     ObjectSummary,
-    PodRequest,
     Uncounted,
     add_demands,
 )
 from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
+from reconciler.kinds.summary.providers import unknown_resource
 from reconciler.kinds.summary.uncounted import find_uncounted
+from reconciler.kinds.workloads import JOB
 from reconciler.kube.objects import SourceRef, format_path, split_api_version
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import NOT_JSON, annotation, mapping, sequence, text, value_at
@@ -124,9 +127,12 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "quotas": relations.quotas,
         "references": relations.references,
         "product": relations.product,
-        "labels": relations.labels,
         "priority": relations.priority,
         "resources": relations.resources,
+        "terms": relations.terms,
+        "defaults": relations.defaults,
+        "scale": relations.scale,
+        "offered_again": relations.offered_again,
         "queue_role": row.queueing.role,
     }
 
@@ -143,6 +149,7 @@ def _provided(row: Kind, body: Body) -> dict[str, Any]:
         "pods": sum(pod_set.replicas for pod_set in pod_sets),
         "demands": _demands(pod_sets, pods),
         "uncounted": _unknown(pod_sets, pods),
+        "provided_as": row.pods.provided_as(body) if row.pods.provided_as is not None else "",
     }
 
 
@@ -167,7 +174,7 @@ def _unknown(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Un
     """Return what the pods request besides known devices, and what their object does not say."""
     found = [Uncounted(pod_set.prefix.rstrip("."), pod_set.unknown) for pod_set in pod_sets if pod_set.unknown]
     for pod_set, pod in zip(pod_sets, pods, strict=True):
-        found += [Uncounted(f"{pod_set.prefix}spec", f"the resource {name}") for name in pod.unknown]
+        found += [Uncounted(f"{pod_set.prefix}spec", unknown_resource(name)) for name in pod.unknown]
         found += [Uncounted(f"{pod_set.prefix}metadata.annotations", f"what KAI refuses: {one}") for one in pod.refused]
     return tuple(dict.fromkeys(found))
 
@@ -188,8 +195,14 @@ def _needs(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], namespace: st
                 is_optional=provider.is_optional,
                 least=pod_set.least,
                 most=pod_set.most,
+                each=provider.each,
                 own=tuple((resource, pod.product_of(resource), gpus) for resource, gpus in pod.devices.items()),
             )
+
+
+def _bare(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> Iterator[Bare]:
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        yield Bare(pod_set.replicas, pod.containers, pod.product, pod.stated, pod_set.least, pod_set.most)
 
 
 def _workload(
@@ -226,11 +239,12 @@ def _workload(
         "suspended": has_ended
         or is_stopped(body)
         or is_paused(body)
-        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata))),
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata)))
+        or (role is not QueueRole.ALIAS and _has_suspended_jobs(row, body)),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
-        **(_requests(row, body, pod_sets, pods) if demands and role is QueueRole.ALIAS else {}),
+        **(_requests(row, body, pod_sets, pods, queue_field) if role is QueueRole.ALIAS else {}),
         "requests": requests,
         "stated": stated,
         "is_workload": True,
@@ -239,6 +253,8 @@ def _workload(
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
         "gpu_hours": _gpu_hours(body),
+        "bare": tuple(_bare(pod_sets, pods)),
+        "replicas": replicas(body),
     }
 
 
@@ -261,18 +277,21 @@ def _nodes(pod_sets: Sequence[PodSet]) -> NodeMatch:
     return NodeMatch(required_labels(spec), tuple((key, how, value, effect) for key, how, value, effect in written))
 
 
-def _requests(row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> dict[str, Any]:
-    """Return the workloads that a queue by flavor admits, and what each of them requests."""
+def _requests(
+    row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading], queue_field: str
+) -> dict[str, Any]:
+    """Return the workloads that a queue by flavor admits, what each of them requests, and why webhooks refuse it."""
     workloads = max(1, replicas(body)) if row.pods.queued_one_by_one else 1
-    return {"workloads": workloads, "pod_requests": tuple(_pod_requests(pod_sets, pods, workloads))}
-
-
-def _pod_requests(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], workloads: int) -> Iterator[PodRequest]:
-    for pod_set, pod in zip(pod_sets, pods, strict=True):
-        count = (pod_set.replicas - pod_set.spare) // workloads
-        if pod.devices and count:
-            devices = tuple((resource, ceil(gpus * count)) for resource, gpus in pod.devices.items())
-            yield PodRequest(devices, required_labels(mapping(pod_set.template.get("spec"))))
+    found = {"workloads": workloads, "pod_requests": pod_requests(pod_sets, [pod.devices for pod in pods], workloads)}
+    jobs = _job_prefix(row)
+    prefix = next((prefix for prefix in ("", jobs) if queue_field.startswith(f"{prefix}metadata.")), None)
+    if prefix is None:
+        return {**found, "pod_sets": 1}  # Kueue manages its pods, not itself
+    kind, job = (JOB, value_at(body, row.pods.job_metadata[:-1])) if prefix else (_identity(body)[:2], body)
+    if not is_managed(kind, job):
+        return found
+    count = max(1, pod_set_count(kind, job, pod_sets))
+    return {**found, "pod_sets": count, "refused": refusals(kind, job, pod_sets, workloads, prefix)}
 
 
 def _requested(pod_sets: Sequence[PodSet]) -> Requested:
@@ -325,6 +344,11 @@ def _queue(
 def _job_prefix(row: Kind) -> str:
     """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
     return f"{format_path(row.pods.job_metadata[:-1])}." if len(row.pods.job_metadata) > 1 else ""
+
+
+def _has_suspended_jobs(row: Kind, body: Body) -> bool:
+    """Return whether the jobs that an object creates are suspended, so that none runs until somebody resumes it."""
+    return len(row.pods.job_metadata) > 1 and is_suspended(mapping(value_at(body, row.pods.job_metadata[:-1])))
 
 
 def _labels(

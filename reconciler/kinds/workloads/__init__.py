@@ -12,13 +12,15 @@ from reconciler.kinds.manifests.ownership import KEEP
 from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicated
 from reconciler.kinds.progress import Progress
 from reconciler.kinds.quantities import gpu_quantity
+from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
+from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.config import Backend
-from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -62,13 +64,29 @@ def _resource_quota(body: Body) -> Relations:
 
 def _limit_range(body: Body) -> Relations:
     """Read what the containers of a namespace request by default: an API server fills in limits and bounds as well."""
-    resources: set[str] = set()
+    amounts: dict[str, Any] = {}
     for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
         if item.get("type") == "Container":
-            fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
-            amounts = {name: value for field in fields for name, value in field.items()}
-            resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
-    return Relations(resources=tuple(sorted(resources - {""})))
+            for field in ("min", "defaultRequest", "max", "default"):  # the last decides where several are set
+                amounts |= {text(name): value for name, value in mapping(item.get(field)).items() if is_positive(value)}
+    amounts.pop("", None)
+    return Relations(
+        resources=tuple(sorted(amounts)),
+        defaults=tuple(sorted(read_devices(amounts).items())),
+        terms=LimitTerms(tuple(_limits(body))),
+    )
+
+
+def _limits(body: Body) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the items of a LimitRange: type, field, resource and amount."""
+    for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
+        for field in ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for name, amount in mapping(item.get(field)).items():
+                yield text(item.get("type")), field, text(name), str(amount)
+
+
+def _namespace(body: Body) -> Relations:
+    return Relations(terms=NamespaceTerms(texts(mapping(body.get("metadata")).get("labels"))))
 
 
 def _claim(body: Body) -> Relations:
@@ -87,6 +105,9 @@ MUTATIONS = (
 """Kinds whose objects change others when a server admits them."""
 NODE = ("", "Node")
 POD = ("", "Pod")
+DEPLOYMENT = ("apps", "Deployment")
+DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
+JOB = ("batch", "Job")
 PERSISTENT_VOLUME_CLAIM = ("", "PersistentVolumeClaim")
 SECRET = ("", "Secret")
 SERVICE_ACCOUNT = ("", "ServiceAccount")
@@ -272,6 +293,7 @@ _STORING = (
         group="",
         kind="ConfigMap",
         holds=Holds.DATA,
+        relations=lambda body: Relations(offered_again=offered_again(mapping(body.get("data")))),
         source=Source(dependents=Dependents.NAMED, looked_up=_TRAINING),
         life=Life(immutable=immutable.data),
         naming=Naming(rule="reference.config-map", existing=("kube-root-ca.crt",)),
@@ -290,6 +312,7 @@ _GOVERNING = (
         group="",
         kind="Namespace",
         is_cluster_scoped=True,
+        relations=_namespace,
         holds=Holds.OBJECTS,
         source=Source(dependents=Dependents.ALL),
         life=Life(

@@ -187,7 +187,7 @@ _stateful_set = every(
 
 def gangs(before: Body, after: Body) -> list[str]:
     """Check a PodGroup or Workload of Kubernetes: of its gangs, only how many pods or groups each needs changes."""
-    return [*all_but("spec")(*({"spec": _without_minima(value_of(body, "spec"))} for body in (before, after)))]
+    return list(all_but("spec")(*({"spec": _without_minima(value_of(body, "spec"))} for body in (before, after))))
 
 
 def _without_minima(value: Any) -> Any:

@@ -65,6 +65,8 @@ def of_template(found: Violation, kind: str, place: FieldPath) -> Violation | No
     """Return what is wrong with a pod as a warning of its template; None if the template is not to blame."""
     if kind in _COMPLETED and found.rule == "schema.missing-field" and found.path[-1:] == ("image",):
         return None
+    if found.rule == messages.UNKNOWN_FIELD:  # the definition of the kind decides which fields reach the pod
+        return None
     message = f"{found.message}, so that no pod can be created"
     return replace(found, path=(*place, *found.path), message=message, severity=Severity.WARNING)
 
@@ -80,10 +82,10 @@ def _at(node: Any, path: tuple[str, ...], place: FieldPath) -> Iterator[tuple[Fi
         yield from _at(node.get(path[0]), path[1:], (*place, path[0]))
 
 
-OWN_GROUPS = frozenset({"gpureconciler.io", "torchrun.ai"})
+OWN_GROUPS = frozenset({"config.kaiwo.silogen.ai", "gpureconciler.io", "kaiwo.silogen.ai", "torchrun.ai"})
 """Groups of our own kinds, which are never sent to a server."""
 
-_ADD_DEFINITION = "add its CustomResourceDefinition to the repository"
+ADD_DEFINITION = "add its CustomResourceDefinition to the repository, or run `reconciler observe`"
 
 
 SOPS = "sops"
@@ -117,9 +119,17 @@ class CompiledKind:
     """The schema of one kind, compiled on first use. `allowance` is what the rules of a repository share."""
 
     def __init__(
-        self, name: KindName, schema: Schema, *, namespaced: bool | None, allowance: RuleAllowance | None = None
+        self,
+        name: KindName,
+        schema: Schema,
+        *,
+        namespaced: bool | None,
+        allowance: RuleAllowance | None = None,
+        owner: str = "",
     ) -> None:
         self.name, self.schema, self.namespaced = name, schema, namespaced
+        self.owner = owner
+        """The project that defines a kind, in the version that ships: clusters may run another one. Else empty."""
         self._allowance = allowance
 
     @cached_property
@@ -228,6 +238,10 @@ class Catalogue:
         """Return the served form of a kind, or None if it is unknown."""
         return (self._kinds(group) or {}).get(kind)
 
+    def defines(self, group: str, kind: str) -> bool:
+        """Return whether a CustomResourceDefinition that was added defines a kind."""
+        return kind in self._custom.get(group, {})
+
     def resource(self, group: str, kind: str) -> Served | None:
         """Return how a kind is served, without versions if its schema is unknown; None if its name in URLs is, too."""
         return self.served(group, kind) or self._archive.resource(group, kind)
@@ -282,10 +296,11 @@ class Catalogue:
         compiled = known.get(name)
         if compiled is None:
             if custom is not None:
-                schema, allowance = custom.schemas[name.version], self._allowance
+                schema, allowance, owner = custom.schemas[name.version], self._allowance, ""
             else:
                 schema, allowance = self._archive.load(name.group, name.kind, name.version), None
-            compiled = known[name] = CompiledKind(name, schema, namespaced=namespaced, allowance=allowance)
+                owner = self._archive.owner(name.group, name.kind)
+            compiled = known[name] = CompiledKind(name, schema, namespaced=namespaced, allowance=allowance, owner=owner)
         return compiled
 
     def stored(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -387,7 +402,7 @@ class Catalogue:
                 rule="schema.external",
                 path=("apiVersion",),
                 message=f"{kind} is defined only in the cluster, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
             yield from self._validate(self._compile_metadata(name, namespaced=kinds[kind].namespaced), data)
@@ -397,12 +412,16 @@ class Catalogue:
                 rule="schema.unknown-version",
                 path=("apiVersion",),
                 message=f"{kind} is not available in {api_version}",
-                hint=f"use {' or '.join(versions)}",
+                hint=f"use {' or '.join(versions)}{self._or_observe(group, kind)}",
             )
         else:
             compiled = self._compile(name, namespaced=kinds[kind].namespaced)
             self._by_type[api_version, kind] = compiled
             yield from self._validate(compiled, data)
+
+    def _or_observe(self, group: str, kind: str) -> str:
+        is_shipped = kind not in self._custom.get(group, {})
+        return f", or {messages.OBSERVE}" if is_shipped and self._archive.owner(group, kind) else ""
 
     def _validate(self, compiled: CompiledKind, data: dict[str, Any]) -> Iterator[Violation]:
         name = compiled.name
@@ -416,9 +435,12 @@ class Catalogue:
             )
             compiled = self._compile_metadata(name, namespaced=compiled.namespaced)
         if not compiled.engine.is_valid(data):
-            # The rules below rely on the types.
-            yield from messages.violations(compiled.engine.iter_errors(data), compiled.schema, data)
-            return
+            wrong = list(messages.violations(compiled.engine.iter_errors(data), compiled.schema, data))
+            if compiled.owner:
+                wrong = [messages.of_other_version(one, compiled.owner) for one in wrong]
+            yield from wrong
+            if any(one.severity is Severity.ERROR for one in wrong):  # the rules below rely on the types
+                return
         if has_duplicates(data, compiled.lists):
             yield from find_duplicates(data, compiled.lists)
         if name.group not in OWN_GROUPS or data.get("metadata"):
@@ -456,7 +478,7 @@ class Catalogue:
             rule="schema.unknown-group",
             path=("apiVersion",),
             message=f"unknown API group {messages.format_value(group)}, so only metadata is validated",
-            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else _ADD_DEFINITION,
+            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else ADD_DEFINITION,
             severity=Severity.WARNING,
         )
 
@@ -475,7 +497,7 @@ class Catalogue:
                 rule="schema.unknown-kind",
                 path=("kind",),
                 message=f"{api_version} has no known kind {messages.format_value(kind)}, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
         else:

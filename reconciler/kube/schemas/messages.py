@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from reconciler.kube import patterns
 from reconciler.kube.objects import FieldPath, format_path
-from reconciler.kube.problems import Violation
+from reconciler.kube.problems import Severity, Violation
 from reconciler.kube.schemas.schema import Schema, at, is_string_only, paths_of
 from reconciler.kube.secrets import is_secret_path, mask_text
 from reconciler.kube.yaml import Document
@@ -27,6 +27,9 @@ _CRON_FIELD = r"[-*/,?0-9A-Za-z]+"
 SCHEDULE_PATTERN = (
     rf"^\s*(@(yearly|annually|monthly|weekly|daily|midnight|hourly|every \S+)|{_CRON_FIELD}(\s+{_CRON_FIELD}){{4}})\s*$"
 )
+
+UNKNOWN_FIELD = "schema.unknown-field"
+OBSERVE = "run `reconciler observe` to validate by the definitions of the cluster"
 
 _MAX_READ = 4096  # characters of a value in which secrets are looked for
 _MAX_DIGITS = 19  # of a 64-bit integer; a longer one is read as a string, also without quotes
@@ -134,12 +137,23 @@ def _unknown_fields(error: Any, path: FieldPath, root: Schema, _: str) -> Iterat
     known = sorted(set((at(root, path) or {}).get("properties", {})) - {"status"})
     for name in error.kind.unexpected:
         yield Violation(
-            rule="schema.unknown-field",
+            rule=UNKNOWN_FIELD,
             path=(*path, name),
             message="unknown field",
             hint=_unknown_field_hint(root, name, known),
             at_key=True,
         )
+
+
+def of_other_version(found: Violation, owner: str) -> Violation:
+    """Return an unknown field as a warning: the cluster may run another version of its definition than `owner`."""
+    if found.rule != UNKNOWN_FIELD:
+        return found
+    message = f"unknown field: {owner}, which this release knows, has none, and a server without it drops it silently"
+    advice = found.hint.removeprefix("remove it").removeprefix("; ")
+    return replace(
+        found, message=message, hint=f"{advice}; {OBSERVE}" if advice else OBSERVE, severity=Severity.WARNING
+    )
 
 
 def _unknown_field_hint(root: Schema, name: str, known: list[str]) -> str:

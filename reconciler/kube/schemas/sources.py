@@ -15,12 +15,14 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
+from reconciler.kube.schemas.components import COMPONENTS, component_of
 from reconciler.kube.schemas.schema import Schema
 from reconciler.kube.schemas.stored import KindForm
 from reconciler.kube.schemas.strict import object_meta, strict_custom
 
 _FORMS = "schemas/kubernetes/defaults.json"
 _RESOURCES = "schemas/kubernetes/resources.json"
+_VERSIONS = "schemas/kubernetes/versions.json"
 _ARCHIVE = "schemas/kubernetes/kinds.zip"
 
 
@@ -92,6 +94,25 @@ class Archive:
     @cached_property
     def _plurals(self) -> dict[str, dict[str, str]]:
         return msgspec.json.decode(self._bundle.read(_RESOURCES), type=dict[str, dict[str, str]])
+
+    @cached_property
+    def versions(self) -> dict[str, str]:
+        """The versions whose definitions ship, by the name of the component."""
+        modules: dict[str, str] = json.loads(self._bundle.read(_VERSIONS))
+        return {component.name: modules[component.module].removeprefix("v") for component in COMPONENTS}
+
+    def is_fixed(self, group: str) -> bool:
+        """Return whether no CustomResourceDefinition decides about a group: it is Kubernetes' or our own."""
+        if group in self._own:
+            return True
+        kinds = self._index.get(group)
+        return kinds is not None and not any(served.is_custom for served in kinds.values())
+
+    def owner(self, group: str, kind: str) -> str:
+        """Return the project that defines a shipped kind by a CustomResourceDefinition, and its version; else empty."""
+        served = self._index.get(group, {}).get(kind) if group not in self._own else None
+        component = component_of(group, kind) if served is not None and served.is_custom else None
+        return f"{component.title} {self.versions[component.name]}" if component is not None else ""
 
     def resource(self, group: str, kind: str) -> Served | None:
         """Return the name in URLs of a well-known kind without a shipped schema. Its versions are not known."""

@@ -1,14 +1,16 @@
-"""Observe live clusters: nodes, queues in use and finished jobs become evidence files, if they changed."""
+"""Observe live clusters: nodes, queues in use, finished jobs and definitions become evidence, if they changed."""
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.errors import OutsideError
 from reconciler.index.build import CompiledRevision
+from reconciler.index.dependencies import ServedDependency, decode_dependencies
 from reconciler.kinds.health import REPORT
 from reconciler.kinds.kai import QUEUE, QUEUE_LABELS
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
@@ -16,19 +18,24 @@ from reconciler.kinds.manifests.ownership import LABEL, OWNER
 from reconciler.kinds.progress import conditions, holds
 from reconciler.kinds.workloads import NODE, POD
 from reconciler.kube.client.port import ClusterError, LiveCluster
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.objects import ObjectKey, split_api_version
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import MAX_COUNT, mapping, metadata_text, plural, sequence, text
+from reconciler.live.observe.definitions import observe_definitions
 from reconciler.live.observe.health import read_health
-from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
+from reconciler.live.observe.prometheus import MetricsWindow, PrometheusClient, read_windows
+from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind, read_object
 from reconciler.live.observe.runs import observe_runs
+from reconciler.live.observe.utilisation import USE_KINDS, UseObjects, observe_utilisation
 from reconciler.nodehealth.fleet.evidence import FleetHealth, write_health
 from reconciler.nodehealth.report import NodeReport
 from reconciler.plan.workspace import Workspace
 from reconciler.policy.references import utc_date
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.active_queues import ActiveQueues, write_active_queues
+from reconciler.repo.evidence.definitions import ClusterDefinitions, write_definitions
 from reconciler.repo.evidence.runs import FinishedRuns, write_runs
+from reconciler.repo.evidence.utilisation import GpuUtilisation, write_utilisation
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
 from reconciler.sizing.inventory import Inventory, Node, Taint, same_nodes, write_inventory
 
@@ -295,32 +302,46 @@ class _Sight(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def observe(
-    workspace: Workspace, open_cluster: OpenCluster, *, now: dt.datetime, allow_shrink: bool = False
+    workspace: Workspace,
+    open_cluster: OpenCluster,
+    *,
+    now: dt.datetime,
+    allow_shrink: bool = False,
+    with_utilisation: bool = False,
 ) -> Iterator[Observed]:
-    """Observe every chosen cluster. One that cannot be reached keeps all its evidence."""
+    """Observe every chosen cluster. One that cannot be reached keeps all its evidence.
+
+    with_utilisation: ask for the use of GPUs as well, which is another one at each observation.
+    """
     index = workspace.compile()
 
-    def seen(opened: tuple[Cluster, LiveCluster | ClusterError]) -> Observed:
+    def look(opened: tuple[Cluster, LiveCluster | ClusterError]) -> Observed:
         cluster, live = opened
         if isinstance(live, ClusterError):
             return _unreachable(index, cluster.name, now, live.message)
         sight = _Sight(index=index, name=cluster.name, live=live, now=now)
-        return _observe(sight, allow_shrink=allow_shrink)
+        seen = _observe(sight, allow_shrink=allow_shrink)
+        return _joined(seen, _use(sight)) if with_utilisation else seen
 
     with ExitStack() as stack:
-        yield from for_each_cluster(seen, open_all(stack, open_cluster, index.clusters))
+        yield from for_each_cluster(look, open_all(stack, open_cluster, index.clusters))
 
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
     bodies = read_kind(sight.live, NODE)
     nodes = _nodes(sight, bodies, allow_shrink=allow_shrink)
-    others = (_queues(sight), _runs(sight), _health(sight, bodies))
+    others = (_queues(sight), _runs(sight), _health(sight, bodies), _definitions(sight))
+    return _joined(nodes, *others)
+
+
+def _joined(nodes: Observed, *others: Observed) -> Observed:
+    rows = (nodes, *others)
     return replace(
         nodes,
-        files=dict(item for seen in (nodes, *others) for item in seen.files.items()),
-        kept=tuple(item for seen in (nodes, *others) for item in seen.kept),
-        notes=tuple(item for seen in (nodes, *others) for item in seen.notes),
-        reports=tuple(one for seen in others for one in seen.reports),
+        files=dict(item for seen in rows for item in seen.files.items()),
+        kept=tuple(item for seen in rows for item in seen.kept),
+        notes=tuple(item for seen in rows for item in seen.notes),
+        reports=tuple(one for seen in rows for one in seen.reports),
     )
 
 
@@ -347,7 +368,7 @@ def _labels(index: CompiledRevision, known: Inventory | None) -> set[str]:
     return used.union(*(node.labels for node in known.nodes)) if known is not None else used
 
 
-def _is_old(sight: _Sight, known: Inventory | FleetHealth) -> bool:
+def _is_old(sight: _Sight, known: Inventory | FleetHealth | ClusterDefinitions) -> bool:
     """Return whether what is equal gets a new date: after half of the time that evidence is good for."""
     limit, taken = sight.index.context.config.evidence_days, utc_date(known.taken_at)
     return limit is not None and (taken is None or 2 * (sight.now.date() - taken).days >= limit)
@@ -415,11 +436,84 @@ def _health(sight: _Sight, nodes: KindObjects) -> Observed:
     return replace(result, files={path: write_health(found)})
 
 
+def _definitions(sight: _Sight) -> Observed:
+    """Observe the definitions that the repository may use. Without permission there is no file."""
+    context = sight.index.context
+    known = context.evidence.definitions.get(sight.name)
+    path = _file(known, sight.path("definitions.yaml"))
+    found = observe_definitions(sight.live, _groups(sight), known)
+    if found.failure:
+        if known is None:
+            return Observed(cluster=sight.name, notes=(f"definitions are not recorded: {found.failure}",))
+        return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, found.failure),))
+    kinds = {key: one for key, one in found.kinds.items() if context.served.is_observed(*key)}
+    is_same = known is not None and (known.kinds, known.versions) == (kinds, found.versions)
+    if known is not None and is_same and not _is_old(sight, known):
+        return Observed(cluster=sight.name)
+    made = ClusterDefinitions(cluster=sight.name, taken_at=_timestamp(sight.now), versions=found.versions, kinds=kinds)
+    return Observed(cluster=sight.name, files={path: write_definitions(made)})
+
+
+def _groups(sight: _Sight) -> set[str]:
+    """Return the API groups of the known kinds, and those of the objects of the repository."""
+    index = sight.index
+    used = (each for encoded in index.store.digests for each in decode_dependencies(encoded))
+    groups = {each.group for each in used if isinstance(each, ServedDependency)}
+    return groups | {row.group for row in index.context.kinds.values()}
+
+
+def _use(sight: _Sight) -> Observed:
+    """Observe how busy the GPUs are, where a Prometheus is configured."""
+    context, path = sight.index.context, sight.path("utilisation.yaml")
+    known = context.evidence.utilisation.get(sight.name)
+    cluster = context.config.cluster(sight.name)
+    settings = None if cluster is None else cluster.prometheus
+    if settings is None:
+        return Observed(cluster=sight.name)
+    readings = [read_kind(sight.live, kind) for kind in USE_KINDS]
+    failure = _failure(readings)
+    window = MetricsWindow(end=sight.now, seconds=settings.window_seconds, interval=settings.interval_seconds)
+    try:
+        windows = {} if failure else read_windows(PrometheusClient(settings.url), window)
+    except OutsideError as error:
+        failure, windows = str(error), {}
+    if failure:
+        return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, failure),))
+    objects = UseObjects(*(reading.objects for reading in readings))
+    found = observe_utilisation(
+        sight.name,
+        objects,
+        _owners(sight.live),
+        windows,
+        taken_at=_timestamp(sight.now),
+        seconds=settings.window_seconds,
+    )
+    return Observed(cluster=sight.name, files={_file(known, path): write_utilisation(found)})
+
+
+def _owners(live: LiveCluster) -> Callable[[Mapping[str, Any], str], Body | None]:
+    """Return what reads owners, each once."""
+    seen: dict[ObjectKey, Body | None] = {}
+
+    def read(reference: Mapping[str, Any], namespace: str) -> Body | None:
+        group, _ = split_api_version(text(reference.get("apiVersion")))
+        kind = text(reference.get("kind"))
+        key = ObjectKey(group=group, kind=kind, namespace=namespace, name=text(reference.get("name")))
+        if key not in seen:
+            found = read_object(live, key).objects
+            is_same = bool(found) and mapping(found[0].get("metadata")).get("uid") == reference.get("uid")
+            seen[key] = found[0] if is_same else None
+        return seen[key]
+
+    return read
+
+
 def _failure(readings: Iterable[KindObjects]) -> str:
     return next((reading.failure for reading in readings if reading.failure), "")
 
 
-_Evidence = Inventory | ActiveQueues | FinishedRuns | FleetHealth
+_Dated = Inventory | FleetHealth | ClusterDefinitions | GpuUtilisation
+_Evidence = _Dated | ActiveQueues | FinishedRuns
 
 
 def _file(known: _Evidence | None, path: str) -> str:
@@ -431,7 +525,7 @@ def _file(known: _Evidence | None, path: str) -> str:
 def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) -> tuple[str, str]:
     if known is None:
         return path, f"there is no evidence yet, and none was recorded: {failure}"
-    age = _age(known.taken_at, now) if isinstance(known, Inventory | FleetHealth) else ""
+    age = _age(known.taken_at, now) if isinstance(known, _Dated) else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 
 
@@ -447,6 +541,8 @@ def _unreachable(index: CompiledRevision, name: str, now: dt.datetime, failure: 
         ("queues.yaml", evidence.queues.get(name)),
         ("runs.yaml", evidence.runs.get(name)),
         ("health.yaml", evidence.health.get(name)),
+        ("definitions.yaml", evidence.definitions.get(name)),
+        ("utilisation.yaml", evidence.utilisation.get(name)),
     ]
     kept = [
         _kept(f"{folder}/{file}", one, now, failure) for file, one in known if one is not None or file == "nodes.yaml"

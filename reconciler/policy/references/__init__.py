@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.policy.references.admission import check_admission, placed_here
 from reconciler.policy.references.age import evaluate_age, evidence_ages, utc_date
 from reconciler.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.policy.references.counting import check_counted
@@ -20,6 +21,7 @@ from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas
 from reconciler.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Evaluation, Rule
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage, usage_by_cluster
 from reconciler.repo.config import Cluster, RuleSetting
 from reconciler.sizing.inventory import Inventory
@@ -50,15 +52,17 @@ def evaluate(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usage: QueueUsage | None = None,
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...]:
     """Evaluate every rule of `RULES` that `settings` enable over all objects of one cluster, in the order of places.
 
     `rows` holds every rendered object, also two with one path, which the identity rules report. Without an inventory
-    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects.
+    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects, `kueue`
+    the version that the cluster runs.
     """
     verdicts = (
         *evaluate_links(kinds, rows, cluster, settings),
-        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage),
+        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage, kueue),
     )
     return tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key))
 
@@ -80,16 +84,18 @@ def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usage: QueueUsage | None = None,
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...]:
     """Evaluate the rules about GPUs and queues."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
     if usage is None:
         usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
     rows = [_as_started(usage.resolve(row)) for row in rows]
     check_queues(evaluation, usage)
     check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
-    check_products(evaluation, check_dispatch(evaluation, rows, usage), inventory)
+    check_admission(evaluation, rows, usage, inventory)
+    check_products(evaluation, placed_here(check_dispatch(evaluation, rows, usage), usage), inventory)
     check_overcommit(evaluation, rows, usage, inventory)
     return tuple(evaluation.verdicts)
 
@@ -110,6 +116,7 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     inventory: Inventory | None,
     settings: Mapping[str, RuleSetting],
     usages: tuple[QueueUsage, QueueUsage],
+    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...] | None:
     """Evaluate the rules about GPUs for the workloads that changed: return the verdicts on each of them.
 
@@ -122,11 +129,13 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     verdicts: list[list[Verdict]] = []
     stock = count_stock(inventory.nodes) if inventory is not None else None
     for rows, usage in zip((before, after), usages, strict=True):
-        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)
-        check_products(evaluation, check_dispatch(evaluation, resolved, usage), inventory, stock)
+        check_admission(evaluation, resolved, usage, inventory)
+        here = placed_here(check_dispatch(evaluation, resolved, usage), usage)
+        check_products(evaluation, here, inventory, stock)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None

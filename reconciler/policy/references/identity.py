@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.policy.references.rules import Evaluation
 
@@ -71,4 +72,6 @@ def _reserved(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:
 
 
 def _is_shared(evaluation: Evaluation, row: ObjectSummary) -> bool:
-    return evaluation.kinds.find(row.group, row.kind).queueing.is_shared
+    """Return whether several documents may render an object: a flavor, or the name of a queue in a namespace."""
+    queueing = evaluation.kinds.find(row.group, row.kind).queueing
+    return queueing.is_shared or queueing.role is QueueRole.ALIAS

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.policy.verdict import Result, Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.repo.config import Cluster, RuleSetting
 
 
@@ -102,6 +103,17 @@ RULES: Mapping[str, Rule] = {
         " names any namespace at all",
         action=Result.WARN,
     ),
+    "queues.never-admitted": Rule(
+        title="Kueue can admit the workload",
+        reason="a workload that its queue, a flavor, a topology, a LimitRange or a webhook of Kueue keeps out waits"
+        " forever, however much quota is free",
+        action=Result.WARN,
+    ),
+    "queues.admission-unknown": Rule(
+        title="It is known whether Kueue can admit the workload",
+        reason="labels of namespaces and nodes decide it, and the repository lacks them",
+        action=Result.AUDIT,
+    ),
     "quota.children": Rule(
         title="Child queues are guaranteed no more than their parent",
         reason="guarantees that exceed the parent's in total cannot all be kept",
@@ -132,6 +144,11 @@ RULES: Mapping[str, Rule] = {
     "quota.queue-limit": Rule(
         title="A workload fits its queue",
         reason="a workload that requests more than the limit of its queue waits forever",
+    ),
+    "quota.growth": Rule(
+        title="A workload fits its queue at its largest",
+        reason="an autoscaler starts pods that wait forever where the queue of its workload never grants so many GPUs",
+        action=Result.WARN,
     ),
     "quota.not-covered": Rule(
         title="The ClusterQueue of a workload covers what its pods request",
@@ -221,6 +238,18 @@ RULES: Mapping[str, Rule] = {
         " spec.podPaths of reconciler.yaml",
         action=Result.WARN,
     ),
+    "quota.shared-gpus": Rule(
+        title="Shares of a GPU have a name of their own",
+        reason="where the device plugin offers each GPU several times as nvidia.com/gpu, plans and quotas count shares"
+        " as if they were whole GPUs",
+        action=Result.WARN,
+    ),
+    "quota.default-gpus": Rule(
+        title="Pods get only GPUs that they ask for",
+        reason="a LimitRange gives each container that names no GPUs its default, which is the maximum where it sets no"
+        " other: also to those that need none",
+        action=Result.WARN,
+    ),
     "quota.max-gpus-per-namespace": Rule(
         title="The GPUs of a namespace are limited",
         reason="keeps one team from filling the cluster; set `max`, and `overrides` by namespace, in reconciler.yaml",
@@ -243,6 +272,7 @@ COLLECTIVE = frozenset(
         "quota.bottom-queue",
         "quota.no-evidence",
         "quota.workers",
+        "queues.admission-unknown",
         "quota.max-gpus-per-namespace",
         "quota.max-gpus-per-queue",
     )
@@ -254,11 +284,12 @@ _MAX_NAMES = 2_000
 
 
 class Evaluation(Struct, kw_only=True):
-    """One run of the rules over a cluster: its settings, and the verdicts so far."""
+    """One run of the rules over a cluster: its settings, the version of Kueue that it runs, and the verdicts so far."""
 
     kinds: Kinds
     cluster: Cluster
     settings: Mapping[str, RuleSetting]
+    kueue: Version = NEWEST
     verdicts: list[Verdict] = field(default_factory=list)
     suggestions: int = 0
 
@@ -284,8 +315,9 @@ class Evaluation(Struct, kw_only=True):
         hint: str = "",
         field: str = "",
         result: Result | None = None,
+        cause: ObjectKey | UnsetType = UNSET,
     ) -> None:
-        """Report a violation by any object."""
+        """Report a violation by any object; `field` and `place` may be of another one, which is the cause."""
         if not self.is_enabled(rule):
             return
         self.verdicts.append(
@@ -298,6 +330,7 @@ class Evaluation(Struct, kw_only=True):
                 message=message,
                 hint=hint,
                 field=field,
+                cause=cause,
             )
         )
 

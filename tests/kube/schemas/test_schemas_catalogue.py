@@ -17,6 +17,7 @@ from reconciler import resources
 from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
+from reconciler.kube.schemas.catalogue import ADD_DEFINITION
 from reconciler.kube.yaml import Document, read
 from tests import sizes
 from tests.cluster.corpus import cases, crossings, specimens
@@ -279,7 +280,8 @@ def test_a_definition_in_the_cluster_alone_decides_instead_of_the_shipped_one() 
         "metadata": {"name": "a", "namespace": "b"},
         "spec": {"runtimeRef": {"name": "torch"}, "podSpecOverrides": [{"targetJobs": [{"name": "node"}]}]},
     }
-    assert [one.rule for one in body_problems(CATALOGUE, job)] == ["schema.unknown-field"]
+    (unknown,) = body_problems(CATALOGUE, job)
+    assert (unknown.rule, unknown.severity) == ("schema.unknown-field", Severity.WARNING)
     elsewhere = CATALOGUE.with_external(["trainjobs.trainer.kubeflow.org"])
     (problem,) = body_problems(elsewhere, job)
     assert (problem.rule, problem.severity) == ("schema.external", Severity.WARNING)
@@ -296,6 +298,80 @@ def test_a_definition_in_the_cluster_alone_decides_instead_of_the_shipped_one() 
     assert body_problems(ours, job | {"apiVersion": "trainer.kubeflow.org/v1", "spec": {"size": 3}}) == ()
 
 
+QUEUE = """\
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: a}
+spec:
+"""
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "hint"),
+    [
+        ("  inventedLater: {mode: Fast}\n", "spec.inventedLater", "known fields: "),
+        ("  cohortNam: all\n", "spec.cohortNam", "did you mean cohortName?; "),
+        ("  borrowingLimit: 1\n", "spec.borrowingLimit", "move it to spec.resourceGroups[].flavors[].resources[]; "),
+    ],
+)
+def test_a_field_of_a_newer_operator_is_a_warning(spec: str, field: str, hint: str) -> None:
+    """F-153: a cluster may run another Kueue than the one that ships, and a server without the field drops it."""
+    (document,) = read("queues/a.yaml", (QUEUE + spec).encode()).documents
+    (problem,) = CATALOGUE.validate(document)
+    version = CATALOGUE.archive.versions["kueue"]
+    assert (problem.rule, problem.severity) == ("schema.unknown-field", Severity.WARNING)
+    assert (problem.place.line, problem.field) == (5, field)
+    words = f"unknown field: Kueue {version}, which this release knows, has none, and a server without it drops it"
+    assert problem.message == f"{words} silently"
+    assert problem.hint.startswith(hint)
+    assert problem.hint.endswith("run `reconciler observe` to validate by the definitions of the cluster")
+
+
+LATER = [
+    ("kueue.x-k8s.io/v1beta2", "ClusterQueue", {"concurrentAdmissionPolicy": {"mode": "RemovePreviousOptions"}}),
+    ("ray.io/v1", "RayCluster", {"historyServerOptions": {"enabled": True}, "networkPolicy": {"mode": "DenyAll"}}),
+    ("ray.io/v1", "RayCluster", {"gcsFaultToleranceOptions": {"backend": "redis", "redisAddress": "redis:6379"}}),
+    ("ray.io/v1", "RayCronJob", {"timeZone": "Europe/Helsinki"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "spec"), LATER, ids=lambda value: value if isinstance(value, str) else next(iter(value))
+)
+def test_fields_of_the_newest_operators_are_no_errors(api_version: str, kind: str, spec: dict[str, Any]) -> None:
+    """F-153: Kueue 0.19 and KubeRay 1.7 have these fields, whatever version ships."""
+    body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": "a"}, "spec": spec}
+    found = [one for one in CATALOGUE.violations(body) if one.path[1:2] and one.path[1] in spec]
+    assert [one for one in found if one.severity is Severity.ERROR] == []
+
+
+def test_other_errors_beside_a_field_of_a_newer_operator_stay_errors() -> None:
+    """So do those that are found only in an object with the right types: names, keys of lists, rules."""
+    flavors = (
+        "[{name: f, resources: [{name: cpu, nominalQuota: 1}]}, {name: f, resources: [{name: cpu, nominalQuota: 2}]}]"
+    )
+    group = f"    - {{coveredResources: [cpu], flavors: {flavors}}}\n"
+    newer = "  inventedLater: 1\n"
+    (document,) = read("a.yaml", (QUEUE.replace("{name: a}", "{name: A}") + newer).encode()).documents
+    assert [(one.rule, one.severity) for one in CATALOGUE.validate(document)] == [
+        ("schema.unknown-field", Severity.WARNING),
+        ("schema.bad-name", Severity.ERROR),
+    ]
+    found = problems(f"{QUEUE}{newer}  resourceGroups:\n{group}")
+    assert any("[schema.duplicate-item]" in one for one in found)
+    assert any("[schema.wrong-type]" in one for one in problems(f"{QUEUE}{newer}  cohortName: [a]\n"))
+
+
+def test_an_unknown_field_of_kubernetes_and_of_our_own_kinds_is_an_error() -> None:
+    for text in (
+        JOB.replace("  template:", "  templat: 1\n  template:"),
+        "apiVersion: torchrun.ai/v1alpha1\nkind: TorchrunQueue\nmetadata: {name: q}\nspec: {qota: 1}\n",
+    ):
+        (document,) = read("a.yaml", text.encode()).documents
+        found = [one for one in CATALOGUE.validate(document) if one.rule == "schema.unknown-field"]
+        assert [one.severity for one in found] == [Severity.ERROR]
+
+
 def test_both_mpi_operators_are_known() -> None:
     """The training operator has v1 of MPIJob, the MPI operator v2beta1; a cluster has one of the two."""
     served = CATALOGUE.served("kubeflow.org", "MPIJob")
@@ -307,7 +383,8 @@ def test_both_mpi_operators_are_known() -> None:
 def test_good_objects_of_serving_and_workflows_are_accepted(body: dict[str, Any]) -> None:
     assert body_problems(CATALOGUE, body) == ()
     broken = {**body, "spec": {**body["spec"], "unheardOf": 1}}
-    assert [one.rule for one in body_problems(CATALOGUE, broken)] == ["schema.unknown-field"]
+    (unknown,) = body_problems(CATALOGUE, broken)
+    assert (unknown.rule, unknown.severity) == ("schema.unknown-field", Severity.WARNING)
 
 
 @pytest.mark.parametrize(
@@ -611,7 +688,7 @@ def test_every_kind_has_its_name_in_urls() -> None:
 @pytest.mark.parametrize(
     ("group", "hint"),
     [
-        ("serving.knative.dev", "add its CustomResourceDefinition to the repository"),
+        ("serving.knative.dev", ADD_DEFINITION),
         ("serving.kserve.oi", "did you mean serving.kserve.io?"),
     ],
 )

@@ -70,7 +70,11 @@ def test_what_changed_becomes_one_commit_and_a_shrinking_fleet_does_not(
     assert made.pushed == server.tip()
     files = server.git("show", "--format=", "--name-only", "main^").split()
     files = [file for file in files if not file.endswith("/health.yaml")]  # there if agents have reported by now
-    assert files == ["evidence/main/queues.yaml", "evidence/main/runs.yaml"], "the nodes stay as they were"
+    assert files == [
+        "evidence/main/definitions.yaml",
+        "evidence/main/queues.yaml",
+        "evidence/main/runs.yaml",
+    ], "the nodes stay as they were"
     again = make(server, tmp_path, private_server.kubeconfig)
     assert (again.push_result, again.pushed) == ("unchanged", ""), "nothing changed, so nothing is committed"
 

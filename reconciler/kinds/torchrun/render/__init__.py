@@ -5,9 +5,9 @@ What all jobs of a queue share is worked out once per queue, cluster and evidenc
 
 from collections.abc import Callable
 from functools import lru_cache
-from weakref import ref
 
 from reconciler.kinds.rendered import Rendered
+from reconciler.kinds.same import Same
 from reconciler.kinds.torchrun.intent import TorchrunJob, TorchrunQueue
 from reconciler.kinds.torchrun.render import job as _job
 from reconciler.kinds.torchrun.render import queue as _queue
@@ -22,7 +22,7 @@ __all__ = ["Rendered", "render_job", "render_queue"]
 
 def render_queue(queue: TorchrunQueue, cluster: Cluster, inventory: Inventory | None) -> Rendered:
     """Render a queue for `cluster`, whose evidence is `inventory` (None: nothing was measured)."""
-    return _queue.render(_template(queue, cluster, _Same(inventory)))
+    return _queue.render(_template(queue, cluster, Same(inventory)))
 
 
 def render_job(
@@ -42,7 +42,7 @@ def render_job(
     """
     if queue is None:
         return _job.unknown_queue(job, known_queues)
-    rendered = _job.render(job, _template(queue, cluster, _Same(inventory)), generation)
+    rendered = _job.render(job, _template(queue, cluster, Same(inventory)), generation)
     ttl, wanted = job.reliability.ttl, job.workload or queue.workload
     if ttl is None or (wanted and wanted.value == TRAIN_JOB.kind):  # which has no time to live
         return rendered
@@ -50,20 +50,6 @@ def render_job(
     return Rendered(manifests=rendered.manifests, problems=(*rendered.problems, *warnings))
 
 
-class _Same:
-    """Evidence by identity: comparing it by value would cost more than the cache saves. The cache keeps none alive."""
-
-    def __init__(self, inventory: Inventory | None) -> None:
-        self._hash = id(inventory)
-        self.find = (lambda: None) if inventory is None else ref(inventory)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._hash == other._hash and self.find() is other.find()
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
 @lru_cache(maxsize=1024)
-def _template(queue: TorchrunQueue, cluster: Cluster, evidence: _Same) -> Template:
+def _template(queue: TorchrunQueue, cluster: Cluster, evidence: Same) -> Template:
     return resolve_template(queue, cluster, evidence.find())

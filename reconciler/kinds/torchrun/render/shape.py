@@ -3,8 +3,8 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
 from reconciler.kinds.rendered import place, problem_at
-from reconciler.kinds.torchrun.distribution import DistributionFailure, distribute
 from reconciler.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.kinds.torchrun.intent.sections import Distributed
 from reconciler.kinds.torchrun.render.amounts import whole_cpus
@@ -206,14 +206,9 @@ def _distribute(
         return None
     spread = distribute(gpus.value, template.kinds)
     if isinstance(spread, DistributionFailure):
-        tried = "; ".join(rejected.why for rejected in spread.rejected)
-        hint = f"request {' or '.join(map(str, spread.nearest))}"
-        problems.append(
-            problem_at(gpus, "torchrun.distribution", f"{spread.why} ({tried})" if tried else spread.why, hint)
-        )
+        problems.append(problem_at(gpus, "torchrun.distribution", *refusal(spread)))
         return None
-    tried = "; ".join(f"not {rejected.nodes} x {rejected.per_node}: {rejected.why}" for rejected in spread.rejected)
-    text = f"{spread.because} ({tried})" if tried else spread.because
+    text = computation(spread)
     origins: tuple[Origin, ...] = (*gpus.reason.origins, *template.per_node_origins)
     return (
         Traced(spread.nodes, Reason(rule="torchrun.nodes", text=text, origins=origins)),

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.distribution import NodeKind, node_kinds
 from reconciler.kinds.rendered import problem_at
-from reconciler.kinds.torchrun.distribution import NodeKind
 from reconciler.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
 from reconciler.kinds.torchrun.networks import check_networks
 from reconciler.kinds.torchrun.render.amounts import whole_cpus
@@ -261,14 +261,13 @@ def _node_sizes(
         return given, kinds, given.reason.origins
     if not nodes or inventory is None or inventory.document is None:
         return None, (), ()
-    sizes = sorted({node.gpus for node in nodes}, reverse=True)
-    kinds = tuple(NodeKind(gpus=size, count=sum(node.gpus == size for node in nodes)) for size in sizes)
+    kinds = node_kinds(nodes)
     origins = tuple(
-        Origin(document=inventory.document, field=next(node.origin for node in nodes if node.gpus == size))
-        for size in sizes
+        Origin(document=inventory.document, field=next(node.origin for node in nodes if node.gpus == kind.gpus))
+        for kind in kinds
     )
-    text = f"the largest nodes measured on {inventory.cluster} have {plural(sizes[0], 'GPU')}"
-    return Traced(sizes[0], Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
+    text = f"the largest nodes measured on {inventory.cluster} have {plural(kinds[0].gpus, 'GPU')}"
+    return Traced(kinds[0].gpus, Reason(rule="torchrun.node-size", text=text, origins=origins[:1])), kinds, origins
 
 
 def _measured(nodes: Sequence[Node], inventory: Inventory | None) -> Traced | None:

@@ -6,6 +6,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from reconciler.kube.values import plural
+from reconciler.sizing.inventory import Node
 
 
 class Rejected(Struct, frozen=True, kw_only=True):
@@ -43,6 +44,25 @@ class NodeKind(Struct, frozen=True, kw_only=True):
 
     gpus: int
     count: int | None = None
+
+
+def node_kinds(nodes: Sequence[Node]) -> tuple[NodeKind, ...]:
+    """Return the kinds of measured nodes, the largest first."""
+    sizes = sorted({node.gpus for node in nodes}, reverse=True)
+    return tuple(NodeKind(gpus=size, count=sum(node.gpus == size for node in nodes)) for size in sizes)
+
+
+def refusal(failure: DistributionFailure) -> tuple[str, str]:
+    """Return message and hint for a request that cannot be distributed."""
+    tried = "; ".join(rejected.why for rejected in failure.rejected)
+    hint = f"request {' or '.join(map(str, failure.nearest))}" if failure.nearest else ""
+    return f"{failure.why} ({tried})" if tried else failure.why, hint
+
+
+def computation(spread: Distribution) -> str:
+    """Return how a distribution was found, with what was tried before."""
+    tried = "; ".join(f"not {rejected.nodes} x {rejected.per_node}: {rejected.why}" for rejected in spread.rejected)
+    return f"{spread.because} ({tried})" if tried else spread.because
 
 
 def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | DistributionFailure:

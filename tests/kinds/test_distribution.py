@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.kinds.torchrun.distribution import Distribution, DistributionFailure, NodeKind, distribute
+from reconciler.kinds.distribution import Distribution, DistributionFailure, NodeKind, distribute
 
 KINDS = st.lists(
     st.builds(NodeKind, gpus=st.integers(1, 16), count=st.none() | st.integers(1, 40)),

@@ -1,0 +1,44 @@
+"""`component_version`: the version of a component that a cluster runs, and how it is known."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+
+from reconciler.kube.patterns import later
+from reconciler.repo.config.config import Cluster
+
+_NUMBERS = later(r"\d+(\.\d+)*")
+
+
+class VersionSource(StrEnum):
+    """The source of a version, as messages name it."""
+
+    DECLARED = "reconciler.yaml"
+    OBSERVED = "evidence"
+    SHIPPED = "shipped"  # nobody says what the cluster runs: the version whose definitions ship
+
+
+class ComponentVersion(Struct, frozen=True, kw_only=True):
+    """The version of a component, such as 0.19 or 1.37.2, without a leading v."""
+
+    version: str
+    source: VersionSource
+
+    def is_at_least(self, *numbers: int) -> bool:
+        """Return whether the version is not before another one; of 0.19 all releases count as 0.19.0."""
+        found = _NUMBERS.search(self.version)
+        return found is not None and tuple(map(int, found[0].split("."))) >= numbers
+
+
+def component_version(
+    component: str, cluster: Cluster, *, observed: Mapping[str, str], shipped: Mapping[str, str]
+) -> ComponentVersion:
+    """Return the version of a component (`kube.schemas.components`): declared, else observed, else shipped."""
+    sides = (
+        (VersionSource.DECLARED, dict(cluster.versions)),
+        (VersionSource.OBSERVED, observed),
+        (VersionSource.SHIPPED, shipped),
+    )
+    source, known = next((side for side in sides if component in side[1]), sides[-1])
+    return ComponentVersion(version=known[component].removeprefix("v"), source=source)
