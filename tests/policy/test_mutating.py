@@ -159,7 +159,7 @@ def test_a_condition_that_does_not_compile_is_a_problem() -> None:
 
 @pytest.mark.parametrize("version", ["v1", "v1beta1", "v1alpha1"])
 def test_policies_of_every_version_and_all_their_bindings_name_objects(version: str) -> None:
-    """A version that Kubernetes 1.36 does not serve is an error besides; an older server may have it."""
+    """A version that Kubernetes 1.37 does not serve is an error besides; an older server may have it."""
     text = POLICIES.replace("admissionregistration.k8s.io/v1\n", f"admissionregistration.k8s.io/{version}\n")
     binding = text.split("---\n")[1].replace("name: mutations", "name: default")
     both = f"{text}---\n{binding.replace('metadata: {name: label-it}', 'metadata: {name: second}')}"

@@ -1,6 +1,6 @@
 """What an API server validates in Go beyond its OpenAPI, as fragments of JSON Schema by component.
 
-Source: pkg/apis/*/validation/*.go of Kubernetes 1.36. `tests/cluster/test_agreement.py` compares the result with a
+Source: pkg/apis/*/validation/*.go of Kubernetes 1.37. `tests/cluster/test_agreement.py` compares the result with a
 running server. The shipped schemas contain these constraints.
 """
 

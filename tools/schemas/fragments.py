@@ -1,6 +1,6 @@
 """Fragments of JSON Schema for the values that an API server validates.
 
-Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kubernetes 1.36.
+Sources: k8s.io/apimachinery/pkg/util/validation, pkg/apis/*/validation of Kubernetes 1.37.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """The labels and annotations that Kueue reads and protects on the workloads in its queues.
 
-Kueue 0.16, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/*_webhook.go.
+Kueue 0.19, pkg/controller/jobframework/validation.go and pkg/controller/jobs/*/*_webhook.go.
 """
 
 from collections.abc import Callable, Sequence

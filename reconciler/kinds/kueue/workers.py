@@ -13,14 +13,16 @@ COPIED: frozenset[KindId] = frozenset(
         ("apps", "StatefulSet"),
         ("batch", "Job"),
         ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
         ("ray.io", "RayCluster"),
         ("ray.io", "RayJob"),
+        ("ray.io", "RayService"),
         ("trainer.kubeflow.org", "TrainJob"),
         ("workload.codeflare.dev", "AppWrapper"),
         *(("kubeflow.org", f"{name}Job") for name in ("JAX", "MPI", "Paddle", "PyTorch", "TF", "XGBoost")),
     )
 )
-"""Kinds with an adapter in Kueue 0.16.1 (pkg/controller/jobs, MultiKueueAdapter)."""
+"""Kinds with an adapter in Kueue 0.19.1 (pkg/controller/jobs, MultiKueueAdapter)."""
 
 
 def is_dispatched(job: Mapping[str, Any]) -> bool:

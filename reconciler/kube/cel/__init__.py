@@ -1,4 +1,4 @@
-"""CEL as in Kubernetes 1.36: check expressions, build programs, evaluate them."""
+"""CEL as in Kubernetes 1.37: check expressions, build programs, evaluate them."""
 
 from reconciler.kube.cel.access import LiveMap
 from reconciler.kube.cel.checker import Checked, CompileError, Declarations, check

@@ -161,8 +161,11 @@ class KubernetesWatch:
 
 PAGE_SIZE = 500  # as kubectl's --chunk-size
 
-_LIST, _OBJECT = ("resourceVersion",), ("name", "uid", "resourceVersion")
-"""What the metadata of answers always have. Reviews, which are created, have none of it, nor have subresources."""
+_NEW, _LIST, _OBJECT = ("name", "uid"), ("resourceVersion",), ("name", "uid", "resourceVersion")
+"""What the metadata of answers always have; a new object that is not stored has no version.
+
+Reviews, which are created, have none of it, nor have subresources.
+"""
 
 _NOT_FOUND, _CREATED = 404, 201
 
@@ -323,7 +326,7 @@ class KubernetesCluster:
             content_type=_APPLY,
             accept=_METADATA if metadata_only else _JSON,
             is_repeatable=True,
-            expects=_OBJECT,
+            expects=_NEW if dry_run else _OBJECT,
         )
         return _written(self._transport.send(call))
 

@@ -175,7 +175,7 @@ class LiveCluster(Protocol):
         ...
 
     def version(self) -> str:
-        """Return the version of the server, such as `v1.36.3`."""
+        """Return the version of the server, such as `v1.37.2`."""
         ...
 
     def discover(self, *, again: bool = False) -> Discovery:

@@ -1,4 +1,4 @@
-"""Evaluate `ValidatingAdmissionPolicy` files offline, as an API server of Kubernetes 1.36 does.
+"""Evaluate `ValidatingAdmissionPolicy` files offline, as an API server of Kubernetes 1.37 does.
 
 The same file, unchanged, can be used here and on the API server. What only a live server knows (the user and their
 permissions) is an error here, never a pass.

@@ -8,7 +8,7 @@ from reconciler.kube.problems import Problem
 from reconciler.policy.admission.expressions import PolicyExpression, expressions
 from reconciler.policy.admission.policies import Policy
 
-_HINT = "functions and variables are those of Kubernetes 1.36"
+_HINT = "functions and variables are those of Kubernetes 1.37"
 
 
 def check_policy(policy: Policy) -> list[Problem]:

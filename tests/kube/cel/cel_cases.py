@@ -1,4 +1,4 @@
-"""Expressions with what an API server of Kubernetes 1.36 makes of them: `test_cel_server.py` asks a real one."""
+"""Expressions with what an API server of Kubernetes 1.37 makes of them: `test_cel_server.py` asks a real one."""
 
 OBJECT = {
     "apiVersion": "v1",

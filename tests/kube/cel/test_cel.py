@@ -1,4 +1,4 @@
-"""CEL as Kubernetes 1.36 speaks it: the same answers, the same refusals, and no way to hurt the process."""
+"""CEL as Kubernetes 1.37 speaks it: the same answers, the same refusals, and no way to hurt the process."""
 
 import subprocess
 import sys

@@ -124,7 +124,7 @@ def test_a_wrong_rule_is_told_where_it_is_written() -> None:
     assert found == (
         "a.yaml:19:26: spec.versions[0].schema.openAPIV3Schema.properties.spec.x-kubernetes-validations[0].rule: "
         "undefined field 'lest' (line 1, column 5 of the rule); variables are self and oldSelf, functions those of "
-        "Kubernetes 1.36 [schema.bad-rule]"
+        "Kubernetes 1.37 [schema.bad-rule]"
     )
     (warned,) = catalogue(wrong).violations(body())
     assert (warned.rule, warned.severity) == ("schema.unusable", "warning")

@@ -1,4 +1,4 @@
-"""The functions of CEL as Kubernetes 1.36 enables them, by name: `OVERLOADS`.
+"""The functions of CEL as Kubernetes 1.37 enables them, by name: `OVERLOADS`.
 
 Source of names, overloads and semantics: cel-go 0.26, k8s.io/apiserver/pkg/cel/library and environment/base.go.
 """

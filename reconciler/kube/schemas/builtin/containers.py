@@ -1,6 +1,6 @@
 """Rules about containers that an API server has beside its schema: probes, variables, mounts, security.
 
-Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36 (validateContainers, validateProbe, validateEnv).
+Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37 (validateContainers, validateProbe, validateEnv).
 """
 
 import re

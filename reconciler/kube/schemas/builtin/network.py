@@ -1,6 +1,6 @@
 """Rules of Services, Ingresses and NetworkPolicies.
 
-Sources: pkg/apis/{core,networking}/validation/validation.go of Kubernetes 1.36.
+Sources: pkg/apis/{core,networking}/validation/validation.go of Kubernetes 1.37.
 """
 
 import ipaddress

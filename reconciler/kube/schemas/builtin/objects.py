@@ -1,6 +1,6 @@
 """Rules between the fields of objects without pods: keys, priorities, finalizers, roles and bindings.
 
-Sources: pkg/apis/{core,scheduling,rbac,admissionregistration}/validation/validation.go of Kubernetes 1.36.
+Sources: pkg/apis/{core,scheduling,rbac,admissionregistration}/validation/validation.go of Kubernetes 1.37.
 """
 
 import base64

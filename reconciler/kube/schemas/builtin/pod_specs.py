@@ -1,6 +1,6 @@
 """Rules about pods that an API server has beside its schema: tolerations, claims, volumes, affinity, the host.
 
-Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36 (ValidatePodSpec).
+Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37 (ValidatePodSpec).
 """
 
 import ipaddress

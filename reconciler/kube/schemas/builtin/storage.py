@@ -1,6 +1,6 @@
 """Rules of volumes, claims of volumes, and their classes.
 
-Source: pkg/apis/{core,storage}/validation/validation.go of Kubernetes 1.36.
+Source: pkg/apis/{core,storage}/validation/validation.go of Kubernetes 1.37.
 """
 
 from collections.abc import Iterator

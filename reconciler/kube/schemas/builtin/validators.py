@@ -1,7 +1,7 @@
 """Rules between the fields of built-in kinds, beyond what their schemas express.
 
 Rules about single fields are part of the schemas (`tools/schemas/constraints.py`).
-Source: pkg/apis/core/validation/validation.go of Kubernetes 1.36; the modules that this one lists name theirs.
+Source: pkg/apis/core/validation/validation.go of Kubernetes 1.37; the modules that this one lists name theirs.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,7 @@ from reconciler.kube.schemas.metadata import embedded_violations, label_violatio
 from reconciler.kube.schemas.rules.definitions import definition_violations
 
 # Rules between the fields of objects that limit others: quotas, ranges, budgets, autoscalers.
-# Sources: pkg/apis/{core,autoscaling,policy}/validation/validation.go and pkg/apis/core/helper of Kubernetes 1.36.
+# Sources: pkg/apis/{core,autoscaling,policy}/validation/validation.go and pkg/apis/core/helper of Kubernetes 1.37.
 
 
 Data = dict[str, Any]
@@ -205,7 +205,7 @@ def _metric_target(target: Data, path: FieldPath) -> Iterator[Violation]:
 
 
 # Rules of claims on devices and their classes (DRA).
-# Source: pkg/apis/resource/validation/validation.go of Kubernetes 1.36.
+# Source: pkg/apis/resource/validation/validation.go of Kubernetes 1.37.
 
 
 _DEVICE = {

@@ -1,6 +1,6 @@
 """Rules between the fields of workloads: Jobs, CronJobs and the controllers of pods.
 
-Sources: pkg/apis/{batch,apps}/validation/validation.go of Kubernetes 1.36.
+Sources: pkg/apis/{batch,apps}/validation/validation.go of Kubernetes 1.37.
 """
 
 import re

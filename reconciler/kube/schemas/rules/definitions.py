@@ -208,7 +208,7 @@ def _compiled(text: str, wanted: str, rule: DefinitionRule, path: FieldPath) -> 
         yield _wrong(path, f"must evaluate to {wanted}, not {found.kind}", _HINT)
 
 
-_HINT = "variables are self and oldSelf, functions those of Kubernetes 1.36"
+_HINT = "variables are self and oldSelf, functions those of Kubernetes 1.37"
 
 
 def _wrong(path: FieldPath, message: str, hint: str) -> Violation:
