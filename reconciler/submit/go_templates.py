@@ -38,7 +38,7 @@ class _OpenBlock(Struct, frozen=True, kw_only=True):
     line: int
 
 
-class _Refused(Exception):
+class _RefusedTemplate(Exception):
     """An expression that is not in the subset."""
 
 
@@ -66,7 +66,7 @@ def _converted(path: str, template: str, problems: list[Problem]) -> Iterator[st
         line = template.count("\n", 0, match.start()) + 1
         try:
             yield _action(action, left, right, blocks, line)
-        except _Refused as error:
+        except _RefusedTemplate as error:
             problems.append(_problem(path, line, f"{{{{ {action} }}}}: {error}"))
     yield template[end:]
     problems += [_problem(path, block.line, "is not closed by {{ end }}") for block in blocks]
@@ -84,7 +84,7 @@ def _action(action: str, left: str, right: str, blocks: list[_OpenBlock], line: 
         return f"{{#{left} {action.strip('/*').strip()} {right}#}}"
     if word == "end":
         if not blocks:
-            raise _Refused("closes nothing")
+            raise _RefusedTemplate("closes nothing")
         return f"{{%{left} {blocks.pop().end} {right}%}}"
     if word == "else":
         return f"{{%{left} {_else(rest.strip(), dot)} {right}%}}"
@@ -102,7 +102,7 @@ def _else(rest: str, dot: str) -> str:
         return "else"
     word, _, condition = rest.partition(" ")
     if word != "if":
-        raise _Refused("only else and else if are converted")
+        raise _RefusedTemplate("only else and else if are converted")
     return f"elif {_expression(condition, dot)}"
 
 
@@ -116,7 +116,7 @@ def _opened(word: str, rest: str, dot: str, depth: int, line: int) -> tuple[str,
         return start, _OpenBlock(end="endif", dot=name, line=line)
     found = _RANGE.fullmatch(rest)
     if found is None:
-        raise _Refused("is not a loop")
+        raise _RefusedTemplate("is not a loop")
     index, item, over = found.groups()
     name = item or index or f"item{depth}"
     value = _expression(over, dot)
@@ -131,7 +131,7 @@ def _expression(text: str, dot: str) -> str:
     words = _words(text)
     value = _pipeline(words, dot)
     if words:
-        raise _Refused(f"{words[0]!r} is not understood")
+        raise _RefusedTemplate(f"{words[0]!r} is not understood")
     return value
 
 
@@ -141,7 +141,7 @@ def _words(text: str) -> list[str]:
     while place < len(text.rstrip()):
         match = _WORD.match(text, place)
         if match is None:
-            raise _Refused(f"{text[place:].strip()!r} is not understood")
+            raise _RefusedTemplate(f"{text[place:].strip()!r} is not understood")
         words.append(match[1])
         place = match.end()
     return words
@@ -158,17 +158,17 @@ def _pipeline(words: list[str], dot: str) -> str:
 def _command(words: list[str], dot: str, piped: str | None) -> str:
     """Return one command of a pipeline: a value, or a function with its arguments, the last of which may be piped."""
     if not words:
-        raise _Refused("is empty")
+        raise _RefusedTemplate("is empty")
     name = words[0]
     if re.fullmatch(r"[A-Za-z_]\w*", name) and name not in _CONSTANTS:
         words.pop(0)
         if name not in _FUNCTIONS:
-            raise _Refused(f"{name!r} is not converted")
+            raise _RefusedTemplate(f"{name!r} is not converted")
         arguments = [*_operands(words, dot), *([piped] if piped is not None else [])]
         return _call(name, arguments)
     operands = list(_operands(words, dot))
     if piped is not None or len(operands) != 1:
-        raise _Refused("is not a function")
+        raise _RefusedTemplate("is not a function")
     return operands[0]
 
 
@@ -182,7 +182,7 @@ def _operand(words: list[str], dot: str) -> str:
     if word == "(":
         value = _pipeline(words, dot)
         if not words or words.pop(0) != ")":
-            raise _Refused("a parenthesis is not closed")
+            raise _RefusedTemplate("a parenthesis is not closed")
         return f"({value})"
     if word[0] in '"`' or word[0].isdigit() or word[0] == "-":
         return word if word[0] != "`" else repr(word[1:-1])
@@ -194,7 +194,7 @@ def _operand(words: list[str], dot: str) -> str:
         return f"{dot}{word}" if dot else word[1:]
     if word.startswith("$") and len(word) > 1:
         return word.lstrip("$.")
-    raise _Refused(f"{word!r} is not understood")
+    raise _RefusedTemplate(f"{word!r} is not understood")
 
 
 def _call(name: str, arguments: list[str]) -> str:
@@ -208,4 +208,4 @@ def _call(name: str, arguments: list[str]) -> str:
         return f"{repr(chr(10)) + ' ~ ' if name == 'nindent' else ''}({arguments[1]} | indent({arguments[0]}, true))"
     if name in _FILTERS and len(arguments) == 1:
         return f"({arguments[0]} | {_FILTERS[name]})"
-    raise _Refused(f"{name!r} has other arguments")
+    raise _RefusedTemplate(f"{name!r} has other arguments")

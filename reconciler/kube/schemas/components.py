@@ -81,7 +81,7 @@ COMPONENTS = (
         name="lws",
         title="LeaderWorkerSet",
         module="sigs.k8s.io/lws",
-        groups=("leaderworkerset.x-k8s.io", "disaggregatedset.x-k8s.io"),
+        groups=("disaggregatedset.x-k8s.io", "leaderworkerset.x-k8s.io"),
         images=("lws/lws",),
     ),
     Component(
