@@ -99,7 +99,7 @@ def schema() -> dict[str, Any]:
 def _shape(shape: dict[str, Any], kind: type | None) -> dict[str, Any]:
     """Rename the properties of one definition. All keys are required, because all are always written.
 
-    What is unset by default is for the engine alone: a plan never has it.
+    Fields that are unset by default are so in every plan: they are for what makes it.
     Types of other packages have no description here, because it would repeat their docstrings.
     """
     if kind is None or kind.__module__ not in (Plan.__module__, Approval.__module__):

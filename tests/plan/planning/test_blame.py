@@ -142,3 +142,45 @@ def test_the_files_of_many_verdicts_are_read_at_once(monkeypatch: pytest.MonkeyP
         assert made.cold().count('"quota.capacity"') > count
         counts.append(len(list(filter(None, reads))))
     assert counts[0] == counts[1]
+
+
+HELD = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ResourceFlavor
+metadata: {name: f}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: ClusterQueue
+metadata: {name: gpus}
+spec:
+  stopPolicy: Hold
+  resourceGroups:
+    - coveredResources: [nvidia.com/gpu]
+      flavors: [{name: f, resources: [{name: nvidia.com/gpu, nominalQuota: 8}]}]
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: LocalQueue
+metadata: {name: team, namespace: ml}
+spec: {clusterQueue: gpus}
+"""
+WAITING = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME, namespace: ml, labels: {kueue.x-k8s.io/queue-name: team}}
+spec:
+  suspend: true
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: "train:1", resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+
+
+def test_a_queue_that_admits_nothing_is_reported_at_its_own_line() -> None:
+    """Once for all workloads: a field that is missing at the one that it belongs to."""
+    jobs = {f"jobs/{name}.yaml": WAITING.replace("NAME", name) for name in ("a", "b", "c")}
+    made = MemoryFleet({"reconciler.yaml": CONFIG.replace("BACKEND", "kueue"), "queues/q.yaml": HELD, **jobs})
+    found = of_rule(made.plan().plan, "queues.never-admitted")
+    assert [str(verdict.place) for verdict in found] == ["queues/q.yaml:10:3", "queues/q.yaml:10:15"]
+    assert [verdict.field for verdict in found] == ["spec.namespaceSelector", "spec.stopPolicy"]
+    assert all(verdict.message.endswith("(and 2 more objects)") for verdict in found)
