@@ -179,9 +179,9 @@ def test_pods_that_cannot_be_declared_are_refused(fleet: Fleet) -> None:
     assert "the objects that name it run the pods" in ran.out + ran.err
 
 
-KAIWO = """\
-apiVersion: kaiwo.silogen.ai/v1alpha1
-kind: KaiwoJob
+FINETUNE = """\
+apiVersion: tune.example.com/v1
+kind: FineTune
 metadata: {name: finetune, namespace: ml}
 spec: {gpus: NUMBER, image: "x:1"}
 """
@@ -189,7 +189,7 @@ spec: {gpus: NUMBER, image: "x:1"}
 
 def test_gpus_of_an_unknown_kind_are_unknown_everywhere(fleet: Fleet) -> None:
     """They are not 0: in the headline, the section, the totals, JSON and Markdown."""
-    fleet.write("jobs/kaiwo.yaml", KAIWO.replace("NUMBER", "16"))
+    fleet.write("jobs/finetune.yaml", FINETUNE.replace("NUMBER", "16"))
     made = plan(fleet)
     (unknown,) = made["unknownGpus"]
     assert (unknown["key"]["name"], unknown["before"], unknown["after"]) == ("finetune", [], ["gpus: 16 at spec.gpus"])
@@ -199,26 +199,26 @@ def test_gpus_of_an_unknown_kind_are_unknown_everywhere(fleet: Fleet) -> None:
     for output in ("text", "markdown"):
         shown = fleet.run("plan", "-o", output).out.replace("&#58;", ":")
         assert "No change in" not in shown
-        assert "GPUs unknown of 1 object on main (KaiwoJob finetune: gpus: 16 at spec.gpus)" in shown
+        assert "GPUs unknown of 1 object on main (FineTune finetune: gpus: 16 at spec.gpus)" in shown
         assert "GPUs unknown: " in shown
         assert "GPUs of 1 object unknown." in shown
 
 
 def test_unknown_gpus_exceed_the_budgets(fleet: Fleet) -> None:
     """It is not known that fewer are asked for, or stop, than the budgets allow: somebody has to approve it."""
-    fleet.write("jobs/kaiwo.yaml", KAIWO.replace("NUMBER", "16"))
+    fleet.write("jobs/finetune.yaml", FINETUNE.replace("NUMBER", "16"))
     (breach,) = plan(fleet)["breaches"]
     assert (breach["budget"], breach["actual"]) == ("gpu-quota.unknown", "1 object")
-    assert breach["message"] == ("how many GPUs are asked for is unknown: KaiwoJob finetune; see quota.not-counted")
-    fleet.commit("kaiwo")
+    assert breach["message"] == ("how many GPUs are asked for is unknown: FineTune finetune; see quota.not-counted")
+    fleet.commit("finetune")
     assert fleet.run("commit").code == 5
     assert fleet.run("approve", "--budget", "gpu-quota.unknown", "--reason", "16 GPUs").code == 0
     fleet.commit("approve")
     assert fleet.run("commit").code == 0
-    fleet.edit("jobs/kaiwo.yaml", '"x:1"', '"x:2"')
+    fleet.edit("jobs/finetune.yaml", '"x:1"', '"x:2"')
     assert [one["budget"] for one in plan(fleet)["breaches"]] == ["disruption.unknown"]
-    fleet.edit("jobs/kaiwo.yaml", '"x:2"', '"x:1"')
-    fleet.edit("jobs/kaiwo.yaml", "namespace: ml", "namespace: ml, labels: {team: x}")
+    fleet.edit("jobs/finetune.yaml", '"x:2"', '"x:1"')
+    fleet.edit("jobs/finetune.yaml", "namespace: ml", "namespace: ml, labels: {team: x}")
     assert plan(fleet)["breaches"] == []
 
 
