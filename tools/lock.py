@@ -13,6 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "image"
+EXTRAS = ("download", "tracing")
+"""What the image has beside the dependencies of the package."""
 PLATFORMS = ("x86_64", "aarch64")
 _PYTHON = "3.11"
 _GLIBC = ("2_36", "2_34", "2_28", "2_17")  # of Debian 12, and older
@@ -23,12 +25,12 @@ Pins = dict[tuple[str, str], set[str]]
 
 
 def requirements() -> dict[str, list[str]]:
-    """Return what is pinned, by file: the dependencies of the package with its extra `tracing`, and what builds it."""
+    """Return what is pinned, by file: the dependencies with the extras of the image, and what builds it."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return {
         "requirements.txt": [
             *project["project"]["dependencies"],
-            *project["project"]["optional-dependencies"]["tracing"],
+            *(one for extra in EXTRAS for one in project["project"]["optional-dependencies"][extra]),
         ],
         "build.txt": project["build-system"]["requires"],
     }

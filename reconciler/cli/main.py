@@ -12,35 +12,55 @@ from reconciler.version import __version__
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("submit.commands.init", "Create a config repository from the template."),
     "new": ("submit.commands.new", "Write a commented starter file: a job, queue, health policy or quarantine."),
+    "submit": ("submit.commands.submit", "Submit a job: a branch with its files, and the plan."),
+    "serve": ("submit.commands.serve", "Submit a service: a branch with its files, and the plan."),
+    "delete": ("submit.commands.delete", "Propose the deletion of a job or service: a branch without its files."),
+    "logs": ("submit.commands.logs", "Print the logs of a live workload."),
+    "exec": ("submit.commands.execute", "Run a command in a container of a live workload."),
+    "port-forward": ("submit.commands.port_forward", "Forward a port to a pod of a live workload."),
+    "monitor": ("submit.commands.monitor", "Watch the GPUs of a live workload."),
+    "manage": ("submit.commands.manage", "Choose a live workload on a screen, and what to do with it."),
     "lint": ("plan.commands.lint", "Check all files and report every problem."),
     "test": ("plan.commands.test", "Test policies with examples of objects that they allow or deny."),
     "plan": ("plan.commands.plan", "Show the changes that a revision makes, with reasons."),
     "render": ("plan.commands.render", "Render all manifests to a folder or to standard output."),
     "approve": ("plan.commands.approve", "Approve a plan that exceeds its budgets."),
     "commit": ("plan.commands.commit", "Render the sources of HEAD and commit the result."),
+    "resolve": ("plan.commands.resolve", "Resolve conflicts in rendered/ by rendering again."),
+    "verify": ("plan.commands.verify", "Check that rendered/ matches its sources."),
+    "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
+    "show": ("plan.commands.show", "Show a saved plan in any format."),
     "apply": ("live.commands.apply", "Carry out a saved plan on live clusters."),
     "drift": ("live.commands.drift", "Show what others changed on live clusters, and adopt it."),
     "release": ("live.commands.release", "Hand live objects over to others, without deleting them."),
     "history": ("live.commands.history", "List the plans that were applied."),
     "rollback": ("live.commands.rollback", "Restore the sources of an earlier revision, as a commit."),
-    "resolve": ("plan.commands.resolve", "Resolve conflicts in rendered/ by rendering again."),
-    "verify": ("plan.commands.verify", "Check that rendered/ matches its sources."),
-    "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
     "import": ("live.commands.importing", "Write sources from the objects of live clusters."),
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
+    "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
+    "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
     "size": ("size.commands", "Choose the number of GPUs for a training job."),
     "health": ("health.commands.health", "Show the health of GPU nodes, and decide about them."),
     "probe": ("health.commands.probe", "Check the GPUs of this machine."),
     "agent": ("health.commands.agent", "Keep checking the GPUs of a node and publish its health."),
-    "show": ("plan.commands.show", "Show a saved plan in any format."),
-    "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
+    "download": ("download.command", "Fetch data and models to a volume."),
     "schema": ("cli.about.schema", "Print the JSON Schema of a kind."),
     "version": ("cli.about.version", "Print the versions of the engine and its schemas."),
     "completion": ("cli.about.completion", "Print a shell completion script."),
 }
 """Each command, with its module in this package and its summary: `--help` imports none of the modules."""
+
+SECTIONS = {
+    "init": "Repositories",
+    "submit": "Workloads",
+    "lint": "Review",
+    "apply": "Clusters",
+    "size": "Sizing and health",
+    "download": "Tools",
+}
+"""The sections of `--help`, each by its first command."""
 
 _EPILOG = """\b
 Examples:
@@ -83,9 +103,16 @@ class Commands(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """Write the list of commands without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+        """Write the list of commands, by section, without importing them."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        title = ""
+        for name, (_, summary) in COMMANDS.items():
+            title = SECTIONS.get(name, title)
+            sections.setdefault(title, []).append((name, summary))
+        longest = max(map(len, COMMANDS))
+        for title, rows in sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(longest), summary) for name, summary in rows])
 
 
 @click.command(

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from reconciler.errors import ConfigError
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
-from reconciler.index.context import Context, build_context, may_define
+from reconciler.index.context import CarriedFiles, Context, build_context, may_define
 from reconciler.index.dependencies import DependencyDigests, RunDependency, decode_dependencies
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.parsed import CachedParser, ParsedFile, load_mapping, save_mapping
@@ -290,6 +290,7 @@ def _load_context(
         definitions=parse(files.sources, definitions),
         clusters=clusters,
         checker=PolicyChecker(lambda: load_mapping(runtime.cache, _checks_key(engine))),
+        carried=CarriedFiles(blobs=files.carried, read=repository.read),
     )
     context.policies.programs.recall(load_mapping(runtime.cache, _programs_key(context)))
     engine.shipped.recall(context.policies)

@@ -19,6 +19,7 @@ from reconciler.index.selection import is_sized, mentions_server, unwritten, was
 from reconciler.index.validation import rendered_violations, validated
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
+from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
 from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished
@@ -176,6 +177,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
                 manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
+            if FOLDER in annotations_of(document):
+                manifests, problems = with_folder(context.kinds, manifests, document, cluster, lookup.folder)
+                unit.problems += problems
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)
 
 

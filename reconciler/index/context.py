@@ -1,6 +1,6 @@
 """The context in which every source file is compiled: configuration, definitions, evidence, policies, schemas."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
 from typing import Any
@@ -32,7 +32,7 @@ from reconciler.policy.exceptions import PolicyException
 from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.runs import FinishedRun
-from reconciler.repo.files import selects
+from reconciler.repo.files import BlobIds, below, selects
 from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.inventory import with_quarantined
 from reconciler.sizing.tables import SizingTables
@@ -57,6 +57,23 @@ class Definition:
         return intent
 
 
+class CarriedFiles(Struct, frozen=True, kw_only=True, eq=False):
+    """The files of folders that source documents carry to their pods: blob ids by path, and what reads them."""
+
+    blobs: BlobIds = {}
+    read: Callable[[Iterable[str]], Iterable[bytes]] = lambda _: ()
+
+    def digests(self, folder: str) -> BlobIds:
+        """Return the blob ids of the files below a folder."""
+        return below(self.blobs, folder)
+
+    def contents(self, folder: str) -> dict[str, bytes]:
+        """Return the files below a folder, by path below it."""
+        found = self.digests(folder)
+        names = (path.removeprefix(f"{folder}/") for path in found)
+        return dict(zip(names, self.read(found.values()), strict=True))
+
+
 Definitions = Mapping[tuple[str, KindId, str], Mapping[str, Definition]]
 """By cluster, kind and namespace (empty for cluster-scoped kinds), then by name."""
 
@@ -64,7 +81,7 @@ Definitions = Mapping[tuple[str, KindId, str], Mapping[str, Definition]]
 class Context(Struct, frozen=True, kw_only=True):
     """Everything a file needs besides its own bytes. `digest` covers what every file depends on.
 
-    The rest is covered by typed dependencies: definitions, evidence, and `files`, which launch lines name.
+    The rest is covered by typed dependencies: definitions, evidence, `files`, which launch lines name, and `carried`.
     """
 
     config: Config
@@ -80,6 +97,7 @@ class Context(Struct, frozen=True, kw_only=True):
     definitions: Definitions
     evidence: Evidence
     files: Mapping[str, Definition]
+    carried: CarriedFiles
     namespaces: Mapping[tuple[str, str], Mapping[str, Any]]
     problems: tuple[Problem, ...]
     served: ServedKinds
@@ -193,6 +211,7 @@ def build_context(
     definitions: Sequence[ParsedFile],
     clusters: tuple[Cluster, ...],
     checker: PolicyChecker,
+    carried: CarriedFiles,
 ) -> Context:
     """Evaluate the small files that matter to all others. Problems are collected, never raised."""
     documents = [document for file in definitions for document in file.documents]
@@ -202,6 +221,7 @@ def build_context(
     rules = _rules(config, catalogue, shipped, policies, documents, checker=checker)
     found = _definitions(clusters, definitions, kinds, catalogue)
     jobs = _health_of_jobs(clusters, found)
+    of_files = (problem for file in (*policies, *approvals) for problem in file.problems)
     return Context(
         config=config,
         clusters=clusters,
@@ -218,15 +238,9 @@ def build_context(
         served=ServedKinds(catalogue, measured.definitions, bodies),
         health_of_jobs=jobs,
         files=_launch_configurations(definitions),
+        carried=carried,
         namespaces=_namespaces(clusters, documents, kinds),
-        problems=mask_findings(
-            (
-                *(problem for file in (*policies, *approvals) for problem in file.problems),
-                *measured.problems,
-                *rules.problems,
-                *approval_problems,
-            )
-        ),
+        problems=mask_findings((*of_files, *measured.problems, *rules.problems, *approval_problems)),
     )
 
 

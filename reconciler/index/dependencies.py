@@ -67,6 +67,12 @@ class PathsDependency(Struct, frozen=True, array_like=True, tag="paths"):
     """The paths of all configuration files that a launch line may name."""
 
 
+class FolderDependency(Struct, frozen=True, array_like=True, tag="folder"):
+    """The files of a folder that a document carries to its pods."""
+
+    path: str
+
+
 class GenerationDependency(Struct, frozen=True, array_like=True, tag="generation"):
     """The suffix under which an object runs, by the path under its own name. Objects without one do not record it."""
 
@@ -108,6 +114,7 @@ Dependency = (
     | AnswerDependency
     | FileDependency
     | PathsDependency
+    | FolderDependency
     | _Named
 )
 
@@ -214,6 +221,11 @@ class RecordingLookup:
         found = self._context.files.get(path)
         return found.document if found is not None else None
 
+    def folder(self, path: str) -> dict[str, bytes]:
+        """Return the files of a folder that a document carries to its pods, by path below it."""
+        self._dependencies.add(FolderDependency(path))
+        return self._context.carried.contents(path)
+
 
 class _RecordedAnswers(Mapping[tuple[str, str], Answer]):
     """Answers by engine and question. Every access becomes a dependency."""
@@ -281,7 +293,7 @@ class DependencyDigests:
                 return self.inventories.get(dependency.cluster)
             case AnswerDependency():
                 return self._answer(dependency)
-            case FileDependency() | PathsDependency():
+            case FileDependency() | PathsDependency() | FolderDependency():
                 return self._of_files(dependency)
             case _:
                 return self._of_names(dependency)
@@ -307,7 +319,9 @@ class DependencyDigests:
         """Digests of the inventories by cluster."""
         return {cluster: _digest_inventory(found) for cluster, found in self._context.evidence.inventories.items()}
 
-    def _of_files(self, dependency: FileDependency | PathsDependency) -> object:
+    def _of_files(self, dependency: FileDependency | PathsDependency | FolderDependency) -> object:
+        if isinstance(dependency, FolderDependency):
+            return sorted(self._context.carried.digests(dependency.path).items())
         if isinstance(dependency, PathsDependency):
             return self._paths
         found = self._context.files.get(dependency.path)

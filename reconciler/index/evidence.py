@@ -20,6 +20,7 @@ from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
+    from reconciler.repo.evidence.utilisation import GpuUtilisation
 
 _Value = TypeVar("_Value")
 
@@ -34,6 +35,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     queues: Mapping[str, ActiveQueues]
     health: "Mapping[str, FleetHealth]"
     definitions: Mapping[str, ClusterDefinitions]
+    utilisation: "Mapping[str, GpuUtilisation]"
     problems: tuple[Problem, ...]
 
 
@@ -67,6 +69,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         queues=values[EvidenceUse.QUEUES],
         health=values[EvidenceUse.HEALTH],
         definitions=values[EvidenceUse.DEFINITIONS],
+        utilisation=values[EvidenceUse.UTILISATION],
         problems=tuple(problems),
     )
 

@@ -68,6 +68,7 @@ class EvidenceUse(StrEnum):
     QUEUES = "queues"  # `kube.active_queues.ActiveQueues`
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
     DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
+    UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):
@@ -118,6 +119,7 @@ class Pods(Struct, frozen=True):
 
     read: yields the pods of an object; its second argument is the prefix of the object's fields.
     provides: yields the pods that objects which name this one run, or one that requests what it adds to a pod.
+    provided_as: returns the name by which pods name the object; without it, they name it by its own.
     components: yields the objects that a wrapper holds, each with its path.
     copies: how many of each of these objects, which have placeholders, there are at the same time; None: they are as
         they are written, one of each.
@@ -131,6 +133,7 @@ class Pods(Struct, frozen=True):
 
     read: Callable[[Body, str], Iterable[PodSet]] | None = None
     provides: Callable[[Body, str], Iterable[PodSet]] | None = None
+    provided_as: Callable[[Body], str] | None = None
     components: Callable[[Body], Iterable[tuple[FieldPath, Body]]] | None = None
     copies: Callable[[Body], int] | None = None
     declared: Callable[[Body, FieldPath], Sequence[PodSet]] | None = None

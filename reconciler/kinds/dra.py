@@ -16,6 +16,7 @@ from reconciler.sizing.devices import resource_of_class
 
 _GROUP = "resource.k8s.io"
 RESOURCE_CLAIM_TEMPLATE = (_GROUP, "ResourceClaimTemplate")
+DEVICE_CLASS = (_GROUP, "DeviceClass")
 
 
 def _claim(body: Body, prefix: str) -> Iterator[PodSet]:
@@ -42,6 +43,17 @@ def _requests(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
             yield PodSet(1, with_devices(resource, count(exact.get("count"), 1)), place)
 
 
+def _class(body: Body, prefix: str) -> Iterator[PodSet]:
+    """Yield what stands for one device of a class that pods may request as an extended resource, too."""
+    resource = resource_of_class(text(mapping(body.get("metadata")).get("name")))
+    if resource:
+        yield PodSet(1, with_devices(resource, 1), prefix)
+
+
+def _extended_resource(body: Body) -> str:
+    return text(mapping(body.get("spec")).get("extendedResourceName"))
+
+
 KINDS = (
     Kind(
         group=_GROUP,
@@ -53,5 +65,10 @@ KINDS = (
     Kind(
         group=_GROUP, kind=RESOURCE_CLAIM_TEMPLATE[1], pods=Pods(provides=_template), life=Life(immutable=only("spec"))
     ),
-    Kind(group=_GROUP, kind="DeviceClass", is_cluster_scoped=True),
+    Kind(
+        group=_GROUP,
+        kind=DEVICE_CLASS[1],
+        is_cluster_scoped=True,
+        pods=Pods(provides=_class, provided_as=_extended_resource),
+    ),
 )

@@ -24,6 +24,7 @@ class PodProvider(NamedTuple):
     adds: its devices are added to those of the pod; else they count only if the pod requests none.
     sets_pods: it says how many pods there are, too.
     is_optional: nothing is missing from the count if the repository lacks it.
+    each: how many of what it provides a pod requests.
     """
 
     kinds: tuple[KindId, ...]
@@ -32,6 +33,7 @@ class PodProvider(NamedTuple):
     adds: bool = False
     sets_pods: bool = False
     is_optional: bool = False
+    each: int = 1
 
 
 class PodSet(NamedTuple):
@@ -75,6 +77,19 @@ class Quota(Struct, frozen=True, array_like=True):
     group: int = 0
 
 
+class Scale(Struct, frozen=True, array_like=True):
+    """The object of the same namespace whose copies an autoscaler sets, and how few and how many it allows.
+
+    starts: whether it also starts copies of an object that has none.
+    """
+
+    target: KindId
+    name: str
+    least: int
+    most: int
+    starts: bool = False
+
+
 class Reference(Struct, frozen=True, array_like=True):
     """Another object, and the field of the rendered object that names it. `namespace` is empty for cluster scope.
 
@@ -114,7 +129,9 @@ class Relations(Struct, frozen=True, kw_only=True):
 
     `parent` is the name of a queue above it, of `parent_kind`. `product` is the GPU product of a flavor's nodes.
     `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
-    LimitRange lets containers request by default. `terms` decide whether workloads in such a queue are admitted.
+    LimitRange lets containers request by default, and `defaults` the devices among the latter. `scale` is what an
+    autoscaler sets. `terms` decide whether workloads in such a queue are admitted.
+    `offered_again` are resources that nodes offer several times for each device, and how often.
     """
 
     parent_kind: KindId = NO_KIND
@@ -125,6 +142,9 @@ class Relations(Struct, frozen=True, kw_only=True):
     priority: int | None = None
     resources: tuple[str, ...] = ()
     terms: Terms | None = None
+    defaults: tuple[tuple[str, int], ...] = ()
+    scale: Scale | None = None
+    offered_again: tuple[tuple[str, int], ...] = ()
 
 
 class Users(Struct, frozen=True, kw_only=True):

@@ -33,6 +33,12 @@ def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem
     return parse_health(document, cluster)
 
 
+def _utilisation(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.repo.evidence.utilisation import parse_utilisation  # noqa: PLC0415 - many plans have no such file
+
+    return parse_utilisation(document, cluster)
+
+
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
     return Kind(group=GROUP, kind=kind, source=Source(refusal=_REFUSAL, evidence=reader))
 
@@ -45,6 +51,7 @@ KINDS = (
     _evidence("ActiveQueues", EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES)),
     _evidence("ClusterDefinitions", EvidenceReader(parse=parse_definitions, use=EvidenceUse.DEFINITIONS)),
     _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
+    _evidence("GpuUtilisation", EvidenceReader(parse=_utilisation, use=EvidenceUse.UTILISATION)),
     Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind=ANY_KIND, source=Source(refusal=_REFUSAL)),

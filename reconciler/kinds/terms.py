@@ -14,7 +14,7 @@ Amounts = tuple[tuple[str, str], ...]
 """Resources, each with a quantity."""
 
 
-class Requirement(Struct, frozen=True, array_like=True):
+class LabelRequirement(Struct, frozen=True, array_like=True):
     """A requirement on labels, as selectors and affinities write it."""
 
     key: str
@@ -56,7 +56,7 @@ class PodRequest(Struct, frozen=True, array_like=True):
     pods: int = 0
     field: str = ""
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[tuple[Requirement, ...], ...] = ()
+    terms: tuple[tuple[LabelRequirement, ...], ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     topology: TopologyRequest | None = None
     containers: tuple[ContainerRequest, ...] = ()
@@ -91,7 +91,7 @@ class QueueTerms(Struct, frozen=True, array_like=True, tag="queue"):
     """
 
     stop: str = ""
-    namespaces: tuple[Requirement, ...] | None = ()
+    namespaces: tuple[LabelRequirement, ...] | None = ()
     groups: tuple[ResourceGroup, ...] = ()
     checks: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
@@ -146,22 +146,22 @@ def tolerations(values: Any) -> tuple[Toleration, ...]:
 _TOLERATION = ("key", "operator", "value", "effect")
 
 
-def requirements(values: Any) -> Iterator[Requirement]:
+def requirements(values: Any) -> Iterator[LabelRequirement]:
     """Yield `matchExpressions`."""
     for one in map(mapping, sequence(values)):
         allowed = tuple(text(value) for value in sequence(one.get("values")))
-        yield Requirement(text(one.get("key")), text(one.get("operator")), allowed)
+        yield LabelRequirement(text(one.get("key")), text(one.get("operator")), allowed)
 
 
-def selector(value: Any) -> tuple[Requirement, ...] | None:
+def selector(value: Any) -> tuple[LabelRequirement, ...] | None:
     """Return the requirements of a label selector; None if there is none, which selects nothing."""
     if type(value) is not dict:
         return None
-    named = (Requirement(key, "In", (allowed,)) for key, allowed in texts(value.get("matchLabels")))
+    named = (LabelRequirement(key, "In", (allowed,)) for key, allowed in texts(value.get("matchLabels")))
     return (*named, *requirements(value.get("matchExpressions")))
 
 
-def satisfies(one: Requirement, labels: Mapping[str, str]) -> bool:
+def satisfies(one: LabelRequirement, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy a requirement of a label selector or a node affinity."""
     value = labels.get(one.key)
     if one.operator == "In":
@@ -188,5 +188,5 @@ def tolerates(one: Toleration, taint: tuple[str, str, str]) -> bool:
     key, operator, value, effect = one
     is_meant = effect in ("", taint[2]) and (key == taint[0] or (not key and operator == "Exists"))
     if operator in ("Gt", "Lt"):
-        return is_meant and satisfies(Requirement(key, operator, (value,)), {key: taint[1]})
+        return is_meant and satisfies(LabelRequirement(key, operator, (value,)), {key: taint[1]})
     return is_meant and (operator == "Exists" or value == taint[1])

@@ -32,7 +32,10 @@ def at_their_causes(
 ) -> tuple[Verdict, ...]:
     """Return the verdicts at the places of their fields, and those with one cause as one. They are sorted."""
     ordered = sorted(verdicts, key=lambda verdict: verdict.sort_key)
-    placed = _merge(index, _locate(cache, index, renderer, ordered))
+    placed = (
+        verdict if verdict.cause is msgspec.UNSET else replace(verdict, cause=msgspec.UNSET)
+        for verdict in _merge(index, _locate(cache, index, renderer, ordered))
+    )
     return tuple(sorted(placed, key=lambda verdict: verdict.sort_key))
 
 

@@ -37,6 +37,11 @@ class Baseline(Protocol):
         """A version of every existing object by path: what does not change has the same version."""
         ...
 
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The source files of existing objects, where these have no files of their own."""
+        ...
+
     def differing(self, desired: Mapping[str, str]) -> list[str]:
         """Return the paths of existing objects that are not as desired; `desired` holds blob ids by path."""
         ...
@@ -54,6 +59,12 @@ class Baseline(Protocol):
         ...
 
 
+def place_of(path: str, folder: str, sources: Mapping[str, str]) -> SourceRef:
+    """Return the file of an existing object: the one in `folder`, or that of its source where there is none."""
+    source = sources.get(path)
+    return SourceRef(path=f"{folder}/{path}" if source is None else source.partition("#")[0])
+
+
 ReadPaths = Callable[[list[str]], Iterable[bytes]]
 """Returns the contents of rendered paths, in order."""
 
@@ -61,14 +72,25 @@ ReadPaths = Callable[[list[str]], Iterable[bytes]]
 class RenderedTree:
     """The rendered objects of one revision as a baseline; the version of an object is its blob id.
 
-    They are the files in `rendered/`, or what the sources render to where no such folder is committed.
+    They are the files in `rendered/`, or what the sources render to where no such folder is committed: then `sources`
+    are the files that they are rendered from.
     """
 
-    def __init__(self, kinds: Kinds, folder: str, blobs: BlobIds, contents: ReadPaths, *, processes: int = 1) -> None:
+    def __init__(
+        self,
+        kinds: Kinds,
+        folder: str,
+        blobs: BlobIds,
+        contents: ReadPaths,
+        sources: Mapping[str, str] | None = None,
+        *,
+        processes: int = 1,
+    ) -> None:
         self._kinds = kinds
         self._folder = folder
         self._blobs = blobs
         self._contents = contents
+        self._sources = sources or {}
         self._processes = processes
         self._raw: dict[str, bytes] = {}
         self._objects: dict[str, ExistingObject] = {}
@@ -77,6 +99,11 @@ class RenderedTree:
     def versions(self) -> Mapping[str, str]:
         """Blob ids by path."""
         return self._blobs
+
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """The files that the objects are rendered from; empty for those in `rendered/`."""
+        return self._sources
 
     def differing(self, desired: Mapping[str, str]) -> list[str]:
         """Return the paths whose blob id is not the desired one."""

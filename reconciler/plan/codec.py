@@ -99,15 +99,18 @@ def schema() -> dict[str, Any]:
 def _shape(shape: dict[str, Any], kind: type | None) -> dict[str, Any]:
     """Rename the properties of one definition. All keys are required, because all are always written.
 
+    What is unset by default is for the engine alone: a plan never has it.
     Types of other packages have no description here, because it would repeat their docstrings.
     """
     if kind is None or kind.__module__ not in (Plan.__module__, Approval.__module__):
         shape = {key: value for key, value in shape.items() if key != "description"}
     if kind is None:
         return shape
+    unset = {field.encode_name for field in msgspec.structs.fields(kind) if field.default is msgspec.UNSET}
     properties = {
         name: {key: value for key, value in inner.items() if key != "default"}
         for name, inner in shape["properties"].items()
+        if name not in unset
     }
     return {**shape, "properties": properties, "required": list(properties), "additionalProperties": False}
 

@@ -194,7 +194,7 @@ def _delete(inputs: Inputs, paths: ChangedPaths, path: str, *, detailed: bool) -
         cluster=row.cluster if row else path.partition("/")[0],
         key=row.key if row else _key_from_path(path),
         path=f"{inputs.config.rendered}/{path}",
-        source=None,
+        source=None if inputs.config.is_rendered else inputs.place(path),
         fields=redact_reasons(differences(body, None)) if body and detailed else (),
         because=_REMOVED if path in inputs.lost else (replace(_NO_SOURCE, edited=cause.edited, removed=cause.removed),),
         gpus_before=running_gpus(row),

@@ -25,9 +25,10 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
             hint="change what is denied, or add a PolicyException with an expiry date",
         )
     if refused:
+        choice = "give the objects other names" if plan.review else "choose with onImmutableChange: replace or keep"
         raise UnsafePlan(
             f"{plural(len(refused), 'change')} of immutable fields, shown above, which the API server refuses",
-            hint="undo them, or choose with onImmutableChange: replace or keep",
+            hint=f"undo them, or {choice}",
         )
     if unknown:
         raise OutsideError(

@@ -48,11 +48,15 @@ def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
             for (queue, product), gpus in usage.get(cluster, _EMPTY).requested.items():
                 sides = totals.setdefault((queue.name, product), [0, 0])
                 sides[side] = exact(sides[side] + gpus)
-        growth = {(queue.name, product): more for (queue, product), more in after.get(cluster, _EMPTY).growth.items()}
-        for (name, product), (old, new) in sorted(totals.items()):
-            more = growth.get((name, product))
-            most = exact(new + more) if more else None
-            lines.append(GpuLine(cluster=cluster, queue=name, product=product, before=old, after=new, most=most))
+        growth = [
+            {(queue.name, product): more for (queue, product), more in usage.get(cluster, _EMPTY).growth.items()}
+            for usage in (before, after)
+        ]
+        for key, sides in sorted(totals.items()):
+            most = [exact(gpus + more[key]) if key in more else None for gpus, more in zip(sides, growth, strict=True)]
+            (name, product), (old, new) = key, sides
+            line = GpuLine(cluster=cluster, queue=name, product=product, before=old, after=new)
+            lines.append(replace(line, most_before=most[0], most=most[1]))
     return tuple(lines)
 
 

@@ -8,9 +8,11 @@ from msgspec import Struct, field
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan.approvals import NO_APPROVALS, Approvals
+from reconciler.plan.baseline import place_of
 from reconciler.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
 from reconciler.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.policy.exceptions import ExceptionInForce
@@ -59,6 +61,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     common: objects that are equal on both sides and not part of the three mappings above.
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
+    sources: source files of the existing objects that have no files of their own.
     comparisons: what was compared already, by the paths before and after.
     reviewed: creations of the saved plan that this one repeats. Those of the same content keep its details.
     causes: finds the edited lines behind what differs.
@@ -122,3 +125,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     judged_by: str = ""
     approvals: Approvals = NO_APPROVALS
     live: LiveFacts = LiveFacts()
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+    def place(self, path: str) -> SourceRef:
+        """Return the file of an existing object."""
+        return place_of(path, self.config.rendered, self.sources)

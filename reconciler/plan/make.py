@@ -36,7 +36,11 @@ def make_plan(inputs: Inputs) -> Plan:
     paths = replace(paths, before=_resolved(paths.before, before), after=_resolved(paths.after, after))
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
-    problems = (*inputs.problems, *inputs.live.problems, *find_refusals(edits, inputs.kinds))
+    problems = (
+        *inputs.problems,
+        *inputs.live.problems,
+        *find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered),
+    )
     gpus, queues = gpu_lines(before, after), queue_lines(before, after, inputs.config)
     jobs = with_money(job_changes(edits), inputs.config)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
@@ -70,6 +74,7 @@ def make_plan(inputs: Inputs) -> Plan:
         drift=inputs.live.drift,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
         breaches=_breaches(inputs, edits, gpus, queues),
+        review=not inputs.config.is_rendered,
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
     return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan))
@@ -122,8 +127,9 @@ def _with_version(inputs: Inputs, change: Change) -> Change:
 
 def _resolved(rows: Mapping[str, ObjectSummary], usage: Mapping[str, QueueUsage]) -> Mapping[str, ObjectSummary]:
     """Return the rows with the GPUs that other objects say they request; few have any."""
-    needy = {path: usage[row.cluster].resolve(row) for path, row in rows.items() if row.needs and row.cluster in usage}
-    return {**rows, **needy} if needy else rows
+    resolved = ((path, row, usage[row.cluster].resolve(row)) for path, row in rows.items() if row.cluster in usage)
+    changed = {path: after for path, before, after in resolved if after is not before}
+    return {**rows, **changed} if changed else rows
 
 
 def _usage(inputs: Inputs, rows: Collection[ObjectSummary]) -> dict[str, QueueUsage]:

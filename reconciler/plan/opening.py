@@ -40,6 +40,7 @@ from reconciler.repo.revision import (
     read_config,
     read_defaults,
     resolve_head,
+    with_network,
 )
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
@@ -106,6 +107,7 @@ def open_repository(
     if settings.cache != early.cache:
         store = _cache(settings, environ)
     _log.debug("repository %s at %s", repository.root, tree.commit.oid if tree.commit else "the working tree")
+    config = with_network(repository, tree, config, base=settings.base, catalogue=lambda: schemas, cache=store)
     shared = runtime(repository, store, settings, schemas)
     if config.pod_paths:
         registry = shared.engine.kinds

@@ -265,9 +265,29 @@ class _Origins:
                 place = self._in_values(built, tuple(used.rstrip(".").split(".")), charts)
                 if place is not None:
                     return place
+        # In a `range`, a `with` or a named template, the value has the name of the field more often than not.
+        if not of_key or any("{{" in lines[number - 1] for number in of_key):
+            place = self._alike_in_values(built, key, asked.value)
+            if place is not None:
+                return place
         if len(of_key) == 1:
             return SourceRef(path=origin, line=of_key[0], column=1)
         return SourceRef(path=origin)
+
+    def _alike_in_values(self, built: Built, key: str, value: Any) -> SourceRef | None:
+        """Return the only value of this name that is the value of a field; None without one, or where several are."""
+        if isinstance(value, dict | list) or value is None:
+            return None
+        folder = "" if built.build.path == ROOT else f"{built.build.path}/"
+        paths = (*reversed(built.build.values), f"{folder}values.yaml")
+        documents = [*self._delivery(built), *(one for path in paths for one in self._file(built, path))]
+        found = [
+            document.at(path)
+            for document in documents
+            for path in _paths(document.data)
+            if path[-1] == key and str(value_at(document.data, path)) == str(value)
+        ]
+        return found[0] if len(found) == 1 else None
 
     def _in_values(self, built: Built, name: FieldPath, charts: FieldPath) -> SourceRef | None:
         """Return where a value is set last: in the entry, in its files, in the `values.yaml` of a chart.

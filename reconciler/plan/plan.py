@@ -81,6 +81,7 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     """GPUs of one product that the running (not suspended) jobs of one queue request, before and after.
 
     most: what they may request after it, if all autoscalers and elastic jobs grow; None: no more than `after`.
+    most_before: the same before it.
     """
 
     cluster: str
@@ -89,6 +90,7 @@ class GpuLine(Struct, frozen=True, kw_only=True, rename="camel"):
     before: Gpus
     after: Gpus
     most: Gpus | None = None
+    most_before: Gpus | None = None
 
 
 class UnknownGpus(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -372,6 +374,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     approvals: tuple[Approval, ...] = ()
     clusters: tuple[LiveState, ...] = ()  # only in a plan against live clusters
     drift: tuple[Drift, ...] = ()
+    review: bool = False  # nothing is rendered into the repository: Argo CD or Flux builds the sources
     approval_digest: str = ""  # what an approval names
     digest: str = ""
 

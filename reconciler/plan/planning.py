@@ -19,13 +19,12 @@ from reconciler.index.runtime import Runtime
 from reconciler.index.store import ObjectTotals
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import Change, Operation, Plan, Revision
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.plan.attribution import at_their_causes
-from reconciler.plan.baseline import Baseline
+from reconciler.plan.baseline import Baseline, place_of
 from reconciler.plan.committed import committed_edits
 from reconciler.plan.edits import MOST_DETAILED
 from reconciler.plan.findings import (
@@ -115,8 +114,7 @@ def _subjects(index: CompiledRevision, baseline: Baseline, paths: Sequence[str])
         body = baseline.body(path)
         if body is None or found.summary is None:
             continue
-        place = SourceRef(path=f"{index.revision.config.rendered}/{path}")
-        row = found.summary
+        row, place = found.summary, place_of(path, index.revision.config.rendered, baseline.sources)
         manifest = Manifest(cluster=row.cluster, key=row.key, body=dict(body), source=place)
         subjects.append(index.context.deletion(manifest))
     return subjects
@@ -368,6 +366,7 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         common=_common(index, sides.totals, changed),
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,
+        sources=baseline.sources,
         comparisons=differences.comparisons,
         causes=differences.causes,
         kept_specs=differences.kept_specs,
@@ -457,10 +456,12 @@ def _last_rendered(repository: Repository, index: CompiledRevision) -> RevisionF
 def _judged_by(index: CompiledRevision) -> str:
     """Return a digest of what decides how changes are judged, for approvals.
 
-    Queues in use decide nothing, and finished jobs are among the rendered objects: an observation voids no approval.
+    Queues in use and the use of GPUs decide nothing, and finished jobs are among the rendered objects: an observation
+    voids no approval.
     """
     evidence, files = index.context.evidence, index.revision.files
-    observed = [one.document for found in (evidence.queues, evidence.runs) for one in found.values()]
+    without_effect = (evidence.queues, evidence.runs, evidence.utilisation)
+    observed = [one.document for found in without_effect for one in found.values()]
     paths = {document.source.path for document in observed if document is not None}
     return digest_files(files.settings, files.policies, {p: b for p, b in files.evidence.items() if p not in paths})
 

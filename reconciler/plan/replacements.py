@@ -7,6 +7,8 @@ before the plan is made (`plan.sides`): here it is a deletion and a creation tha
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Holds
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.ownership import ON_IMMUTABLE_CHANGE
@@ -95,7 +97,14 @@ def kept_specs(inputs: Inputs, paths: ChangedPaths) -> tuple[KeptSpec, ...]:
     )
 
 
-def find_refusals(edits: Iterable[Edit], kinds: Kinds) -> tuple[Problem, ...]:
+_IN_REVIEW = (
+    "undo the change, give the {} another name, or let the tool that applies it delete it first, which stops its pods: "
+    "Argo CD does with the sync options Force=true and Replace=true, Flux with spec.force of its Kustomization"
+)
+"""What helps where Argo CD or Flux builds the sources: they know no generations."""
+
+
+def find_refusals(edits: Iterable[Edit], kinds: Kinds, *, is_rendered: bool = True) -> tuple[Problem, ...]:
     """Return a problem for each line whose change the API server would refuse, with all objects it concerns.
 
     Where several lines changed that an object depends on, it is counted at the one that most objects depend on.
@@ -107,7 +116,13 @@ def find_refusals(edits: Iterable[Edit], kinds: Kinds) -> tuple[Problem, ...]:
     for edit, found in zip(refused, lines, strict=True):
         line = max(found, key=lambda line: counts[line])
         groups.setdefault((line, _refusal_of(edit, kinds)), []).append(edit)
-    return tuple(refuse(line, members, kinds) for (line, refuse), members in groups.items())
+    problems = (refuse(line, members, kinds) for (line, refuse), members in groups.items())
+    return tuple(one if is_rendered or one.rule != REFUSED else _in_review(one) for one in problems)
+
+
+def _in_review(problem: Problem) -> Problem:
+    noun = "job" if problem.hint == _CHOICES else "object"
+    return replace(problem, hint=_IN_REVIEW.format(noun))
 
 
 def is_refused(edit: Edit) -> bool:

@@ -233,7 +233,9 @@ def _scale_down(edit: Edit, _: RiskContext) -> RiskText | None:
 
 def _find_kept(context: RiskContext) -> Iterator[Risk]:
     is_live = bool(context.inputs.live.clusters)
-    how = "use kubectl" if is_live else "remove its rendered file; the plan then needs an approval"
+    is_rendered = context.inputs.config.is_rendered
+    how = "remove its rendered file; the plan then needs an approval" if is_rendered else "use what applies the sources"
+    how = "use kubectl" if is_live else how
     for path in context.paths.kept:
         row = context.paths.before.get(path)
         if row is not None:
@@ -243,7 +245,7 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
                 key=row.key,
                 message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
                 hint=f"to delete it, {how}",
-                place=SourceRef(path=f"{context.inputs.config.rendered}/{path}"),
+                place=context.inputs.place(path),
             )
 
 

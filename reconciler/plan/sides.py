@@ -423,7 +423,8 @@ def _existing_tree(runtime: Runtime, revision: LoadedRevision, index: CompiledRe
     def contents(paths: list[str]) -> Iterable[bytes]:
         return renderer.contents(paths).values()
 
-    return RenderedTree(index.engine.kinds, revision.config.rendered, built.desired, contents)
+    sources = built.rendered.sources
+    return RenderedTree(index.engine.kinds, revision.config.rendered, built.desired, contents, sources)
 
 
 def _have_equal_objects(one: LoadedRevision, other: LoadedRevision) -> bool:

@@ -8,12 +8,13 @@ from itertools import islice
 from reconciler.index.build import CompiledRevision
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, compile_files
-from reconciler.index.context import Context, build_context, may_define
+from reconciler.index.context import CarriedFiles, Context, build_context, may_define
 from reconciler.index.dependencies import (
     AnswerDependency,
     DefinitionDependency,
     Dependency,
     FileDependency,
+    FolderDependency,
     InventoryDependency,
     decode_dependencies,
 )
@@ -112,6 +113,7 @@ class PastSources:
         config = self._config if InputPart.SETTINGS in parts else now.config
         sources = self.files.sources if InputPart.DEFINITIONS in parts else now.files.sources
         evidence = self.files.evidence if InputPart.EVIDENCE in parts else now.files.evidence
+        carried = self.files.carried if InputPart.EVIDENCE in parts else now.files.carried
         side = 0 if InputPart.DEFINITIONS in parts else 1
         return build_context(
             config,
@@ -127,6 +129,7 @@ class PastSources:
             definitions=self._parse(sources, [path for path in sources if self._is_definition(path, side)]),
             clusters=tuple(one for one in config.clusters if self._index.cluster in ("", one.name)),
             checker=PolicyChecker(),
+            carried=CarriedFiles(blobs=carried, read=self._repository.read),
         )
 
     def _parse(self, blobs: BlobIds, paths: Sequence[str]) -> tuple[ParsedFile, ...]:
@@ -211,7 +214,7 @@ def _changed(before: RevisionFiles, after: RevisionFiles) -> dict[str, tuple[str
 
 
 def _rendered_from(files: RevisionFiles) -> tuple[BlobIds, ...]:
-    return files.settings, files.sources, files.evidence
+    return files.settings, files.sources, files.evidence, files.carried
 
 
 class _SourceCauses:
@@ -387,6 +390,8 @@ class _SourceCauses:
                 yield from (_whole(path) for path in self._past.changed if path.startswith(folder))
             case FileDependency():
                 yield _whole(dependency.path)
+            case FolderDependency():
+                yield from (_whole(path) for path in self._past.changed if path.startswith(f"{dependency.path}/"))
             case _:
                 return
 

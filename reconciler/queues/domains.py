@@ -28,7 +28,7 @@ class Room(NamedTuple):
     size: int
 
 
-class Unmeasured(NamedTuple):
+class MissingEvidence(NamedTuple):
     """What the evidence lacks, in words."""
 
     what: str
@@ -36,7 +36,7 @@ class Unmeasured(NamedTuple):
 
 def room(
     inventory: Inventory | None, flavor: FlavorTerms, levels: Sequence[str], pods: PodRequest, each: Values
-) -> Room | Unmeasured | None:
+) -> Room | MissingEvidence | None:
     """Return the room for pods, each of which requests `each`; None if they name no level of this Topology."""
     request = pods.topology or TopologyRequest("unconstrained")
     wanted = requested_levels(request, levels)
@@ -47,9 +47,9 @@ def room(
     if sizes is None or start > outer:
         return Room(wanted[0], 0, pods.pods // size, size)
     if missing := _unmeasured(inventory, (*dict(flavor.labels), *levels)):
-        return Unmeasured(missing)
+        return MissingEvidence(missing)
     nodes = inventory.nodes if inventory is not None else ()
-    tree = _Tree(levels, outer, size, sizes)
+    tree = _Domains(levels, outer, size, sizes)
     found = [*tree.slices(_leaves(nodes, flavor, levels, pods, each), start)]
     if request.mode == "required":
         return Room(wanted[0], max(found, default=0), pods.pods // size, size)
@@ -65,7 +65,7 @@ def _unmeasured(inventory: Inventory | None, keys: Iterable[str]) -> str:
     return f"no node in the evidence has the label {missing[0]}" if missing else ""
 
 
-class _Tree(NamedTuple):
+class _Domains(NamedTuple):
     """Levels, that of the outermost slices, their size, and the sizes of what must not be divided below it."""
 
     levels: Sequence[str]

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from reconciler.kinds.kueue import RESOURCE_FLAVOR, TOPOLOGY
 from reconciler.kinds.terms import (
     FlavorTerms,
+    LabelRequirement,
     PodRequest,
-    Requirement,
     ResourceGroup,
     TopologyRequest,
     TopologyTerms,
@@ -152,5 +152,5 @@ def _missing(pods: PodRequest, labels: Mapping[str, str], keys: set[str]) -> str
     return " or ".join(dict.fromkeys(_words(one) for term in terms for one in term if not satisfies(one, labels)))
 
 
-def _words(one: Requirement) -> str:
+def _words(one: LabelRequirement) -> str:
     return f"{one.key} {one.operator} {', '.join(one.values)}".rstrip()

@@ -14,14 +14,14 @@ from reconciler.kube.quantities import canonical, parse_quantity
 Values = dict[str, Fraction]
 
 
-class Breach(NamedTuple):
+class LimitBreach(NamedTuple):
     """What is wrong with the resources of a container or pod, and its field below that of the pod."""
 
     field: str
     message: str
 
 
-class Bounds:
+class LimitBounds:
     """The LimitRanges of one namespace together: the lowest maximum, the highest minimum, the first defaults."""
 
     def __init__(self, ranges: Iterable[LimitTerms]) -> None:
@@ -43,32 +43,34 @@ class Bounds:
         requests = {**(self.of("Container", "defaultRequest") if given else {}), **values(container.requests)}
         return {**limits, **requests}, limits
 
-    def breaches(self, pods: PodRequest) -> Iterator[Breach]:
+    def breaches(self, pods: PodRequest) -> Iterator[LimitBreach]:
         """Yield what is wrong with the resources of pods."""
         every = [(one, *self.requests(one)) for one in pods.containers]
         for container, requests, limits in every:
             field = container.field if container.field == "resources" else f"{container.field}.resources"
             over = _greater(requests, limits)
             if over:
-                yield Breach(field, f"requests more {over} than its limit")
+                yield LimitBreach(field, f"requests more {over} than its limit")
             if container.field == "resources":
                 continue
             low, high = _combined(min, requests, limits), _combined(max, requests, limits)
             yield from self._bounded(field, "Container", low, high)
             for name, ratio in self.of("Container", "maxLimitRequestRatio").items():
                 if limits.get(name, 0) > ratio * requests.get(name, Fraction(0)):
-                    yield Breach(field, f"a limit of {name} of more than {_text(ratio)} times the request")
+                    yield LimitBreach(field, f"a limit of {name} of more than {_text(ratio)} times the request")
         total = pod_total(pods.overhead, [(one, requests) for one, requests, _ in every])
         yield from self._bounded("", "Pod", total, total)
 
-    def _bounded(self, field: str, kind: str, low: Values, high: Values) -> Iterator[Breach]:
+    def _bounded(self, field: str, kind: str, low: Values, high: Values) -> Iterator[LimitBreach]:
         greatest, least = self.of(kind, "max"), self.of(kind, "min")
         if name := _greater(high, greatest):
             bound = f"at most {_text(greatest[name], name)}"
-            yield Breach(field, f"requests {_text(high[name], name)} of {name}, and a {kind.lower()} of it {bound}")
+            yield LimitBreach(
+                field, f"requests {_text(high[name], name)} of {name}, and a {kind.lower()} of it {bound}"
+            )
         if name := _greater(least, low):
             bound = f"at least {_text(least[name], name)}"
-            yield Breach(field, f"requests {_text(low[name], name)} of {name}, and a {kind.lower()} of it {bound}")
+            yield LimitBreach(field, f"requests {_text(low[name], name)} of {name}, and a {kind.lower()} of it {bound}")
 
 
 def pod_total(overhead: Amounts, containers: Sequence[tuple[ContainerRequest, Values]]) -> Values:

@@ -9,10 +9,10 @@ from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 
-from reconciler.kinds.facts import KindId, QueueRole, Quota
+from reconciler.kinds.facts import KindId, QueueRole, Quota, Scale
 from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kinds.summary.object_summary import Demand, ObjectSummary
-from reconciler.kinds.summary.providers import ProviderKey, with_provided
+from reconciler.kinds.summary.providers import ProviderKey, with_defaults, with_provided, with_scale
 from reconciler.sizing.devices import WHOLE_GPUS, is_slice
 
 
@@ -64,6 +64,8 @@ class QueueUsage(Struct, kw_only=True):
     priorities: dict[str, int] = field(default_factory=dict)  # priority class -> value
     providers: dict[ProviderKey, ObjectSummary] = field(default_factory=dict)  # what says the GPUs of others
     limit_ranges: dict[str, tuple[str, ...]] = field(default_factory=dict)  # namespace -> what containers request
+    defaults: dict[str, tuple[tuple[str, int, str], ...]] = field(default_factory=dict)  # the same: devices, by whom
+    scales: dict[ProviderKey, Scale] = field(default_factory=dict)  # what autoscalers set
 
     def queue_of(self, workload: ObjectSummary) -> QueueKey:
         """Return the queue that a workload's GPUs are counted in."""
@@ -196,6 +198,8 @@ class QueueUsage(Struct, kw_only=True):
             dispatchers={**self.dispatchers},
             limit_ranges={**self.limit_ranges},
             deciding={**self.deciding},
+            defaults={**self.defaults},
+            scales={**self.scales},
             requested={**self.requested} if with_requests else {},
             growth={**self.growth} if with_requests else {},
             namespaces={**self.namespaces} if with_requests else {},
@@ -204,7 +208,7 @@ class QueueUsage(Struct, kw_only=True):
     def add_queue(self, row: ObjectSummary) -> None:
         """Add a queue, an alias, a flavor, a priority class, or an object that says what workloads request.
 
-        A LimitRange says it of all containers of its namespace.
+        A LimitRange says it of all containers of its namespace, and an autoscaler says how many pods there are.
         """
         role = row.queue_role
         if row.terms is not None:
@@ -220,20 +224,37 @@ class QueueUsage(Struct, kw_only=True):
         elif row.priority is not None:
             self.priorities[row.name] = row.priority
         elif row.resources:
-            others = self.limit_ranges.get(row.namespace, ())
-            self.limit_ranges[row.namespace] = tuple(sorted({*others, *row.resources}))
+            self._add_limit_range(row)
         elif row.provides:
-            self.providers[(row.group, row.kind), row.namespace, row.name] = row
+            self.providers[(row.group, row.kind), row.namespace, row.provided_as or row.name] = row
+        elif row.scale is not None:
+            self.scales[row.scale.target, row.namespace, row.scale.name] = row.scale
+
+    def _add_limit_range(self, row: ObjectSummary) -> None:
+        others = self.limit_ranges.get(row.namespace, ())
+        self.limit_ranges[row.namespace] = tuple(sorted({*others, *row.resources}))
+        defaults = self.defaults.get(row.namespace, ())
+        known = {name for name, *_ in defaults}
+        new = tuple((name, amount, row.name) for name, amount in row.defaults if name not in known)
+        if new:
+            self.defaults[row.namespace] = (*defaults, *new)
 
     def resolve(self, row: ObjectSummary) -> ObjectSummary:
         """Return a workload with the GPUs that other objects say it requests."""
-        return with_provided(row, self.providers) if row.needs else row
+        if row.needs:
+            row = with_provided(row, self.providers)
+        if self.defaults and row.bare and row.namespace in self.defaults:
+            row = with_defaults(row, self.defaults[row.namespace])
+        if self.scales and (scale := self.scales.get(((row.group, row.kind), row.namespace, row.name))) is not None:
+            row = with_scale(row, scale)
+        return row
 
     def add_workload(self, row: ObjectSummary) -> None:
         """Add the GPUs that a workload requests."""
         row = self.resolve(row)
-        queue = self.queue_of(row)
-        self.namespaces[row.namespace] = exact(self.namespaces.get(row.namespace, 0) + row.gpus)
+        if row.gpus:
+            self.namespaces[row.namespace] = exact(self.namespaces.get(row.namespace, 0) + row.gpus)
+        queue = self.queue_of(row) if row.demands else NO_QUEUE
         for demand in row.demands:
             _, most = demand.bounds
             if most:
@@ -254,15 +275,18 @@ def usage_by_cluster(
     usage: dict[str, QueueUsage] = {cluster: before.copy() for cluster, before in (base or {}).items()}
     workloads: list[ObjectSummary] = []
     for row in rows:
-        if row.gpus or row.needs or row.gpu_range:
+        if row.is_workload:
             if not row.suspended:
                 workloads.append(row)
         elif defines_queues(row):
             usage.setdefault(row.cluster, QueueUsage()).add_queue(row)
     for row in workloads:
-        if row.cluster not in usage:
-            usage[row.cluster] = QueueUsage()
-        usage[row.cluster].add_workload(row)
+        if row.demands or row.needs:
+            if row.cluster not in usage:
+                usage[row.cluster] = QueueUsage()
+            usage[row.cluster].add_workload(row)
+        elif row.bare and row.cluster in usage and row.namespace in usage[row.cluster].defaults:
+            usage[row.cluster].add_workload(row)
     return usage
 
 
@@ -270,9 +294,10 @@ def defines_queues(row: ObjectSummary) -> bool:
     """Return whether an object decides where the GPUs of workloads are counted, or how many they are.
 
     The first are queues, aliases and flavors, the others what workloads name: runtimes, templates of claims. Priority
-    classes decide what a queue grants, LimitRanges what else containers request, and terms what is admitted.
+    classes decide what a queue grants, LimitRanges what else containers request, autoscalers how many pods there are,
+    and terms what is admitted.
     """
-    if row.provides or row.priority is not None or row.resources or row.terms is not None:
+    if row.provides or row.priority is not None or row.resources or row.scale is not None or row.terms is not None:
         return True
     return bool(row.queue_role) and not row.is_workload
 

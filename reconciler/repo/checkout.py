@@ -1,7 +1,7 @@
-"""The user's own checkout, by GitPython: the first commit of a new config repository.
+"""The user's own checkout, by GitPython: the first commit of a new config repository, and pushes.
 
 Unlike `repo.git`, which runs nothing that a repository configures, this runs the user's hooks and uses the user's
-identity, signing key and configuration: it makes the commit that the user would otherwise type.
+identity, signing key and configuration: it does what the user would otherwise type.
 """
 
 import shlex
@@ -11,6 +11,9 @@ from pathlib import Path
 from git import Repo
 from git.exc import GitCommandError, GitError, InvalidGitRepositoryError
 from msgspec import Struct
+
+from reconciler.errors import RepositoryError
+from reconciler.kube.secrets import mask_text
 
 _MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-Engine: {engine}\n"
 
@@ -48,6 +51,28 @@ def remote_urls(folder: Path) -> tuple[str, ...]:
         return tuple(url for remote in repo.remotes for url in remote.urls)
 
 
+def push(folder: Path, branch: str) -> str:
+    """Push a branch to the remote `origin` as the user would, and return the URL without credentials.
+
+    A branch that somebody else has pushed to is not overwritten. Raises `RepositoryError`.
+    """
+    with Repo(folder, search_parent_directories=True) as repo:
+        if "origin" not in [remote.name for remote in repo.remotes]:
+            raise RepositoryError("there is no remote origin to push to", hint="git remote add origin URL")
+        try:
+            repo.git.push("--quiet", "--force-with-lease", "origin", f"refs/heads/{branch}:refs/heads/{branch}")
+        except GitCommandError as error:
+            raise RepositoryError(f"git push failed: {_last_line(error)}", hint=f"git push origin {branch}") from error
+        return mask_text(repo.remotes["origin"].url)
+
+
+def _last_line(error: GitError) -> str:
+    output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
+    output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes
+    lines = [text for line in output.splitlines() if (text := line.strip(" '"))]
+    return mask_text(lines[-1]) if lines else "it gave no reason"
+
+
 def _commit(folder: Path, message: str) -> tuple[str, str]:
     """Return why nothing was committed (empty: it was), and the folder's path in an existing repository."""
     with suppress(InvalidGitRepositoryError):  # a new repository is made below
@@ -59,8 +84,5 @@ def _commit(folder: Path, message: str) -> tuple[str, str]:
         repository.git.add("--all")
         repository.git.commit("--quiet", "--message", message)
     except GitError as error:  # no identity, or a hook that rejects the commit: the user commits the files
-        output = str(error.stderr) if isinstance(error, GitCommandError) else str(error)
-        output = output.strip().removeprefix("stderr: ")  # GitPython adds it, and quotes
-        lines = [text for line in output.splitlines() if (text := line.strip(" '"))]
-        return f"git failed: {lines[-1] if lines else 'it gave no reason'}", ""
+        return f"git failed: {_last_line(error)}", ""
     return "", ""

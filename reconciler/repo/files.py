@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import later
@@ -18,6 +19,8 @@ CONFIG_PATH = "reconciler.yaml"
 IGNORE_FILE = ".sourceignore"
 """The file of Flux with patterns of files that it does not read."""
 SUFFIXES = (".yaml", ".yml", ".json")
+FOLDER_SUFFIX = ".files"
+"""The end of the names of folders whose files are no sources: source documents beside them carry them to their pods."""
 
 BlobIds = Mapping[str, str]
 """Git blob ids by path, in the order of the paths."""
@@ -43,12 +46,14 @@ class RevisionFiles(Struct, frozen=True, kw_only=True):
     evidence: BlobIds
     approvals: BlobIds
     rendered: BlobIds
+    carried: BlobIds = {}  # in folders that source documents carry (`FOLDER_SUFFIX`), of any name
     problems: tuple[Problem, ...] = ()
 
     @property
     def written(self) -> tuple[BlobIds, ...]:
         """Everything that people write, except approvals: a plan is the same before and after its approval."""
-        return self.settings, self.sources, self.policies, self.evidence
+        sources = dict(sorted({**self.sources, **self.carried}.items())) if self.carried else self.sources
+        return self.settings, sources, self.policies, self.evidence
 
 
 def split_tree(tree: Tree, folder: str) -> TreeFiles:
@@ -147,6 +152,9 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
     if ROOT in config.sources:
         others = {CONFIG_PATH}.union(*roles[1:])
         roles[0] = {path: oid for path, oid in written.items() if path not in others}
+    carried = {path: oid for path, oid in roles[0].items() if f"{FOLDER_SUFFIX}/" in path}
+    if carried:
+        roles[0] = {path: oid for path, oid in roles[0].items() if path not in carried}
     unread = [path for role in roles for path in role if not path.endswith(SUFFIXES)]
     sources, policies, evidence, approvals = (
         {path: oid for path, oid in role.items() if path.endswith(SUFFIXES)} if unread else role for role in roles
@@ -158,6 +166,7 @@ def assign_roles(config: Config, files: TreeFiles) -> RevisionFiles:
         evidence=evidence,
         approvals=approvals,
         rendered=files.rendered,
+        carried=carried,
         problems=(
             *_irregular_problems(config, files.irregular),
             *_empty_folders(config, roles[0]),
@@ -227,11 +236,30 @@ _IRREGULAR = {
 
 
 def _irregular_problems(config: Config, irregular: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Yield the problems of what cannot be read; a build says itself what it needs of them.
+
+    Where nothing is rendered, a link or a submodule among the sources is a note: Flux ignores both.
+    """
     roots = tuple("" if root == ROOT else f"{root}/" for root in _named_paths(config)[2:])
     for path, entry in irregular.items():
         is_read = path.endswith(SUFFIXES) or path.startswith(f"{config.rendered}/") or not entry.is_file
         if is_read and (path.startswith(roots) or path == CONFIG_PATH or f"{path}/" in roots):
-            yield _irregular_problem(path, entry)
+            problem = _irregular_problem(path, entry)
+            is_built = _is_built(config, path)
+            if is_built is None or (config.is_rendered and not is_built):
+                yield problem
+            elif not is_built:
+                yield replace(problem, severity=problem.severity if entry.is_file else Severity.WARNING)
+
+
+def _is_built(config: Config, path: str) -> bool | None:
+    """Return whether a program builds the source folder of a file; None for a file that has another role."""
+    others = (*config.policies, config.evidence, config.approvals, config.rendered)
+    folders = dict.fromkeys(config.plain_sources, False) | {one.path: True for one in config.builds}
+    above = [folder for folder in folders if folder == ROOT or path.startswith(f"{folder}/")]
+    if path == CONFIG_PATH or not above or path.startswith(tuple(f"{folder}/" for folder in others)):
+        return None
+    return folders[max(above, key=lambda folder: 0 if folder == ROOT else len(folder))]
 
 
 def _irregular_problem(path: str, entry: Entry) -> Problem:

@@ -167,7 +167,7 @@ def _roles(
     roles = _without_excluded(repository, config, files, assign_roles(config, files))
     if not config.builds:
         return roles, ()
-    builds = tuple(build_all(config.builds, files.written, repository, cache, catalogue.is_namespaced))
+    builds = tuple(build_all(config.builds, files, repository, cache, catalogue.is_namespaced))
     return replace(
         roles,
         sources=sources_with(builds, roles.sources, config.plain_sources),
@@ -180,8 +180,13 @@ def _without_excluded(repository: Repository, config: Config, files: TreeFiles, 
     if not (paths or config.exclude):
         return roles
     contents = repository.read([files.written[path] for path in paths])
-    left_out = excluded(config, roles.sources, dict(zip(paths, contents, strict=True)))
-    return replace(roles, sources={path: oid for path, oid in roles.sources.items() if path not in left_out})
+    names = (*roles.sources, *files.irregular)
+    left_out = excluded(config, names, dict(zip(paths, contents, strict=True)))
+    return replace(
+        roles,
+        sources={path: oid for path, oid in roles.sources.items() if path not in left_out},
+        problems=tuple(problem for problem in roles.problems if problem.place.path not in left_out),
+    )
 
 
 def read_base(
@@ -297,6 +302,34 @@ def _load_config(repository: Repository, oid: str, catalogue: Callable[[], Catal
     with suppress(OverflowError, ValueError):  # numbers over 64 bits
         cache.put(key, msgspec.msgpack.encode(config))
     return config
+
+
+def with_network(
+    repository: Repository,
+    head: TreeReference,
+    config: Config,
+    *,
+    base: str,
+    catalogue: Callable[[], Catalogue],
+    cache: Cache,
+) -> Config:
+    """Return the head's settings with the network only for those builds that may use it in the base, too.
+
+    So a change cannot let its own review fetch something. Without a readable base no build may.
+    """
+    if not any(one.network for one in config.builds):
+        return config
+    before: Sequence[Build] = ()
+    with suppress(OutsideError, ConfigError, InvalidInput):
+        tree = resolve_base(repository, base, head)
+        if tree is not None:
+            before = read_config(repository, tree, catalogue, cache).builds
+    allowed = {(one.path, one.tool) for one in before if one.network}
+    builds = (
+        replace(one, network=False, network_waits=True) if one.network and (one.path, one.tool) not in allowed else one
+        for one in config.builds
+    )
+    return replace(config, builds=tuple(builds))
 
 
 _JUDGING = ("base", "cluster", "date")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.kube.patterns import later
 from reconciler.kube.quantities import parse_quantity
@@ -42,8 +42,12 @@ WHOLE_GPUS = frozenset({"nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915", "
 OTHER_DEVICES = (
     r"nvidia\.com/(?:gpu\.shared|mig-.+|pgpu|(?:NVIDIA|GRID|[A-Z]{2}\d{3})[\w.-]*)",  # the last two of KubeVirt
     r"nvidia\.com/(?:g?[bh]|rtx|[alptv])\d{1,4}[a-z0-9-]*(?:\.shared)?",  # `resources` of the device plugin's config
+    r"nvidia\.com/(?:vgpu|gpu-\d+gb)",  # HAMi under the name of DaoCloud's platform; partitions of nos (MPS)
+    r"k8s\.amazonaws\.com/vgpu",  # aws-virtual-gpu-device-plugin
+    r"microsoft\.com/directx",  # device plugin of Windows nodes
     r"amd\.com/[sdqtc]px_nps\d",
     r"npu\.intel\.com/accel",
+    r"habana\.ai/(?:goya|greco)",
     r"google\.com/tpu|cloud-tpus\.google\.com/(?:preemptible-)?v\d+",
     r"aws\.amazon\.com/neuron(?:core|device)?",
     r"huawei\.com/(?:npu|Ascend\w+(?:-\d\w*)*|ascend-\d+)",  # the last of Huawei Cloud's CCE
@@ -53,9 +57,11 @@ OTHER_DEVICES = (
     r"mthreads\.com/[sv]?gpu",
     r"metax-tech\.com/[sv]?gpu",
     r"enflame\.com/(?:v?gcu|drs-gcu|shared-gcu)",
-    r"(?:kunlunxin|baidu)\.com/v?xpu",
+    r"(?:kunlunxin|baidu)\.com/v?xpu|baidu\.com/(?:\w+_)?cgpu",  # the last of Baidu's CCE: `a100_80g_cgpu`
+    r"birentech\.com/(?:v?gpu|1-[24]-gpu)",
     r"volcano\.sh/v?gpu-number",
-    r"aliyun\.com/(?:ppu|gpu-count)",
+    r"aliyun\.com/(?:ppu|gpu-count)|alibabacloud\.com/gpu-count",
+    r"elasticgpu\.io/pgpu",
     r"furiosa\.ai/(?:rngd|warboy)[\w.-]*",
     r"rebellions\.ai/(?:ATOM|REBEL)[\w.-]*",
     r"tenstorrent\.com/[\w.-]+",
@@ -67,45 +73,95 @@ OTHER_DEVICES = (
 
 _ACCELERATORS = later("|".join(OTHER_DEVICES), re.ASCII)
 
-PARTS = {
-    "nvidia.com/gpu": ("nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),  # HAMi
-    "volcano.sh/vgpu-number": ("volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage", "volcano.sh/vgpu-cores"),
-    "cambricon.com/vmlu": ("cambricon.com/mlu.smlu.vmemory", "cambricon.com/mlu.smlu.vcore"),
-    "hygon.com/dcunum": ("hygon.com/dcumem", "hygon.com/dcucores"),
-    "mthreads.com/vgpu": ("mthreads.com/sgpu-memory", "mthreads.com/sgpu-core"),
-    "metax-tech.com/sgpu": ("metax-tech.com/vmemory", "metax-tech.com/vcore"),
-    "iluvatar.ai/vgpu": ("iluvatar.ai/vcuda-core", "iluvatar.ai/vcuda-memory"),
-    "aliyun.com/gpu-mem": ("aliyun.com/gpu-core.percentage",),
+
+class DeviceShare(NamedTuple):
+    """A resource that says how much of a device a container gets.
+
+    device: the resource that the devices count as. unit: how much of it is one device; 0: any amount is.
+    """
+
+    device: str
+    unit: int = 0
+
+
+def _parts(device: str, *names: str) -> dict[str, DeviceShare]:
+    return {name: DeviceShare(device) for name in names}
+
+
+def _own(*names: str, unit: int = 0) -> dict[str, DeviceShare]:
+    return {name: DeviceShare(name, unit) for name in names}
+
+
+SHARES: dict[str, DeviceShare] = {
+    # HAMi: docs/config.md, and the devices of other vendors in its documentation. A container that sets no number of
+    # devices gets one (`ResourceDefaultNum`).
+    **_parts("nvidia.com/gpu", "nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"),
+    **_parts("cambricon.com/vmlu", "cambricon.com/mlu.smlu.vmemory", "cambricon.com/mlu.smlu.vcore"),
+    **_parts("hygon.com/dcunum", "hygon.com/dcumem", "hygon.com/dcucores"),
+    **_parts("mthreads.com/vgpu", "mthreads.com/sgpu-memory", "mthreads.com/sgpu-core"),
+    **_parts("metax-tech.com/sgpu", "metax-tech.com/vmemory", "metax-tech.com/vcore"),
+    **_parts("iluvatar.ai/vgpu", "iluvatar.ai/vcuda-core", "iluvatar.ai/vcuda-memory"),
+    **_parts("kunlunxin.com/vxpu", "kunlunxin.com/vxpu-memory"),
+    **_parts("enflame.com/vgcu", "enflame.com/vgcu-percentage"),
+    # Project-HAMi/volcano-vgpu-device-plugin.
+    **_parts(
+        *("volcano.sh/vgpu-number", "volcano.sh/vgpu-memory", "volcano.sh/vgpu-memory-percentage"),
+        "volcano.sh/vgpu-cores",
+    ),
+    # koordinator.sh/docs/user-manuals/device-scheduling-gpu-share: `gpu.shared` is a number of devices.
+    "koordinator.sh/gpu.shared": DeviceShare("koordinator.sh/gpu-core", 1),
+    **_own("koordinator.sh/gpu", "koordinator.sh/gpu-core", unit=100),
+    "koordinator.sh/gpu-memory-ratio": DeviceShare("koordinator.sh/gpu-core", 100),
+    "koordinator.sh/gpu-memory": DeviceShare("koordinator.sh/gpu-core"),
+    # tkestack/gpu-manager, and qGPU of Tencent's TKE.
+    **_own("tencent.com/vcuda-core", "tke.cloud.tencent.com/qgpu-core", unit=100),
+    **_parts("tencent.com/vcuda-core", "tencent.com/vcuda-memory"),
+    **_parts("tke.cloud.tencent.com/qgpu-core", "tke.cloud.tencent.com/qgpu-memory"),
+    # elastic-ai/elastic-gpu, apis/elasticgpu/v1alpha1.
+    **_own("elasticgpu.io/gpu-core", "elasticgpu.io/gpu-percent", "elasticgpu.io/qgpu-core", unit=100),
+    **_parts("elasticgpu.io/gpu-core", "elasticgpu.io/gpu-memory"),
+    **_parts("elasticgpu.io/qgpu-core", "elasticgpu.io/qgpu-memory"),
+    # mGPU of Volcano Engine's VKE (`GPUCoreEachCard`).
+    **_own("vke.volcengine.com/mgpu-core", unit=100),
+    **_parts("vke.volcengine.com/mgpu-core", "vke.volcengine.com/mgpu-memory"),
+    # AliyunContainerService/gpushare-scheduler-extender, alibaba/open-gpu-share.
+    **_own("aliyun.com/gpu-mem", "alibabacloud.com/gpu-mem"),
+    "aliyun.com/gpu-core.percentage": DeviceShare("aliyun.com/gpu-mem", 100),
+    # Dynamic vNPUs of Volcano and mind-cluster: cores of one chip.
+    **_own("huawei.com/npu-core"),
 }
-"""Resources that say how much of a device a container gets, by the resource that counts the devices.
+"""Resources that say how much of a device a container gets. They count only where it names no number of devices."""
 
-A container that sets none of the latter gets one device (`ResourceDefaultNum` of HAMi).
-"""
+_NO_DEVICES = later(r"cpu|monitoring|priority|bandwidth|rdma|nics?\b|fpga|sriov|hostdev|display|efa\b|hca|\bib\b")
 
-_PART_OF = {part: device for device, parts in PARTS.items() for part in parts}
+_PARTS = later(r"mem|percent|ratio|core|tiles")
+"""Names of amounts of a device, which say nothing of their own beside a number of devices."""
 
-PERCENT = frozenset(
-    ("koordinator.sh/gpu", "koordinator.sh/gpu-core", "tencent.com/vcuda-core", "tke.cloud.tencent.com/qgpu-core")
-)
-"""Resources of which 100 are one device, and fewer are a share of one."""
+_NAMES = r"gpu|npu|tpu|xpu|mlu|dcu|gcu|ppu|hpu|ipu|lpu|rdu|accelerator|neuron"
 
-SHARES = frozenset(("aliyun.com/gpu-mem",))
-"""Resources of which any amount is a share of one device."""
-
-_NO_DEVICES = later(r"mem|percent|core|cpu|monitoring|millicores|tiles|priority|bandwidth|rdma|nic\b")
-
-_NAMES = r"gpu|npu|tpu|xpu|mlu|dcu|gcu|ppu|hpu|ipu|accelerator|neuron"
-
-LIKE_A_DEVICE = rf"(?:^|[^a-z])v?(?:{_NAMES})s?(?:$|[^a-z])"
+LIKE_A_DEVICE = rf"(?:^|[^a-z])[cmpqsv]?(?:{_NAMES})s?(?:num|counts?)?(?:$|[^a-z])"
 """Names of resources that are accelerators in all likelihood."""
 
 _LIKE_A_DEVICE = later(LIKE_A_DEVICE)
 
+_LIKE_A_SHARE = later(r"gpu|vcuda|vcore|vmem")
+
+_MODELS = later(
+    r"(?:^|[^a-z0-9])(?:g?[bh]\d{2,3}|a\d{2,4}|v100|p100|p40|t4|l4|l40|rtx[a-z]*\d*|tesla|quadro|geforce|nvidia\d|mi\d{2,3}"
+    r"|gaudi\d?|ascend\d*|trainium\d?|inferentia\d?|mtia|maia|wse\d?)[a-z]{0,3}(?:$|[^a-z0-9])"
+)
+"""Product lines of accelerators as names of resources: `example.com/h100-80gb`, `amd.com/mi300x`."""
+
+_OF_DEVICES = later(r"(?:^|\.)\w*(?:gpu|npu)s?\.")
+"""Domains of accelerators: `gpu.example.com`, `elasticgpu.io`."""
+
 
 @lru_cache(maxsize=4096)
 def _is_gpu(resource: str) -> bool:
-    if resource in WHOLE_GPUS or resource in PERCENT or resource in SHARES:
+    if resource in WHOLE_GPUS:
         return True
+    if resource in SHARES:
+        return SHARES[resource].device == resource
     if resource.startswith(OF_CLASS):
         return bool(resource_of_class(resource.removeprefix(OF_CLASS)))
     return "/" in resource and _ACCELERATORS.fullmatch(resource) is not None and not resource.endswith("-memory")
@@ -138,34 +194,56 @@ def resource_of_class(name: str) -> str:
 
 def may_be_gpu(resource: Any) -> bool:
     """Return whether a resource that is not known as an accelerator has the name of one: `example.com/gpu-a100`."""
-    return type(resource) is str and _may_be_gpu(resource)
+    return type(resource) is str and _likeness(resource) == "device"
+
+
+def may_be_share(resource: Any) -> bool:
+    """Return whether a resource that is not known has the name of a part of a device: `example.com/gpu-memory`."""
+    return type(resource) is str and _likeness(resource) == "share"
+
+
+def is_extended(resource: Any) -> bool:
+    """Return whether a resource is an extended one that nobody knows: a device class may stand for it."""
+    return type(resource) is str and _is_extended(resource)
 
 
 @lru_cache(maxsize=4096)
-def _may_be_gpu(resource: str) -> bool:
-    if "/" not in resource or resource in _PART_OF or _is_gpu(resource):
+def _is_extended(resource: str) -> bool:
+    domain, slash, name = resource.lower().rpartition("/")
+    if not slash or resource in SHARES or _is_gpu(resource):
         return False
-    domain, _, name = resource.rpartition("/")
-    if domain.endswith("kubernetes.io") or _NO_DEVICES.search(name.lower()):
-        return False
-    return _LIKE_A_DEVICE.search(name.lower()) is not None
+    return not (domain.endswith("kubernetes.io") or domain == "rdma" or _NO_DEVICES.search(name))
+
+
+@lru_cache(maxsize=4096)
+def _likeness(resource: str) -> str:
+    """Return what a resource that is not known seems to be: a `device`, a `share` of one, or empty for neither."""
+    if not _is_extended(resource):
+        return ""
+    domain, _, name = resource.lower().rpartition("/")
+    is_like = _LIKE_A_DEVICE.search(name) or _MODELS.search(name) or _OF_DEVICES.search(domain)
+    if _PARTS.search(name):
+        return "share" if is_like or _LIKE_A_SHARE.search(name) else ""
+    return "device" if is_like else ""
 
 
 def devices_in(amounts: Mapping[Any, int]) -> dict[str, int]:
     """Return the devices in the resources of one container, by the resource that counts them.
 
-    A share of a device occupies one, because no pod outside the share can have the whole of it.
+    A share of a device occupies one, because no pod outside the share can have the whole of it. It counts only where
+    the container names no number of devices, of which it is a share then.
     """
     devices: dict[str, int] = {}
+    shared: dict[str, int] = {}
     for resource, amount in amounts.items():
         if not amount:
             continue
-        if is_gpu(resource):
-            shared = resource in SHARES
-            devices[resource] = 1 if shared else -(-amount // 100) if resource in PERCENT else amount
-        elif resource in _PART_OF:
-            devices.setdefault(_PART_OF[resource], 0)
-    return {resource: devices[resource] or 1 for resource in devices}
+        if resource in SHARES:
+            device, unit = SHARES[resource]
+            shared[device] = max(shared.get(device, 0), -(-amount // unit) if unit else 1)
+        elif is_gpu(resource):
+            devices[resource] = amount
+    return devices or shared
 
 
 _MAX_QUANTITY_LENGTH = 256  # characters; longer ones are not accepted as quantities

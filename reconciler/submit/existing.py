@@ -86,10 +86,11 @@ class _Surveyor:
             else:
                 found.append(entry)
         used = set[str]().union(*(self._read_by(entry) for entry in found))
-        found += self._undelivered(used)
-        used = used.union(*(self._read_by(entry) for entry in found))
-        plain, others = self._plain(used)
-        found += plain
+        clusters = sorted({name for entry in found for name in entry.clusters})
+        undelivered = [*self._undelivered(used)]
+        used = used.union(*(self._read_by(entry) for entry in undelivered))
+        plain, others = self._plain(used, clusters)
+        found += self._placed((*undelivered, *plain), clusters, others)
         if not found:
             raise ConfigError(
                 "no Kubernetes manifest, overlay or chart was found in the repository",
@@ -142,6 +143,8 @@ class _Surveyor:
             of_name = [one for one in documents if one.key.name == name and isinstance(one.data.get("data"), dict)]
             if not of_name:
                 reason = f"{delivery.name} substitutes them, but they are not in the repository"
+                if name in delivery.optional_from:
+                    reason = f"optional in {delivery.name}, and not in the repository: defaults count"
                 self._left_out.append((f"the variables of {name}", reason))
             for one in of_name[:1]:
                 found.update({key: str(value) for key, value in one.data["data"].items()})
@@ -173,6 +176,24 @@ class _Surveyor:
             if _join(folder, "Chart.yaml") not in used and not is_part:
                 yield FoundSource(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
 
+    def _placed(
+        self, entries: Iterable[FoundSource], clusters: Sequence[str], others: Sequence[str]
+    ) -> Iterator[FoundSource]:
+        """Yield what nothing delivers for the one cluster that its folder names, where several are named.
+
+        Otherwise it would count once for each of them. others: files that a build of their folder would refuse.
+        """
+        for entry in entries:
+            named = {*entry.path.split("/")} & {*clusters}
+            is_clean = entry.tool is not None or not any(path.startswith(f"{entry.path}/") for path in others)
+            if len(clusters) <= 1:
+                yield entry
+            elif len(named) == 1 and is_clean:
+                yield replace(entry, tool=entry.tool or Tool.KUSTOMIZE, clusters=tuple(named))
+            else:
+                reason = "nothing in the repository delivers it to a cluster; add it to spec.sources if one gets it"
+                self._left_out.append((entry.path, reason))
+
     def _content(self, path: str) -> bytes:
         (raw,) = self._read([path])
         return raw
@@ -189,7 +210,7 @@ class _Surveyor:
     def _read(self, paths: list[str]) -> Iterable[bytes]:
         return self._repository.read([self._blobs[path] for path in paths])
 
-    def _plain(self, used: set[str]) -> tuple[list[FoundSource], list[str]]:
+    def _plain(self, used: set[str], clusters: Sequence[str]) -> tuple[list[FoundSource], list[str]]:
         """Return the folders whose manifests nothing builds, and the files in them that are none."""
         manifests, others = set[str](), set[str]()
         for path in self._paths:
@@ -208,7 +229,8 @@ class _Surveyor:
             if any(folder == ROOT or path.startswith(f"{folder}/") for folder in folders):
                 continue
             choices = [parent for parent in parents(path) if not any(one.startswith(f"{parent}/") for one in used)]
-            folders.append(choices[0] if choices else posixpath.dirname(path) or ROOT)
+            of_cluster = (folder for folder in choices if posixpath.basename(folder) in clusters)
+            folders.append(next(iter((*of_cluster, *choices)), posixpath.dirname(path) or ROOT))
         inside = [path for path in sorted(others) if any(one == ROOT or path.startswith(f"{one}/") for one in folders)]
         for path in sorted(others):
             note = not_a_manifest(path, self._raw[path], self._readings[path])

@@ -47,7 +47,7 @@ def new_job(workspace: Workspace, name: str, *, queue: str, gpus: int, team: str
         problem = f"queue {queue!r} does not exist" if queue else "is required"
         raise ConfigError(f"--queue: {problem}", hint=f"queues: {names}")
     document = job_document(name, queue=queue or known[0], gpus=gpus, team=team)
-    return _file(index, document, JOB_EXAMPLES, path or _path(index, "jobs", name))
+    return _file(index, document, JOB_EXAMPLES, path or source_path(index, "jobs", name))
 
 
 def new_queue(
@@ -68,13 +68,13 @@ def new_queue(
         image=_first(others, ("image",)),
         nodes=_nodes(index, cluster, product),
     )
-    return _file(index, document, QUEUE_EXAMPLES, path or _path(index, "queues", name))
+    return _file(index, document, QUEUE_EXAMPLES, path or source_path(index, "queues", name))
 
 
 def new_policy(workspace: Workspace, name: str, *, path: str = "") -> StartingFile:
     """Return the file of a HealthPolicy that enforces nothing. Raises `ConfigError` for a name that is not valid."""
     index = workspace.compile()
-    return _file(index, policy_document(name), POLICY_EXAMPLES, path or _path(index, "health", name))
+    return _file(index, policy_document(name), POLICY_EXAMPLES, path or source_path(index, "health", name))
 
 
 def new_quarantine(workspace: Workspace, node: str, *, reason: str, effect: str, path: str = "") -> StartingFile:
@@ -88,7 +88,7 @@ def new_quarantine(workspace: Workspace, node: str, *, reason: str, effect: str,
     if len(uids) > 1:
         raise ConfigError(f"several clusters have a node {node!r}", hint="choose one with --cluster")
     document = quarantine_document(node, uid="".join(uids), reason=reason, effect=effect)
-    return _file(index, document, QUARANTINE_EXAMPLES, path or _path(index, "quarantine", node))
+    return _file(index, document, QUARANTINE_EXAMPLES, path or source_path(index, "quarantine", node))
 
 
 def _cluster(index: CompiledRevision, product: str) -> Cluster:
@@ -127,7 +127,7 @@ def _nodes(index: CompiledRevision, cluster: Cluster, product: str) -> NodeFacts
     return NodeFacts(gpus=gpus, selector=tuple(labels[:1]))
 
 
-def _path(index: CompiledRevision, folder: str, name: str) -> str:
+def source_path(index: CompiledRevision, folder: str, name: str) -> str:
     """Return the path of a new file: in the source folder with the usual name, else in the first source folder."""
     folders = index.revision.config.sources
     usual = next((one for one in folders if posixpath.basename(one) == folder), folders[0])

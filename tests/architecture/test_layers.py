@@ -23,6 +23,7 @@ OUTSIDE = (
     "cli",
     "console",
     "controller",
+    "download",
     "health/agent",
     "health/measuring",
     "health/node.py",

@@ -237,3 +237,85 @@ def test_harmless_kinds_have_no_unknown_gpus(fleet: Fleet) -> None:
     assert made["unknownGpus"] == []
     assert made["breaches"] == []
     assert "No change in requested or guaranteed GPUs" in fleet.run("plan").out
+
+
+POD = """\
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: ml}
+spec: {containers: [{name: a, image: "x:1", resources: {limits: {RESOURCE: 4}}}]}
+"""
+
+
+def pod(name: str, resource: str) -> str:
+    return POD.replace("NAME", name).replace("RESOURCE", resource)
+
+
+def test_a_resource_that_nobody_knows_is_said_once(fleet: Fleet) -> None:
+    for name in ("one", "three", "two"):
+        fleet.write(f"jobs/{name}.yaml", pod(name, "example.com/h100"))
+    fleet.write("jobs/other.yaml", pod("other", "gpu.example.com/b200"))
+    for output in ("text", "markdown"):
+        shown = fleet.run("plan", "-o", output).out
+        shown = shown.replace("&#58;", ":").replace("`", "")
+        lines = [" ".join(line.split()) for line in shown.splitlines() if "GPUs unknown: " in line]
+        assert [line.removeprefix("- ").partition(" (")[0] for line in lines] == [
+            "GPUs unknown: Pod ml/one and 2 more on main",
+            "GPUs unknown: Pod ml/other on main",
+        ]
+
+
+def test_totals_say_that_more_is_unknown(fleet: Fleet) -> None:
+    """The table, the last line, JSON and what policies read: no output shows a total as if it were all."""
+    fleet.write("jobs/known.yaml", pod("known", "nvidia.com/gpu"))
+    fleet.write("jobs/unknown.yaml", pod("unknown", "example.com/h100"))
+    text = fleet.run("plan").out
+    (total,) = [line for line in text.splitlines() if line.split()[:1] == ["total"]]
+    assert "+4 + unknown" in total
+    assert "+4 GPUs on main, GPUs of 1 object unknown." in text
+    markdown = fleet.run("plan", "-o", "markdown").out
+    (total,) = [line for line in markdown.splitlines() if "total" in line and line.startswith("|")]
+    assert "+4 + unknown" in total
+    made = plan(fleet)
+    before, after = gpus(made)
+    assert after - before == 4
+    assert [one["key"]["name"] for one in made["unknownGpus"]] == ["unknown"]
+
+
+SCALED = """\
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: serve, namespace: ml}
+spec:
+  selector: {matchLabels: {app: serve}}
+  template:
+    metadata: {labels: {app: serve}}
+    spec: {containers: [{name: a, image: "x:1", resources: {limits: {nvidia.com/gpu: 1}}}]}
+"""
+SCALER = """\
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: serve, namespace: ml}
+spec: {minReplicas: 4, maxReplicas: MAX, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: serve}}
+"""
+
+
+def test_what_an_autoscaler_allows_is_in_the_headline_the_totals_and_json(fleet: Fleet) -> None:
+    fleet.write("jobs/serve.yaml", SCALED)
+    fleet.write("jobs/scaler.yaml", SCALER.replace("MAX", "10"))
+    made = plan(fleet)
+    (job,) = [one for one in made["jobs"] if one["key"]["name"] == "serve"]
+    assert (job["gpusAfter"], job["rangeAfter"]) == (4, [4, 10])
+    (line,) = [one for one in made["gpus"] if one["queue"] == ""]
+    assert (line["before"], line["mostBefore"], line["after"], line["most"]) == (0, None, 4, 10)
+    text = fleet.run("plan").out
+    assert "+4 GPUs requested on main (no queue: 0 → 4 (may grow to 10))" in text
+    (total,) = [line for line in text.splitlines() if line.split()[:1] == ["total"]]
+    assert "may grow to" in total
+    fleet.commit("serve")
+    assert fleet.run("commit").code == 0
+    fleet.edit("jobs/scaler.yaml", "maxReplicas: 10", "maxReplicas: 40")
+    text = fleet.run("plan").out
+    assert "+30 GPUs if all workloads grow on main (no queue: 4, may grow to 10 → 40)" in text
+    (line,) = [one for one in plan(fleet)["gpus"] if one["queue"] == ""]
+    assert (line["before"], line["mostBefore"], line["after"], line["most"]) == (4, 10, 4, 40)

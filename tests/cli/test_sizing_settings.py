@@ -146,7 +146,7 @@ def test_a_card_may_be_asked_about(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (("--gpu", "H100"), "--gpu: unknown value 'H100'; did you mean NVIDIA-H100-80GB-HBM3"),
+        (("--gpu", "NVIDA-L40S"), "--gpu: unknown value 'NVIDA-L40S'; did you mean NVIDIA-L40S"),
         ((), "--gpu: is required"),
         (("--gpu", "NVIDIA-L40S", "--optimizer", "adamm"), "--optimizer: unknown value 'adamm'"),
         (("--gpu", "NVIDIA-L40S", "--parallelism", "magic"), "--parallelism: unknown value 'magic'"),

@@ -29,6 +29,13 @@ AUDIT_LOG = "requests.jsonl"
 CERTIFIED_USER = "certified"
 """Whom `client.crt` and `client.key`, beside the logs of the API server, let in."""
 
+_FEATURES = (
+    "CompositePodGroup",
+    "EmptyDirVolumeMode",
+    "GenericWorkload",
+    "PodGroupPreemptionPolicy",
+    "TopologyAwareWorkloadScheduling",
+)
 _AUDIT_POLICY = Path(__file__).with_name("audit-policy.yaml")
 _READY_SECONDS = 120.0
 _FIRST_POLL_SECONDS, _POLL_SECONDS = 0.01, 0.1
@@ -246,7 +253,8 @@ class _Launch:
             "audit-log-path": str(self._folder / AUDIT_LOG),
             "allow-privileged": "true",  # as kubeadm and kind set it: policies judge what the server would take
             # PodGroups and Workloads of Kubernetes itself are off unless asked for; they have no stable version yet.
-            "feature-gates": "GenericWorkload=true",
+            # A field whose feature is off is dropped, and what it says is not judged.
+            "feature-gates": ",".join(f"{name}=true" for name in _FEATURES),
             "runtime-config": "scheduling.k8s.io/v1alpha3=true,scheduling.k8s.io/v1beta1=true",
         }
         return (

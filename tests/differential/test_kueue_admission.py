@@ -5,14 +5,17 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from reconciler.kinds.kueue import CLUSTER_QUEUE
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.policy.references import evaluate
 from reconciler.queues.borrowing import Borrowing
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueKey, usage_by_cluster
 from reconciler.repo.config import Cluster
 from tests.cluster.fixtures import Parts
-from tests.cluster.parts import KUEUE_ADMISSION
+from tests.cluster.parts import KUEUE_016_ADMISSION, KUEUE_ADMISSION, Part
 from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
 from tests.plan.plan_cases import plan, rows
 
@@ -20,11 +23,18 @@ FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]
 
 
-def test_limits_and_admission_are_those_of_kueue(parts: Parts) -> None:
+@pytest.mark.parametrize(
+    ("part", "version"), [(KUEUE_ADMISSION, NEWEST), (KUEUE_016_ADMISSION, (0, 16))], ids=["newest", "0.16"]
+)
+def test_limits_and_admission_are_those_of_kueue(parts: Parts, part: Part, version: Version) -> None:
     """F-047: the largest workload of each queue and flavor, and which workloads fit while nothing else runs."""
     forests = [forest(seed) for seed in range(FORESTS)]
-    answers = ask_kueue(parts.program(KUEUE_ADMISSION), forests)
-    wrong = [line for seed, pair in enumerate(zip(forests, answers, strict=True)) for line in differences(seed, *pair)]
+    answers = ask_kueue(parts.program(part), forests)
+    wrong = [
+        line
+        for seed, pair in enumerate(zip(forests, answers, strict=True))
+        for line in differences(seed, *pair, version)
+    ]
     fits = [fit for answer in answers for fit in answer["fits"]]
     limits = sum(
         len(cells) for answer in answers for flavors in answer["largest"].values() for cells in flavors.values()
@@ -59,7 +69,7 @@ def by_product(asked: Forest, largest: Largest) -> dict[tuple[str, str], float]:
     return found
 
 
-def differences(seed: int, asked: Forest, answer: Body) -> list[str]:
+def differences(seed: int, asked: Forest, answer: Body, version: Version) -> list[str]:
     found = rows(asked.objects)
     usage = usage_by_cluster(found)["main"]
     borrowing = Borrowing(usage, Cluster(name="main"))
@@ -72,7 +82,7 @@ def differences(seed: int, asked: Forest, answer: Body) -> list[str]:
     lines = [] if ours == answer["largest"] else [f"forest {seed}: {ours}, not {answer['largest']}"]
     shown, granted = limits_in_a_plan(asked), by_product(asked, answer["largest"])
     lines += [] if shown == granted else [f"forest {seed}: a plan shows {shown}, not {granted}"]
-    verdicts = evaluate(BUILT_IN, found, Cluster(name="main"), None, {})
+    verdicts = evaluate(BUILT_IN, found, Cluster(name="main"), None, {}, kueue=version)
     never = {verdict.key.name: verdict.message for verdict in verdicts if verdict.rule == "quota.queue-limit"}
     workloads = [body["metadata"]["name"] for _, body in asked.workloads]
     for name, fits, reason in zip(workloads, answer["fits"], answer["reasons"], strict=True):

@@ -27,18 +27,26 @@ class World:
     has_namespace: bool
 
     @property
+    def has_topology(self) -> bool:
+        """True if workloads may take nodes of a topology."""
+        return any("topologyName" in body["spec"] for body in self.queues)
+
+    @property
+    def nodes(self) -> list[tuple[str, dict[str, str]]]:
+        """Names and labels of its nodes, of eight GPUs each: two blocks of racks with one, two and three nodes."""
+        return [
+            (f"{place}-{number}", {POOL: self.name, BLOCK: f"{self.name}-{block}", RACK: place})
+            for block, racks in enumerate(((1, 2), (3,)))
+            for rack, count in enumerate(racks)
+            for place in [f"{self.name}-{block}-{rack}"]
+            for number in range(count)
+            if self.has_topology
+        ]
+
+    @property
     def objects(self) -> list[Body]:
         """The objects of the repository."""
         return [*([self.namespace] if self.has_namespace else []), *self.queues, *self.workloads]
-
-
-def nodes(prefix: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Yield name, GPUs and labels of the nodes of all worlds: two blocks of racks with one, two and three nodes."""
-    for block, racks in enumerate(((1, 2), (3,))):
-        for rack, count in enumerate(racks):
-            for number in range(count):
-                place = f"{prefix}-{block}-{rack}"
-                yield f"{place}-{number}", 8, {POOL: prefix, BLOCK: f"{prefix}-{block}", RACK: place}
 
 
 def topologies(prefix: str) -> list[Body]:
@@ -54,7 +62,7 @@ def world(prefix: str, seed: int) -> World:
     random = Random(seed)  # noqa: S311 - no secret
     name = f"{prefix}-{seed}"
     labels = random.choice(({}, {"team": "a"}, {"team": "a"}, {"team": "b", "env": "prod"}))
-    flavors = [_flavor(random, f"{name}-{number}", prefix) for number in range(random.choice((1, 1, 2, 3)))]
+    flavors = [_flavor(random, name, number, prefix) for number in range(random.choice((1, 1, 2, 3)))]
     spec: Body = {"resourceGroups": list(_groups(random, [body["metadata"]["name"] for body in flavors]))}
     if random.random() < 0.95:
         spec["namespaceSelector"] = _selector(random, name)
@@ -79,7 +87,7 @@ def _selector(random: Random, name: str) -> Body:
     team = {"key": "team", "operator": random.choice(("In", "NotIn")), "values": ["a"]}
     return random.choice(
         (
-            *({},) * 8,
+            *({},) * 14,
             {"matchLabels": {"team": "a"}},
             {"matchLabels": {"kubernetes.io/metadata.name": random.choice((name, "other"))}},
             {"matchExpressions": [team]},
@@ -88,19 +96,19 @@ def _selector(random: Random, name: str) -> Body:
     )
 
 
-def _flavor(random: Random, name: str, prefix: str) -> Body:
+def _flavor(random: Random, world: str, number: int, prefix: str) -> Body:
     labels = random.choice(
         ({}, {}, {PRODUCT: "H100"}, {PRODUCT: "A100"}, {TIER: "spot"}, {PRODUCT: "H100", TIER: "spot"})
     )
     spec: Body = {"nodeLabels": dict(labels)}
-    if random.random() < 0.3:
+    if random.random() < 0.2:
         spec["nodeTaints"] = [{**_TAINT, "effect": random.choice(("NoSchedule", "NoExecute", "PreferNoSchedule"))}]
         if random.random() < 0.3:
             spec["tolerations"] = [{"key": "spot", "operator": "Exists"}]
     if random.random() < 0.35:
         spec["topologyName"] = f"{prefix}-{random.randrange(len(_LEVELS))}"
-        spec["nodeLabels"] = {POOL: prefix}
-    return _object("ResourceFlavor", name, spec)
+        spec["nodeLabels"] = {POOL: world}
+    return _object("ResourceFlavor", f"{world}-{number}", spec)
 
 
 def _groups(random: Random, flavors: Sequence[str]) -> Iterator[Body]:
@@ -212,11 +220,11 @@ def _template(random: Random, *, plain: bool = False) -> Body:
         "restartPolicy": "Never",
         "containers": [{"name": "main", "image": "train:1", "resources": resources}],
     }
-    if random.random() < 0.35:
+    if random.random() < 0.2:
         spec |= _placement(random)
     if random.random() < 0.3:
         spec["tolerations"] = [random.choice(_TOLERATIONS)]
-    annotations = _annotations(random) if random.random() < 0.3 and not plain else {}
+    annotations = _annotations(random) if random.random() < 0.2 and not plain else {}
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 

@@ -8,7 +8,7 @@ from reconciler.queues.queues import QueueUsage
 from tests.kinds.samples import Body, Sample, samples
 
 SAMPLES = samples()
-MIN_SAMPLES = 167
+MIN_SAMPLES = 205
 
 
 def row(body: Body) -> ObjectSummary:

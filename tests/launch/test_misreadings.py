@@ -267,11 +267,11 @@ REFUSED = {
     "ms-swift: Megatron": ("megatron rlhf --load Qwen2.5-7B-mcore --max_length 9", {}, "not supervised"),
     "a script with Unsloth": ("python train_unsloth.py --model_name org/model --max_seq_length 9", {}, "Unsloth"),
     "torchtitan": ("torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file c.toml", {}, "torchtitan"),
-    "TRL: a missing file of accelerate": (f"trl sft {QWEN} --accelerate_config my.yaml", {}, "not in the repository"),
+    "TRL: a missing file of accelerate": (f"trl sft {QWEN} --accelerate_config my.yaml", {}, "was not found"),
     "transformers: a missing file of FSDP": (
         f"{SFT} --fsdp full_shard --fsdp_config f.json",
         {},
-        "not in the repository",
+        "was not found",
     ),
     "LLaVA: only the projector": (
         f"deepspeed llava/train/train_mem.py {QWEN} --model_max_length 2048 --tune_mm_mlp_adapter True",
@@ -317,7 +317,7 @@ REFUSED = {
     "a file that is missing": (
         f"python train.py --config my.yaml {QWEN} --max_seq_length 512",
         {},
-        "not in the repository",
+        "was not found",
     ),
     "fms-hf-tuning: a flag beside the JSON has no effect": (
         "export SFT_TRAINER_CONFIG_JSON_PATH=/config/tune.json; python -m tuning.sft_trainer --peft_method lora",

@@ -41,8 +41,12 @@ CORPUS: tuple[dict[str, Any], ...] = (
 CHANGED = int(os.environ.get("RECONCILER_TEST_DIFFERENTIAL", "250"))
 """Objects with a change."""
 LARGE = 100_000
-UNSERVED = {"resource.k8s.io/v1beta1/ResourceClaim judged-by-all/sample"}
-"""Objects of the corpus that this server refuses: the version is no longer served."""
+UNSERVED = {
+    "resource.k8s.io/v1beta1/ResourceClaim judged-by-all/sample",
+    "trainer.kubeflow.org/v1alpha1/ClusterTrainingRuntime elastic",
+    "trainer.kubeflow.org/v1alpha1/TrainJob judged-by-all/sample",
+}
+"""Objects of the corpus that this server refuses: the version is no longer served, or a field is one of trainer 2.1."""
 _TOGETHER = 200
 _RULE = re.compile(r"ValidatingAdmissionPolicy '([\w-]+)' with binding '[\w-]+-for-all'")
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Result, Verdict
-from reconciler.queues.admission import Admission, Answer
+from reconciler.queues.admission import AdmissionAnswer, KueueAdmission
 from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import usage_by_cluster
 from reconciler.repo.config import Cluster, RuleSetting
@@ -64,9 +64,9 @@ def queued(api: str, kind: str, spec: Any, **metadata: Any) -> Body:
     }
 
 
-def answers(*bodies: Body, version: Version = NEWEST, nodes: Inventory | None = None) -> list[Answer]:
+def answers(*bodies: Body, version: Version = NEWEST, nodes: Inventory | None = None) -> list[AdmissionAnswer]:
     found = rows(bodies)
-    admission = Admission(usage_by_cluster(found)["main"], nodes, version)
+    admission = KueueAdmission(usage_by_cluster(found)["main"], nodes, version)
     return [answer for row in found if row.is_workload for answer in admission.answers(row)]
 
 
@@ -534,6 +534,16 @@ def test_checks_of_later_versions() -> None:
             for minor in (since - 1, since)
         ]
         assert refused == [False, True]
+
+
+@pytest.mark.parametrize(("queue", "counted"), [("team", 16), ("", 0)])
+def test_suspended_jobs_of_a_cron_job(queue: str, counted: int) -> None:
+    """Kueue resumes them in its queue; nobody does without one."""
+    job = train()
+    metadata = {"labels": {KUEUE_QUEUE: queue} if queue else {}}
+    spec = {"schedule": "@daily", "jobTemplate": {"metadata": metadata, "spec": job["spec"]}}
+    usage = usage_by_cluster(rows([*queues(), plain("CronJob", "nightly", api="batch/v1", spec=spec)]))["main"]
+    assert sum(usage.requested.values()) == counted
 
 
 def test_the_jobs_of_a_cron_job() -> None:

@@ -48,14 +48,14 @@ variables.roles.map(group, group.map(r, {{'role': dyn(r), 'gpus': dyn(
   .map(cs, cs.map(c,
     [c.?resources.?limits.orValue(c.?resources.?requests.orValue({{}}))].map(amounts,
       [amounts.filter(k, k.contains('/') && string(amounts[k]) != '0')].map(named, named.size() == 0 ? 0 :
-        named.filter(k, {is_device}).map(k,
-          k in [{shares}] ? 1 :
-          k in [{percent}]
-            ? (int(string(amounts[k])) + 99) / 100 : int(string(amounts[k]))).sum() +
-        [{parts}]
-        .filter(d, !(d[0] in named) && d.exists(p, p in named)).size())[0])[0]).sum()).max())}}))
+        [named.filter(k, {is_whole})].map(whole, whole.size() > 0
+          ? whole.map(k, int(string(amounts[k]))).sum()
+          : ([0] + named.filter(k, k in [{any}]).map(k, 1) +
+             named.filter(k, k in [{hundreds}]).map(k,
+               (int(string(amounts[k])) + 99) / 100) +
+             named.filter(k, k in [{numbers}]).map(k, int(string(amounts[k])))).max())[0])[0])[0]).sum()).max())}}))
 """
-"""GPUs of one pod of each template: a share of a device occupies one, and a part without a number is of one."""
+"""GPUs of one pod of each template: a share of a device occupies one, where no number of devices is named."""
 
 
 def _listed(names: Iterable[str], indent: str) -> str:
@@ -63,9 +63,13 @@ def _listed(names: Iterable[str], indent: str) -> str:
     return joined([f"'{name}'" for name in names], ", ", indent)
 
 
-def is_device(indent: str) -> str:
-    """Return an expression that says whether the resource `k` is an accelerator, as `devices.is_gpu` does."""
-    names = _listed([*sorted(devices.WHOLE_GPUS), *sorted(devices.PERCENT), *sorted(devices.SHARES)], indent)
+def is_device(indent: str, shares: Iterable[str] | None = None) -> str:
+    """Return an expression that says whether the resource `k` is an accelerator, as `devices.is_gpu` does.
+
+    shares: the shares of a device that are accelerators, too.
+    """
+    own = filter(devices.is_gpu, devices.SHARES) if shares is None else shares
+    names = _listed([*sorted(devices.WHOLE_GPUS), *sorted(own)], indent)
     patterns = [
         f"r'{one}'" for one in (*(f"{text}|" for text in devices.OTHER_DEVICES[:-1]), devices.OTHER_DEVICES[-1])
     ]
@@ -80,17 +84,13 @@ def is_device(indent: str) -> str:
     )
 
 
+def _shares(unit: int) -> str:
+    """Return the shares of a device of which so many are one device."""
+    return _listed(sorted(name for name, share in devices.SHARES.items() if share.unit == unit), " " * 14)
+
+
 def _gpus() -> str:
-    parts = [
-        "[" + ", ".join(f"'{name}'" for name in (device, *names)) + "]"
-        for device, names in sorted(devices.PARTS.items())
-    ]
-    text = GPUS.format(
-        is_device=is_device(" " * 10),
-        shares=_listed(sorted(devices.SHARES), " " * 12),
-        percent=_listed(sorted(devices.PERCENT), " " * 12),
-        parts=joined(parts, ", ", " " * 8),
-    )
+    text = GPUS.format(is_whole=is_device(" " * 10, ()), any=_shares(0), hundreds=_shares(100), numbers=_shares(1))
     note = (
         "GPUs per pod of each template, as a plan counts them: containers and sidecars, or the largest init container."
     )

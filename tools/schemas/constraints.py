@@ -165,7 +165,7 @@ FIELDS: Mapping[str, Mapping[str, Schema]] = {
     "StatefulSetSpec": {"replicas": NATURAL, "minReadySeconds": NATURAL, "serviceName": SUBDOMAIN_OR_EMPTY},
     "StatefulSetOrdinals": {"start": NATURAL},
     "StatefulSetPersistentVolumeClaimRetentionPolicy": {"whenDeleted": RETENTION, "whenScaled": RETENTION},
-    "RollingUpdateStatefulSetStrategy": {"partition": NATURAL},
+    "RollingUpdateStatefulSetStrategy": {"maxUnavailable": ROLLOUT, "partition": NATURAL},
     "DaemonSetSpec": {"minReadySeconds": NATURAL, "revisionHistoryLimit": NATURAL},
     "RollingUpdateDaemonSet": {"maxSurge": ROLLOUT, "maxUnavailable": ROLLOUT},
     "MetricSpec": {"type": {"enum": ["ContainerResource", "External", "Object", "Pods", "Resource"]}},

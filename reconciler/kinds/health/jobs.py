@@ -1,6 +1,6 @@
 """The changes of a HealthPolicy in rendered jobs with GPUs: node affinity, and the preflight check of their GPUs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kinds.manifests.templates import pod_templates, with_changes
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, sequence, text
@@ -35,7 +36,6 @@ _NOT_PREFERRED = [HealthPhase.SUSPECT.value, HealthPhase.PROBATION.value]
 _WEIGHT = 50
 _JOB_FIELDS = frozenset({"backoffLimit", "completions", "parallelism", "completionMode", "podFailurePolicy"})
 _JOB_TEMPLATES = (("jobTemplate", "spec"), ("template", "spec"))
-_DEPTH = 12
 
 Data = dict[str, Any]
 
@@ -55,38 +55,18 @@ class HealthOfJobs(Struct, frozen=True, kw_only=True, eq=False):
 def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manifest:
     """Return the manifest of a job with GPUs as the policy wants it; any other as it is."""
     row = kinds.of(manifest.body)
-    specs = (mapping(one.template.get("spec")) for one in _pods(kinds, manifest.body))
+    specs = (mapping(template.get("spec")) for _, template in pod_templates(kinds, manifest.body))
     if row.pods.on_each_node or not any(map(_gpus, specs)):
         return manifest
     body = deepcopy(manifest.body)
     reasons: dict[FieldPath, Reason] = {}
-    for pods in _pods(kinds, body):
-        spec = mapping(pods.template.get("spec"))
+    for path, template in pod_templates(kinds, body):
+        spec = mapping(template.get("spec"))
         if not _gpus(spec) or spec.get("nodeName"):  # no scheduler places a pod that names its node
             continue
-        path = _path_to(body, pods.template)
-        if path is None:
-            continue
-        for field in _changed(body, path, pods.template, health.rule):
+        for field in _changed(body, path, template, health.rule):
             reasons[field] = _reason(health, field)
-    if not reasons:
-        return manifest
-    return Manifest(
-        cluster=manifest.cluster,
-        key=manifest.key,
-        body=body,
-        source=manifest.source,
-        tree=manifest.tree,
-        reasons={**manifest.reasons, **reasons},
-        sizing=manifest.sizing,
-        on_immutable_change=manifest.on_immutable_change,
-    )
-
-
-def _pods(kinds: Kinds, body: Data) -> list[Any]:
-    """Return the pods of an object, or those of the jobs that name it."""
-    provides = kinds.of(body).pods.provides
-    return kinds.pod_sets(body) or (list(provides(body, "")) if provides is not None else [])
+    return with_changes(manifest, body, reasons) if reasons else manifest
 
 
 def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iterator[FieldPath]:
@@ -207,20 +187,6 @@ def _inner(data: Data, key: str) -> Data:
         data[key] = {}
     inner: Data = data[key]
     return inner
-
-
-def _path_to(data: Any, target: Mapping[str, Any], path: FieldPath = ()) -> FieldPath | None:
-    """Return the path of a template in its object; None if it is not part of it."""
-    if data is target:
-        return path
-    if len(path) < _DEPTH:
-        items = data.items() if type(data) is dict else enumerate(data) if type(data) is list else ()
-        for key, inner in items:
-            if type(inner) in (dict, list):
-                found = _path_to(inner, target, (*path, key))
-                if found is not None:
-                    return found
-    return None
 
 
 def _value(data: Any, path: FieldPath) -> Data:

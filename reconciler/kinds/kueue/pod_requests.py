@@ -11,8 +11,8 @@ from reconciler.kinds.quantities import Gpus
 from reconciler.kinds.terms import (
     Amounts,
     ContainerRequest,
+    LabelRequirement,
     PodRequest,
-    Requirement,
     TopologyRequest,
     requirements,
     texts,
@@ -90,7 +90,7 @@ def constraints(annotations: Mapping[str, str]) -> list[dict[str, Any]] | None:
     return read if all(type(one["topology"]) is str and type(one["size"]) is int for one in read) else None
 
 
-def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[Requirement, ...]]:
+def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[LabelRequirement, ...]]:
     """Yield the required terms of the node affinity. Kueue reads no `matchFields`."""
     node = mapping(mapping(spec.get("affinity")).get("nodeAffinity"))
     required = mapping(node.get("requiredDuringSchedulingIgnoredDuringExecution"))

@@ -134,3 +134,10 @@ def is_owned(body: Mapping[str, Any]) -> bool:
     metadata = body.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     return isinstance(labels, dict) and labels.get(LABEL) == OWNER
+
+
+def without_ownership(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an object without the label that rendering adds, as a person would write it."""
+    metadata = dict(body["metadata"])
+    labels = {name: value for name, value in (metadata.pop("labels", None) or {}).items() if name != LABEL}
+    return {**body, "metadata": {**metadata, **({"labels": labels} if labels else {})}}

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference
+from reconciler.kinds.facts import NO_KIND, KindId, QueueRole, Quota, Reference, Scale
 from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.kinds.terms import PodRequest, Refused, Terms
 from reconciler.kube.objects import ObjectKey, SourceRef
@@ -76,6 +76,7 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     kinds: what it may be, in order; field: the field that names it.
     adds: its devices are added to those of the pods; else they count instead of `own`, if these are none.
     sets_pods: it says how many pods there are. is_optional: nothing is missing from the count without it.
+    each: how many of what it provides each pod requests.
     own: what each of the pods requests itself: resource, product, devices.
     least, most: how few and how many of the pods may run; None: as many as `pods`.
     """
@@ -89,6 +90,21 @@ class Need(msgspec.Struct, frozen=True, array_like=True):
     sets_pods: bool = False
     is_optional: bool = False
     own: tuple[tuple[str, str, Gpus], ...] = ()
+    least: int | None = None
+    most: int | None = None
+    each: int = 1
+
+
+class Bare(msgspec.Struct, frozen=True, array_like=True):
+    """Pods of one template as far as a LimitRange adds devices to them: to each container that names none.
+
+    stated: devices that containers name, and how many of them. product: the GPU product that the pods select.
+    """
+
+    pods: int
+    containers: int
+    product: str = ""
+    stated: tuple[tuple[str, int], ...] = ()
     least: int | None = None
     most: int | None = None
 
@@ -155,6 +171,13 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     refused: tuple[Refused, ...] = ()  # of a workload in such a queue: why the webhooks of Kueue refuse it
     pod_sets: int = 0  # how many templates such a workload has there
     terms: Terms | None = None  # of what decides whether such workloads are admitted
+    provided_as: str = ""  # what pods name it by, if not by its name
+    defaults: tuple[tuple[str, int], ...] = ()  # of a LimitRange: devices that it adds to a container without any
+    bare: tuple[Bare, ...] = ()  # of a workload: pods to which a LimitRange may add devices
+    given: tuple[str, ...] = ()  # of a workload: what a LimitRange adds, in words
+    scale: Scale | None = None  # of an autoscaler
+    offered_again: tuple[tuple[str, int], ...] = ()  # of a device plugin's configuration: resources, and how often
+    replicas: int = 1  # of a workload that an autoscaler may scale: how many copies it says
 
     @property
     def key(self) -> ObjectKey:

@@ -1,12 +1,13 @@
 """The requests of one pod template: devices, the GPU product they must be, labels, and referenced objects."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.kinds.dra import RESOURCE_CLAIM_TEMPLATE
+from reconciler.kinds.dra import DEVICE_CLASS, RESOURCE_CLAIM_TEMPLATE
 from reconciler.kinds.facts import KindId, PodProvider, Reference
 from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kinds.workloads import (
@@ -20,7 +21,18 @@ from reconciler.kinds.workloads import (
 )
 from reconciler.kube.patterns import later
 from reconciler.kube.values import mapping, sequence, text
-from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, amount_of, may_be_gpu, pod_devices, product_label
+from reconciler.sizing.devices import (
+    PRODUCT_LABELS,
+    WHOLE_GPUS,
+    amount_of,
+    container_devices,
+    is_extended,
+    is_gpu,
+    may_be_gpu,
+    may_be_share,
+    pod_devices,
+    product_label,
+)
 
 _FRACTION, _MEMORY, _FRACTION_DEVICES = "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"
 _SHARING = (_FRACTION, _MEMORY, _FRACTION_DEVICES)
@@ -38,6 +50,8 @@ class PodReading(NamedTuple):
     providers: tuple[PodProvider, ...] = ()  # other objects that add to what it requests
     unknown: tuple[str, ...] = ()  # resources that have the name of a device, and are not known
     refused: tuple[str, ...] = ()  # annotations about shares of GPUs that KAI refuses
+    containers: int = 0  # that run at the same time
+    stated: tuple[tuple[str, int], ...] = ()  # devices that these name, and how many of them
 
     def product_of(self, resource: str) -> str:
         """Return the product its pods select, or the resource itself where one is only a slice of a GPU."""
@@ -57,8 +71,21 @@ def read_pod(template: Mapping[str, Any], prefix: str, namespace: str) -> PodRea
             devices = devices or {"nvidia.com/gpu": _shared(annotations)}
     product = _product(spec) if "nodeSelector" in spec or "affinity" in spec else ""
     references = list(_references(spec, f"{prefix}spec", namespace))
+    extended = tuple(_extended(spec, f"{prefix}spec"))
     providers = tuple(_providers(spec, f"{prefix}spec")) if _names_providers(spec) else ()
-    return PodReading(devices, product, labels, references, providers, _unknown(spec), refused)
+    running = [*sequence(spec.get("containers")), *filter(_is_sidecar, sequence(spec.get("initContainers")))]
+    stated = Counter(name for container in running for name in _resources(container) if is_gpu(name))
+    return PodReading(
+        devices,
+        product,
+        labels,
+        references,
+        (*providers, *extended),
+        tuple(sorted(set(_unknown(spec)))) if extended else (),
+        refused,
+        len(running),
+        tuple(sorted(stated.items())),
+    )
 
 
 def _shared(annotations: Mapping[str, Any]) -> Gpus:
@@ -105,15 +132,35 @@ def _providers(spec: Mapping[str, Any], at: str) -> Iterator[PodProvider]:
         yield PodProvider((RUNTIME_CLASS,), name, f"{at}.runtimeClassName", adds=True, is_optional=True)
 
 
-def _unknown(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    names = {
-        resource
-        for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers")))
-        for amounts in mapping(mapping(container).get("resources")).values()
-        for resource in (amounts if type(amounts) is dict else ())
-        if may_be_gpu(resource) and amount_of(amounts[resource])
-    }
-    return tuple(sorted(names))
+def _is_sidecar(container: Any) -> bool:
+    return mapping(container).get("restartPolicy") == "Always"
+
+
+def _resources(container: Any) -> dict[Any, Any]:
+    """Return the resources that a container names, with their amounts."""
+    resources = mapping(mapping(container).get("resources"))
+    return {**mapping(resources.get("requests")), **mapping(resources.get("limits"))}
+
+
+def _extended(spec: Mapping[str, Any], at: str) -> Iterator[PodProvider]:
+    """Yield the device classes that extended resources may stand for (KEP-5004), with how many devices of each."""
+    amounts: Counter[str] = Counter()
+    for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers"))):
+        for resource, amount in _resources(container).items():
+            if is_extended(resource):
+                amounts[resource] += amount_of(amount)
+    for name, amount in sorted(amounts.items()):
+        if amount:
+            yield PodProvider((DEVICE_CLASS,), name, at, adds=True, is_optional=True, each=amount)
+
+
+def _unknown(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the resources that are not known as devices, and have the name of one."""
+    for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers"))):
+        for resource, amount in _resources(container).items():
+            is_unknown = may_be_gpu(resource) or (may_be_share(resource) and not container_devices(container))
+            if is_unknown and amount_of(amount):
+                yield resource
 
 
 def _product(spec: Mapping[str, Any]) -> str:

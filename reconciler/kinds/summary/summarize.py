@@ -15,6 +15,7 @@ from reconciler.kinds.manifests.finished import is_finished
 from reconciler.kinds.pods import is_paused, is_stopped, is_suspended, replicas
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary.object_summary import (
+    Bare,
     Demand,
     Need,
     NodeMatch,
@@ -23,6 +24,7 @@ from reconciler.kinds.summary.object_summary import (
     add_demands,
 )
 from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
+from reconciler.kinds.summary.providers import unknown_resource
 from reconciler.kinds.summary.uncounted import find_uncounted
 from reconciler.kinds.workloads import JOB
 from reconciler.kube.objects import SourceRef, format_path, split_api_version
@@ -128,6 +130,9 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "priority": relations.priority,
         "resources": relations.resources,
         "terms": relations.terms,
+        "defaults": relations.defaults,
+        "scale": relations.scale,
+        "offered_again": relations.offered_again,
         "queue_role": row.queueing.role,
     }
 
@@ -144,6 +149,7 @@ def _provided(row: Kind, body: Body) -> dict[str, Any]:
         "pods": sum(pod_set.replicas for pod_set in pod_sets),
         "demands": _demands(pod_sets, pods),
         "uncounted": _unknown(pod_sets, pods),
+        "provided_as": row.pods.provided_as(body) if row.pods.provided_as is not None else "",
     }
 
 
@@ -168,7 +174,7 @@ def _unknown(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> tuple[Un
     """Return what the pods request besides known devices, and what their object does not say."""
     found = [Uncounted(pod_set.prefix.rstrip("."), pod_set.unknown) for pod_set in pod_sets if pod_set.unknown]
     for pod_set, pod in zip(pod_sets, pods, strict=True):
-        found += [Uncounted(f"{pod_set.prefix}spec", f"the resource {name}") for name in pod.unknown]
+        found += [Uncounted(f"{pod_set.prefix}spec", unknown_resource(name)) for name in pod.unknown]
         found += [Uncounted(f"{pod_set.prefix}metadata.annotations", f"what KAI refuses: {one}") for one in pod.refused]
     return tuple(dict.fromkeys(found))
 
@@ -189,8 +195,14 @@ def _needs(pod_sets: Sequence[PodSet], pods: Sequence[PodReading], namespace: st
                 is_optional=provider.is_optional,
                 least=pod_set.least,
                 most=pod_set.most,
+                each=provider.each,
                 own=tuple((resource, pod.product_of(resource), gpus) for resource, gpus in pod.devices.items()),
             )
+
+
+def _bare(pod_sets: Sequence[PodSet], pods: Sequence[PodReading]) -> Iterator[Bare]:
+    for pod_set, pod in zip(pod_sets, pods, strict=True):
+        yield Bare(pod_set.replicas, pod.containers, pod.product, pod.stated, pod_set.least, pod_set.most)
 
 
 def _workload(
@@ -227,7 +239,8 @@ def _workload(
         "suspended": has_ended
         or is_stopped(body)
         or is_paused(body)
-        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata))),
+        or (is_suspended(body) and (role is not QueueRole.ALIAS or bool(row.pods.job_metadata)))
+        or (role is not QueueRole.ALIAS and _has_suspended_jobs(row, body)),
         "finished": has_ended,
         "references": tuple(reference for key, reference in references.items() if key not in brought),
         "demands": demands,
@@ -240,6 +253,8 @@ def _workload(
         "needs": tuple(_needs(pod_sets, pods, namespace)),
         "uncounted": (*uncounted, *_unknown(pod_sets, pods)),
         "gpu_hours": _gpu_hours(body),
+        "bare": tuple(_bare(pod_sets, pods)),
+        "replicas": replicas(body),
     }
 
 
@@ -329,6 +344,11 @@ def _queue(
 def _job_prefix(row: Kind) -> str:
     """Return the prefix of the fields of the jobs that an object creates, if they have labels of their own."""
     return f"{format_path(row.pods.job_metadata[:-1])}." if len(row.pods.job_metadata) > 1 else ""
+
+
+def _has_suspended_jobs(row: Kind, body: Body) -> bool:
+    """Return whether the jobs that an object creates are suspended, so that none runs until somebody resumes it."""
+    return len(row.pods.job_metadata) > 1 and is_suspended(mapping(value_at(body, row.pods.job_metadata[:-1])))
 
 
 def _labels(

@@ -15,11 +15,12 @@ from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.progress import job_progress
+from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.config import Backend
-from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
 
 _MAX_DATA = 1 << 20
 """Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
@@ -63,13 +64,17 @@ def _resource_quota(body: Body) -> Relations:
 
 def _limit_range(body: Body) -> Relations:
     """Read what the containers of a namespace request by default: an API server fills in limits and bounds as well."""
-    resources: set[str] = set()
+    amounts: dict[str, Any] = {}
     for item in map(mapping, sequence(mapping(body.get("spec")).get("limits"))):
         if item.get("type") == "Container":
-            fields = (mapping(item.get(field)) for field in ("min", "max", "default", "defaultRequest"))
-            amounts = {name: value for field in fields for name, value in field.items()}
-            resources |= {text(name) for name, value in amounts.items() if is_positive(value)}
-    return Relations(resources=tuple(sorted(resources - {""})), terms=LimitTerms(tuple(_limits(body))))
+            for field in ("min", "defaultRequest", "max", "default"):  # the last decides where several are set
+                amounts |= {text(name): value for name, value in mapping(item.get(field)).items() if is_positive(value)}
+    amounts.pop("", None)
+    return Relations(
+        resources=tuple(sorted(amounts)),
+        defaults=tuple(sorted(read_devices(amounts).items())),
+        terms=LimitTerms(tuple(_limits(body))),
+    )
 
 
 def _limits(body: Body) -> Iterator[tuple[str, str, str, str]]:
@@ -288,6 +293,7 @@ _STORING = (
         group="",
         kind="ConfigMap",
         holds=Holds.DATA,
+        relations=lambda body: Relations(offered_again=offered_again(mapping(body.get("data")))),
         source=Source(dependents=Dependents.NAMED, looked_up=_TRAINING),
         life=Life(immutable=immutable.data),
         naming=Naming(rule="reference.config-map", existing=("kube-root-ca.crt",)),
@@ -379,6 +385,10 @@ _GOVERNING = (
             # Installed with the KAI scheduler.
             existing_with=((Backend.KAI, ("train", "build-preemptible", "build", "inference")),),
         ),
+    ),
+    *(
+        Kind(group=PRIORITY_CLASS[0], kind=kind, life=Life(immutable=immutable.gangs))
+        for kind in ("CompositePodGroup", "PodGroup", "Workload")
     ),
     Kind(
         group=RUNTIME_CLASS[0],

@@ -185,6 +185,17 @@ _stateful_set = every(
 )
 
 
+def gangs(before: Body, after: Body) -> list[str]:
+    """Check a PodGroup or Workload of Kubernetes: of its gangs, only how many pods or groups each needs changes."""
+    return list(all_but("spec")(*({"spec": _without_minima(value_of(body, "spec"))} for body in (before, after))))
+
+
+def _without_minima(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_minima(inner) for key, inner in value.items() if key not in ("minCount", "minGroupCount")}
+    return [_without_minima(item) for item in value] if isinstance(value, list) else value
+
+
 def volume(before: Body, after: Body) -> list[str]:
     """Check a PersistentVolume: where the data lies cannot change, but for the secret with which it grows."""
     found: list[str] = []

@@ -86,7 +86,7 @@ _OWN = ("gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.sil
 OWN_GROUPS = dict(zip(_OWN, range(len(_OWN)), strict=True))
 """Groups of our own kinds, which are never sent to a server, with their places in lists."""
 
-_ADD_DEFINITION = "add its CustomResourceDefinition to the repository"
+ADD_DEFINITION = "add its CustomResourceDefinition to the repository, or run `reconciler observe`"
 
 
 SOPS = "sops"
@@ -405,7 +405,7 @@ class Catalogue:
                 rule="schema.external",
                 path=("apiVersion",),
                 message=f"{kind} is defined only in the cluster, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
             yield from self._validate(self._compile_metadata(name, namespaced=kinds[kind].namespaced), data)
@@ -481,7 +481,7 @@ class Catalogue:
             rule="schema.unknown-group",
             path=("apiVersion",),
             message=f"unknown API group {messages.format_value(group)}, so only metadata is validated",
-            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else _ADD_DEFINITION,
+            hint=f"did you mean {match}?" if messages.is_misspelt(group, match) else ADD_DEFINITION,
             severity=Severity.WARNING,
         )
 
@@ -500,7 +500,7 @@ class Catalogue:
                 rule="schema.unknown-kind",
                 path=("kind",),
                 message=f"{api_version} has no known kind {messages.format_value(kind)}, so only metadata is validated",
-                hint=_ADD_DEFINITION,
+                hint=ADD_DEFINITION,
                 severity=Severity.WARNING,
             )
         else:

@@ -94,7 +94,7 @@ def _count_devices(claim: dict[str, Any]) -> None:
 _ROLLING: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "Deployment": ("strategy", {"maxSurge": "25%", "maxUnavailable": "25%"}),
     "DaemonSet": ("updateStrategy", {"maxSurge": 0, "maxUnavailable": 1}),
-    "StatefulSet": ("updateStrategy", {"partition": 0}),
+    "StatefulSet": ("updateStrategy", {"maxUnavailable": 1, "partition": 0}),
 }
 
 

@@ -47,15 +47,16 @@ Examples:
 def command(*, repo: str, allow_shrink: bool, is_stored: bool, reports_dir: str | None, days: int, **flags: Any) -> int:
     """Record nodes, queues in use, finished jobs and definitions of live clusters as evidence.
 
-    Writes nodes.yaml, queues.yaml, runs.yaml, health.yaml and definitions.yaml to evidence/<cluster>/ of the working
-    tree, if they changed. Commit them like any other change. What cannot be read stays as it is.
+    Writes nodes.yaml, queues.yaml, runs.yaml, health.yaml and definitions.yaml to evidence/<cluster>/ of the
+    working tree, if they changed, and utilisation.yaml where the cluster has a `prometheus`. Commit them like any
+    other change. What cannot be read stays as it is.
     """
     environ = options.environment()
     run = opening.open_run(repo, options.setting_flags(flags), environ)
     opener = cluster_opener(access_flags(flags), environ, run.workspace.config, run.settings)
     is_refused = is_failed = False
     now = dt.datetime.now(dt.UTC)
-    for seen in observe(run.workspace, opener, now=now, allow_shrink=allow_shrink):
+    for seen in observe(run.workspace, opener, now=now, allow_shrink=allow_shrink, with_utilisation=True):
         opening.write_edits(seen.files, run)
         for line in _lines(seen):
             emit(line)

@@ -1,13 +1,14 @@
 """Observe live clusters: nodes, queues in use, finished jobs and definitions become evidence, if they changed."""
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from reconciler.errors import OutsideError
 from reconciler.index.build import CompiledRevision
 from reconciler.index.dependencies import ServedDependency, decode_dependencies
 from reconciler.kinds.health import REPORT
@@ -17,13 +18,15 @@ from reconciler.kinds.manifests.ownership import LABEL, OWNER
 from reconciler.kinds.progress import conditions, holds
 from reconciler.kinds.workloads import NODE, POD
 from reconciler.kube.client.port import ClusterError, LiveCluster
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.objects import ObjectKey, split_api_version
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import MAX_COUNT, mapping, metadata_text, plural, sequence, text
 from reconciler.live.observe.definitions import observe_definitions
 from reconciler.live.observe.health import read_health
-from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
+from reconciler.live.observe.prometheus import MetricsWindow, PrometheusClient, read_windows
+from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind, read_object
 from reconciler.live.observe.runs import observe_runs
+from reconciler.live.observe.utilisation import USE_KINDS, UseObjects, observe_utilisation
 from reconciler.nodehealth.fleet.evidence import FleetHealth, write_health
 from reconciler.nodehealth.report import NodeReport
 from reconciler.plan.workspace import Workspace
@@ -32,6 +35,7 @@ from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.active_queues import ActiveQueues, write_active_queues
 from reconciler.repo.evidence.definitions import ClusterDefinitions, write_definitions
 from reconciler.repo.evidence.runs import FinishedRuns, write_runs
+from reconciler.repo.evidence.utilisation import GpuUtilisation, write_utilisation
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
 from reconciler.sizing.inventory import Inventory, Node, Taint, same_nodes, write_inventory
 
@@ -298,32 +302,46 @@ class _Sight(Struct, frozen=True, kw_only=True, eq=False):
 
 
 def observe(
-    workspace: Workspace, open_cluster: OpenCluster, *, now: dt.datetime, allow_shrink: bool = False
+    workspace: Workspace,
+    open_cluster: OpenCluster,
+    *,
+    now: dt.datetime,
+    allow_shrink: bool = False,
+    with_utilisation: bool = False,
 ) -> Iterator[Observed]:
-    """Observe every chosen cluster. One that cannot be reached keeps all its evidence."""
+    """Observe every chosen cluster. One that cannot be reached keeps all its evidence.
+
+    with_utilisation: ask for the use of GPUs as well, which is another one at each observation.
+    """
     index = workspace.compile()
 
-    def seen(opened: tuple[Cluster, LiveCluster | ClusterError]) -> Observed:
+    def look(opened: tuple[Cluster, LiveCluster | ClusterError]) -> Observed:
         cluster, live = opened
         if isinstance(live, ClusterError):
             return _unreachable(index, cluster.name, now, live.message)
         sight = _Sight(index=index, name=cluster.name, live=live, now=now)
-        return _observe(sight, allow_shrink=allow_shrink)
+        seen = _observe(sight, allow_shrink=allow_shrink)
+        return _joined(seen, _use(sight)) if with_utilisation else seen
 
     with ExitStack() as stack:
-        yield from for_each_cluster(seen, open_all(stack, open_cluster, index.clusters))
+        yield from for_each_cluster(look, open_all(stack, open_cluster, index.clusters))
 
 
 def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
     bodies = read_kind(sight.live, NODE)
     nodes = _nodes(sight, bodies, allow_shrink=allow_shrink)
     others = (_queues(sight), _runs(sight), _health(sight, bodies), _definitions(sight))
+    return _joined(nodes, *others)
+
+
+def _joined(nodes: Observed, *others: Observed) -> Observed:
+    rows = (nodes, *others)
     return replace(
         nodes,
-        files=dict(item for seen in (nodes, *others) for item in seen.files.items()),
-        kept=tuple(item for seen in (nodes, *others) for item in seen.kept),
-        notes=tuple(item for seen in (nodes, *others) for item in seen.notes),
-        reports=tuple(one for seen in others for one in seen.reports),
+        files=dict(item for seen in rows for item in seen.files.items()),
+        kept=tuple(item for seen in rows for item in seen.kept),
+        notes=tuple(item for seen in rows for item in seen.notes),
+        reports=tuple(one for seen in rows for one in seen.reports),
     )
 
 
@@ -444,11 +462,57 @@ def _groups(sight: _Sight) -> set[str]:
     return groups | {row.group for row in index.context.kinds.values()}
 
 
+def _use(sight: _Sight) -> Observed:
+    """Observe how busy the GPUs are, where a Prometheus is configured."""
+    context, path = sight.index.context, sight.path("utilisation.yaml")
+    known = context.evidence.utilisation.get(sight.name)
+    cluster = context.config.cluster(sight.name)
+    settings = None if cluster is None else cluster.prometheus
+    if settings is None:
+        return Observed(cluster=sight.name)
+    readings = [read_kind(sight.live, kind) for kind in USE_KINDS]
+    failure = _failure(readings)
+    window = MetricsWindow(end=sight.now, seconds=settings.window_seconds, interval=settings.interval_seconds)
+    try:
+        windows = {} if failure else read_windows(PrometheusClient(settings.url), window)
+    except OutsideError as error:
+        failure, windows = str(error), {}
+    if failure:
+        return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, failure),))
+    objects = UseObjects(*(reading.objects for reading in readings))
+    found = observe_utilisation(
+        sight.name,
+        objects,
+        _owners(sight.live),
+        windows,
+        taken_at=_timestamp(sight.now),
+        seconds=settings.window_seconds,
+    )
+    return Observed(cluster=sight.name, files={_file(known, path): write_utilisation(found)})
+
+
+def _owners(live: LiveCluster) -> Callable[[Mapping[str, Any], str], Body | None]:
+    """Return what reads owners, each once."""
+    seen: dict[ObjectKey, Body | None] = {}
+
+    def read(reference: Mapping[str, Any], namespace: str) -> Body | None:
+        group, _ = split_api_version(text(reference.get("apiVersion")))
+        kind = text(reference.get("kind"))
+        key = ObjectKey(group=group, kind=kind, namespace=namespace, name=text(reference.get("name")))
+        if key not in seen:
+            found = read_object(live, key).objects
+            is_same = bool(found) and mapping(found[0].get("metadata")).get("uid") == reference.get("uid")
+            seen[key] = found[0] if is_same else None
+        return seen[key]
+
+    return read
+
+
 def _failure(readings: Iterable[KindObjects]) -> str:
     return next((reading.failure for reading in readings if reading.failure), "")
 
 
-_Dated = Inventory | FleetHealth | ClusterDefinitions
+_Dated = Inventory | FleetHealth | ClusterDefinitions | GpuUtilisation
 _Evidence = _Dated | ActiveQueues | FinishedRuns
 
 
@@ -478,6 +542,7 @@ def _unreachable(index: CompiledRevision, name: str, now: dt.datetime, failure: 
         ("runs.yaml", evidence.runs.get(name)),
         ("health.yaml", evidence.health.get(name)),
         ("definitions.yaml", evidence.definitions.get(name)),
+        ("utilisation.yaml", evidence.utilisation.get(name)),
     ]
     kept = [
         _kept(f"{folder}/{file}", one, now, failure) for file, one in known if one is not None or file == "nodes.yaml"

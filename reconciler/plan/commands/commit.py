@@ -61,6 +61,6 @@ def command(*, repo: str, branch: str | None, message: str | None, plan_file: Pa
         emit(f"committed {committed.oid[:12]}{f' to {branch}' if branch else ''}", err=True)
     for sentence in uncommitted:
         emit(f"warning: {sentence}", err=True)
-    if uncommitted:
+    if uncommitted and run.workspace.config.is_rendered:
         emit("Commit them first (git commit), then run `reconciler commit` again.", err=True)
     return 0

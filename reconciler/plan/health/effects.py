@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.kinds.health import POLICY, policy_from, policy_of
-from reconciler.kube.objects import ObjectKey, SourceRef
+from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import mapping
 from reconciler.nodehealth.effect import PolicyEffect
@@ -16,7 +16,7 @@ from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
 from reconciler.nodehealth.published import MalformedReport
 from reconciler.nodehealth.stored import stored_reports
-from reconciler.plan.baseline import Baseline
+from reconciler.plan.baseline import Baseline, place_of
 from reconciler.policy.references import evidence_ages
 from reconciler.repo.config import Cluster
 from reconciler.repo.files import report_files
@@ -56,11 +56,12 @@ def _policy_change(
     before = {name: one for name, one in after.items() if name not in paths}
     before.update(_existing(baseline, {name: path for name, path in paths.items() if path in existing}))
     name, path = min(paths.items())
-    rendered = SourceRef(path=f"{index.revision.config.rendered}/{path}")
     return PolicyChange(
         cluster=cluster.name,
         key=ObjectKey(group=POLICY[0], kind=POLICY[1], namespace="", name=name),
-        place=defined[name].document.source if name in defined else rendered,
+        place=defined[name].document.source
+        if name in defined
+        else place_of(path, index.revision.config.rendered, baseline.sources),
         before=PolicyBook(before.values()),
         after=PolicyBook(after.values()),
         rules=catalogue_rules(),

@@ -120,6 +120,11 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
 
     # As a `Baseline`.
 
+    @property
+    def sources(self) -> Mapping[str, str]:
+        """Nothing: the objects are those of servers."""
+        return {}
+
     def differing(self, desired: Mapping[str, str]) -> list[str]:
         """Return the paths of live objects that are not as desired."""
         return [path for path, version in self.versions.items() if desired.get(path) != version]

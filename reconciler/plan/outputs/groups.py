@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.console.printable import clip_middle
 from reconciler.kube.objects import format_key
@@ -162,6 +163,14 @@ class ChangeGroup(Struct, frozen=True, kw_only=True):
         return all(change.cluster == self.first.cluster for change in self.others)
 
 
+def _in_sources(change: Change) -> Change:
+    """Return a change with the paths that people know where no folder is rendered."""
+    path, moved_from = (path.partition("/")[2] for path in (change.path, change.moved_from))
+    if change.source is not None and not moved_from:
+        path = change.source.path
+    return replace(change, path=path, moved_from=moved_from)
+
+
 def group_changes(plan: Plan) -> tuple[ChangeGroup, ...]:
     """Group updates that change the same fields in the same way for the same reasons, and deletions with one reason.
 
@@ -169,7 +178,8 @@ def group_changes(plan: Plan) -> tuple[ChangeGroup, ...]:
     """
     queues = {(line.cluster, line.queue) for line in plan.queues}
     groups: dict[object, list[Change]] = {}
-    for position, change in enumerate(sorted(plan.changes, key=lambda change: _rank(change, queues))):
+    changes = map(_in_sources, plan.changes) if plan.review else plan.changes
+    for position, change in enumerate(sorted(changes, key=lambda change: _rank(change, queues))):
         groups.setdefault(_group_key(change) or position, []).append(change)
     return tuple(ChangeGroup(first=members[0], others=tuple(members[1:])) for members in groups.values())
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import compile_document
-from reconciler.index.context import Context, build_context, may_define
+from reconciler.index.context import CarriedFiles, Context, build_context, may_define
 from reconciler.index.parsed import CachedParser, ParsedFile
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest
@@ -60,6 +60,7 @@ class ExampleRenderer:
             definitions=definitions,
             clusters=config.clusters,
             checker=PolicyChecker(dict),
+            carried=CarriedFiles(),
         )
         self.problems: tuple[Problem, ...] = (
             *(problem for file in definitions for problem in file.problems),

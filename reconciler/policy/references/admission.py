@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.policy.references.rules import Evaluation
-from reconciler.queues.admission import Admission, Answer
+from reconciler.queues.admission import AdmissionAnswer, KueueAdmission
 from reconciler.queues.queues import QueueUsage
 from reconciler.sizing.inventory import Inventory
 
@@ -15,8 +15,8 @@ def check_admission(
     evaluation: Evaluation, rows: Sequence[ObjectSummary], usage: QueueUsage, inventory: Inventory | None
 ) -> None:
     """Check the workloads in queues of Kueue. What is not known is said once for each thing that is missing."""
-    admission = Admission(usage, inventory, evaluation.kueue)
-    unknown: dict[str, list[tuple[ObjectSummary, Answer]]] = {}
+    admission = KueueAdmission(usage, inventory, evaluation.kueue)
+    unknown: dict[str, list[tuple[ObjectSummary, AdmissionAnswer]]] = {}
     for row in rows:
         for answer in admission.answers(row) if row.pod_sets and not row.finished else ():
             if not answer.is_known:
@@ -40,11 +40,11 @@ def check_admission(
         evaluation.report(_UNKNOWN, row, f"{message}{others}", hint=answer.hint, field=answer.field)
 
 
-def _words(answer: Answer) -> str:
+def _words(answer: AdmissionAnswer) -> str:
     return f"is never admitted: {answer.message}"
 
 
 def placed_here(rows: Sequence[ObjectSummary], usage: QueueUsage) -> Sequence[ObjectSummary]:
     """Return all objects but the workloads for which a check of their queue adds nodes: today's do not limit them."""
-    admission = Admission(usage, None)
+    admission = KueueAdmission(usage, None)
     return [row for row in rows if not (row.pod_sets and admission.has_nodes_on_demand(row))]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 from reconciler.kinds.facts import Quota
@@ -110,6 +110,10 @@ def check_flavors(
                 is_only = len(usage.queues[queue].quotas) == 1
                 message, hint = _words(queue.name, shortage, usage, is_only=is_only, workloads=row.workloads)
                 evaluation.report(_FLAVOR_RULE, row, message, hint=hint, field=row.references[0].field)
+            elif (most := _most(row)) > row.gpus > 0:
+                workloads = ceil(row.workloads * most / row.gpus)
+                if borrowing.shortage(queue, row.pod_requests, workloads) is not None:
+                    _report_growth(evaluation, row, most, f"queue {queue.name} never grants so many")
 
 
 def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool, workloads: int) -> tuple[str, str]:
@@ -131,6 +135,17 @@ def _words(queue: str, shortage: Shortage, usage: QueueUsage, *, is_only: bool, 
     if shortage.taken:
         message += f", of which other pods of the workload take {shortage.taken:g}"
     return message, hint
+
+
+def _most(row: ObjectSummary) -> Gpus:
+    """Return the most GPUs that the pods of a workload may request."""
+    return row.gpu_range[1] if row.gpu_range else row.gpus
+
+
+def _report_growth(evaluation: Evaluation, row: ObjectSummary, gpus: Gpus, but: str) -> None:
+    hint = "lower the maximum of its autoscaler, raise the queue's limit, or use another queue"
+    message = f"may grow to {plural(gpus, 'GPU')}, but {but}"
+    evaluation.report("quota.growth", row, message, hint=hint, field=row.references[0].field)
 
 
 _Workloads = Mapping[QueueKey, Sequence[ObjectSummary]]
@@ -388,12 +403,14 @@ def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
         if usage.is_flavored(queue) or not is_limited.get(queue):
             continue
         for row in rows:
-            for devices, gpus in _gpus_by_product(usage, queue, row).items():
+            for devices, (gpus, most) in _gpus_by_product(usage, queue, row).items():
                 if devices not in limits:
                     limits[devices] = usage.from_above(partial(_lowest_limit, usage, devices))
                 limit, product = limits[devices][queue], devices[1]
                 if limit is not None and gpus > limit[0]:
                     _report_limit(evaluation, row, plural(gpus, f"{product} GPU" if product else "GPU"), *limit)
+                elif limit is not None and most > limit[0]:
+                    _report_growth(evaluation, row, most, f"the limit of queue {limit[1]} is {limit[0]:g}")
 
 
 def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
@@ -433,13 +450,14 @@ _Devices = tuple[str, str]
 """A resource and a product, for quotas of this resource; without a resource, for quotas of any."""
 
 
-def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[_Devices, Gpus]:
-    """Return the GPUs that a workload requests, for quotas of any resource, and for those of one."""
-    totals: dict[_Devices, Gpus] = {}
+def _gpus_by_product(usage: QueueUsage, queue: QueueKey, row: ObjectSummary) -> dict[_Devices, tuple[Gpus, Gpus]]:
+    """Return the GPUs that a workload requests, and may request, for quotas of any resource and for those of one."""
+    totals: dict[_Devices, tuple[Gpus, Gpus]] = {}
     for demand in row.demands:
         product = usage.product_of(queue, demand)
         for devices in (("", product), (demand.resource, product)):
-            totals[devices] = exact(totals.get(devices, 0) + demand.gpus)
+            gpus, most = totals.get(devices, (0, 0))
+            totals[devices] = exact(gpus + demand.gpus), exact(most + max(demand.gpus, demand.bounds[1]))
     return totals
 
 

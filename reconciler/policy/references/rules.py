@@ -145,6 +145,11 @@ RULES: Mapping[str, Rule] = {
         title="A workload fits its queue",
         reason="a workload that requests more than the limit of its queue waits forever",
     ),
+    "quota.growth": Rule(
+        title="A workload fits its queue at its largest",
+        reason="an autoscaler starts pods that wait forever where the queue of its workload never grants so many GPUs",
+        action=Result.WARN,
+    ),
     "quota.not-covered": Rule(
         title="The ClusterQueue of a workload covers what its pods request",
         reason="Kueue admits no pod that requests a resource that no resource group of its ClusterQueue covers, be it"
@@ -231,6 +236,18 @@ RULES: Mapping[str, Rule] = {
         title="All pods and GPUs are counted",
         reason="GPUs that are not counted bypass every quota and every limit; declare where a kind has its pods in"
         " spec.podPaths of reconciler.yaml",
+        action=Result.WARN,
+    ),
+    "quota.shared-gpus": Rule(
+        title="Shares of a GPU have a name of their own",
+        reason="where the device plugin offers each GPU several times as nvidia.com/gpu, plans and quotas count shares"
+        " as if they were whole GPUs",
+        action=Result.WARN,
+    ),
+    "quota.default-gpus": Rule(
+        title="Pods get only GPUs that they ask for",
+        reason="a LimitRange gives each container that names no GPUs its default, which is the maximum where it sets no"
+        " other: also to those that need none",
         action=Result.WARN,
     ),
     "quota.max-gpus-per-namespace": Rule(

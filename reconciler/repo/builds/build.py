@@ -28,7 +28,7 @@ from reconciler.repo.builds.inputs import FOLLOWED, BuildInputs, inputs_of, miss
 from reconciler.repo.builds.programs import BuildFailed, find_program, run_build
 from reconciler.repo.builds.variables import SWITCH, Substitution
 from reconciler.repo.config.builds import ROOT, Build, Tool
-from reconciler.repo.files import BlobIds, below
+from reconciler.repo.files import BlobIds, TreeFiles, below
 from reconciler.repo.port import Cache, Repository
 from reconciler.version import __version__
 
@@ -63,9 +63,10 @@ class _Saved(Struct, frozen=True, array_like=True):
 
 
 def build_all(
-    builds: Sequence[Build], files: BlobIds, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
+    builds: Sequence[Build], tree: TreeFiles, repository: Repository, cache: Cache | None, is_namespaced: IsNamespaced
 ) -> Iterator[Built]:
     """Build what differs from the last runs, and yield the results of all entries."""
+    files = tree.written
     delivering = {build.delivery for build in builds}
     followed = [path for path in files if posixpath.basename(path) in FOLLOWED or path in delivering]
     contents = dict(zip(followed, repository.read([files[path] for path in followed]), strict=True))
@@ -76,7 +77,7 @@ def build_all(
             yield Built(build=written, oid=repository.hold(_NOTHING), inputs={}, problems=(_undelivered(written),))
             continue
         build = build or written
-        inputs = inputs_of(build, files, lambda paths: [contents[path] for path in paths])
+        inputs = inputs_of(build, files, lambda paths: [contents[path] for path in paths], tree.irregular)
         if not inputs.files:
             yield Built(build=build, oid="", inputs={}, problems=(missing_problem(build),))
             continue

@@ -41,8 +41,8 @@ class Delivery(Struct, frozen=True, kw_only=True):
     """A folder of a repository that a controller delivers to a cluster, and how it is built.
 
     `left_out` says why nothing can be built of it here.
-    `substitute_from` names ConfigMaps whose data are variables too. With `skips_missing_values`, files of `values` that
-    the repository lacks are no error.
+    `substitute_from` names ConfigMaps whose data are variables too, and `optional_from` those of them that may be
+    missing. With `skips_missing_values`, files of `values` that the repository lacks are no error.
     """
 
     place: SourceRef
@@ -53,6 +53,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     overrides: Mapping[str, Any] = {}
     substitute: Mapping[str, str] | None = None
     substitute_from: tuple[str, ...] = ()
+    optional_from: tuple[str, ...] = ()
     release: str = ""
     namespace: str = ""
     values: tuple[str, ...] = ()
@@ -96,7 +97,8 @@ def _flux_kustomization(document: Document, _: Sequence[str]) -> Iterator[Delive
         yield _left_out(document, f"it is delivered from a {text(source.get('kind'))}, not from a Git repository")
         return
     substituted = build.get("substitute")
-    named = tuple(text(mapping(one).get("name")) for one in sequence(build.get("substituteFrom")))
+    others = [mapping(one) for one in sequence(build.get("substituteFrom"))]
+    named = tuple(text(one.get("name")) for one in others)
     yield Delivery(
         place=document.source,
         name=document.key.name,
@@ -106,6 +108,7 @@ def _flux_kustomization(document: Document, _: Sequence[str]) -> Iterator[Delive
         overrides={new: spec[old] for old, new in _OVERRIDES.items() if spec.get(old)},
         substitute={name: str(value) for name, value in mapping(substituted).items()} if substituted or named else None,
         substitute_from=named,
+        optional_from=tuple(text(one.get("name")) for one in others if one.get("optional") is True),
         repository=text(source.get("name")),
     )
 
@@ -234,7 +237,9 @@ def _argo_set(document: Document, folders: Sequence[str]) -> Iterator[Delivery]:
             continue
         made = mapping(_filled(template, parameters))
         if action := next(_actions(made), ""):
-            yield _left_out(document, f"its template uses functions, which are not followed: {action}")
+            yield _left_out(
+                document, f"its template uses functions, which are not followed: {action}; name its folders yourself"
+            )
             continue
         yield from _application(document, text(mapping(made.get("metadata")).get("name")), mapping(made.get("spec")))
 

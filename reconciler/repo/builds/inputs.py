@@ -20,6 +20,7 @@ from reconciler.kube.values import mapping, sequence
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.config.builds import ROOT, Build, Tool
 from reconciler.repo.files import BlobIds, below
+from reconciler.repo.port import Entry
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 """The names of a kustomization, as kustomize looks for them."""
@@ -54,20 +55,23 @@ class BuildInputs(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def inputs_of(build: Build, files: BlobIds, read_files: ReadFiles) -> BuildInputs:
-    """Return what a build reads of the files of a revision."""
+def inputs_of(
+    build: Build, files: BlobIds, read_files: ReadFiles, irregular: Mapping[str, Entry] | None = None
+) -> BuildInputs:
+    """Return what a build reads of the files of a revision; `irregular` are the links and submodules beside them."""
     if build.tool is Tool.HELM:
         return _Chart(build, files, read_files).inputs()
-    return _Overlay(build, files, read_files).inputs()
+    return _Overlay(build, files, read_files, irregular or {}).inputs()
 
 
 class _Overlay:
     """Follows kustomizations from an overlay to its bases."""
 
-    def __init__(self, build: Build, files: BlobIds, read_files: ReadFiles) -> None:
+    def __init__(self, build: Build, files: BlobIds, read_files: ReadFiles, irregular: Mapping[str, Entry]) -> None:
         self._build = build
         self._files = files
         self._read = read_files
+        self._irregular = irregular
         self._found: dict[str, str] = {}
         self._is_remote = False
         self._problems: list[Problem] = []
@@ -100,13 +104,15 @@ class _Overlay:
             if _REMOTE.search(name):
                 self._is_remote = True
                 if not self._build.network:
-                    self._problems.append(_remote_problem(document, path, name))
+                    self._problems.append(_remote_problem(document, path, name, waits=self._build.network_waits))
                 continue
             target = _join(folder, name)
             if name.startswith("/") or target.startswith(".."):
                 self._problems.append(_outside_problem(document, path, name))
             elif target in self._files:
                 self._found[target] = self._files[target]
+            elif special := next((one for one in (*parents(target), target) if one in self._irregular), ""):
+                self._problems.append(_special_problem(document, path, name, special, self._irregular[special]))
             elif path[0] in _FOLDERS:
                 yield target
         for index, chart in enumerate(sequence(document.data.get("helmCharts"))):
@@ -188,6 +194,8 @@ class _Chart:
                         elif target not in seen:
                             seen.add(target)
                             folders.append(target)
+                    elif address and self._build.network_waits:
+                        problems.append(_remote_problem(document, ("dependencies", index), address, waits=True))
                     elif address:
                         is_remote = self._build.network
         found.update({path: self._files[path] for path in self._build.values if path in self._files})
@@ -198,7 +206,14 @@ def _join(folder: str, name: str) -> str:
     return posixpath.normpath(posixpath.join(folder, name))
 
 
-def _remote_problem(document: Document, path: FieldPath, name: str) -> Problem:
+def _remote_problem(document: Document, path: FieldPath, name: str, *, waits: bool = False) -> Problem:
+    if waits:
+        return Problem(
+            rule="build.network",
+            place=document.at(path),
+            message=f"{name} is outside the repository, and the base does not let this build use the network yet",
+            hint="merge network: true of the entry in spec.sources of reconciler.yaml first, then what it fetches",
+        )
     return Problem(
         rule="build.remote",
         place=document.at(path),
@@ -210,6 +225,18 @@ def _remote_problem(document: Document, path: FieldPath, name: str) -> Problem:
 def _outside_problem(document: Document, path: FieldPath, name: str) -> Problem:
     message = f"{name} is not inside the repository"
     return Problem(rule="build.outside", place=document.at(path), message=message, hint="name a path in the repository")
+
+
+_SPECIAL = {
+    "120000": ("a symbolic link, which is not followed", "name the file or folder that it leads to"),
+    "160000": ("a submodule, which is not fetched", "copy what the build needs into the repository"),
+}
+
+
+def _special_problem(document: Document, path: FieldPath, name: str, special: str, entry: Entry) -> Problem:
+    what, hint = _SPECIAL.get(entry.mode, ("no regular file", "name a file"))
+    message = f"{name} cannot be read: {special} is {what}"
+    return Problem(rule="build.special", place=document.at(path), message=message, hint=hint)
 
 
 def _chart_problem(document: Document, path: FieldPath, chart: Mapping[str, Any]) -> Problem:

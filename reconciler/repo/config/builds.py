@@ -38,6 +38,7 @@ class Build(Struct, frozen=True, kw_only=True):
     delivery: str = ""  # the file with the object of Flux or Argo CD that delivers it, and says what it adds
     version: str = ""  # the pinned version of the program; empty: any
     network: bool = False
+    network_waits: bool = False  # the entry allows it, and the base does not yet
     clusters: tuple[str, ...] = ()  # empty: those that select the folder
     overrides: Mapping[str, Any] = {}
     variables: Mapping[str, str] | None = None

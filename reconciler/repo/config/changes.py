@@ -15,6 +15,7 @@ from reconciler.repo.config.pod_paths import DeclaredPods, PodPath
 
 _FILE = SourceRef(path="reconciler.yaml")
 _JUDGING_DEFAULTS = ("base", "cluster", "date")
+_NETWORK = " with network"
 _NAMES = {
     "budgets.delete_count": "budgets.deletes.count",
     "budgets.delete_share": "budgets.deletes.share",
@@ -97,7 +98,8 @@ def _plain(config: Config) -> dict[str, Any]:
 
 def _built(build: Build) -> str:
     """Return a build in one line; what else its entry says is shown by the objects that change."""
-    return f"{build.path} ({' '.join(filter(None, (build.tool, build.release)))})"
+    allows = build.network or build.network_waits
+    return f"{build.path} ({' '.join(filter(None, (build.tool, build.release)))}){_NETWORK if allows else ''}"
 
 
 def _declared(pods: DeclaredPods) -> str:
@@ -128,8 +130,12 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         return after is not None, "takes effect once the base has it" if after is not None else ""
     if top in ("sources", "builds", "policies", "evidence", "approvals", "pod_paths", "exclude"):
         sides = (before, after) if top != "exclude" else (after, before)
-        gone = sorted({*_listed(sides[0])} - {*_listed(sides[1])})
-        return bool(gone), f"{', '.join(gone)} is no longer read" if gone else ""
+        old, new = ({one.removesuffix(_NETWORK) for one in _listed(side)} for side in sides)
+        gone = sorted(old - new)
+        fetches = top == "builds" and any(_NETWORK in one for one in {*_listed(after)} - {*_listed(before)})
+        effects = [f"{', '.join(gone)} is no longer read"] if gone else []
+        effects += ["the network is used once the base has it"] if fetches else []
+        return bool(effects), "; ".join(effects)
     looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})
     words = "live objects may differ from Git" if looser else ""
     return looser or (top == "on_immutable_change" and before == "refuse"), words

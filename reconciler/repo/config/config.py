@@ -66,6 +66,14 @@ class Requester(Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
 
 
+class PrometheusSettings(Struct, frozen=True, kw_only=True):
+    """The server that knows how busy GPUs are: the length of the window that is asked of, and between two samples."""
+
+    url: str
+    window_seconds: int = 1800
+    interval_seconds: int = 30
+
+
 class Cluster(Struct, frozen=True, kw_only=True):
     """One cluster that the repository renders for."""
 
@@ -80,6 +88,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     applied_by: Requester | None = None  # None: unknown
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
     prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
+    prometheus: PrometheusSettings | None = None
 
     def has_external(self, kind: str) -> bool:
         """Return whether the cluster has objects of a kind that this repository lacks."""
@@ -204,7 +213,22 @@ def _cluster(entry: Mapping[str, Any], sizing: Mapping[str, Any], prices: Mappin
         applied_by=parse_requester(entry.get("appliedBy")),
         sizing=replace(sizing_settings(merge_sizing(sizing, entry.get("sizing", {}))), hours=own_prices),
         prices=own_prices,
+        prometheus=_prometheus(entry.get("prometheus")),
     )
+
+
+def _prometheus(entry: Mapping[str, Any] | None) -> PrometheusSettings | None:
+    if entry is None:
+        return None
+    return PrometheusSettings(
+        url=entry["url"],
+        window_seconds=_seconds(entry.get("window", "30m")),
+        interval_seconds=_seconds(entry.get("interval", "30s")),
+    )
+
+
+def _seconds(duration: str) -> int:
+    return int(duration[:-1]) * {"s": 1, "m": 60, "h": 3600}[duration[-1]]
 
 
 def parse_requester(entry: Mapping[str, Any] | None) -> Requester | None:

@@ -24,7 +24,7 @@ Body = dict[str, Any]
 GPU = "nvidia.com/gpu"
 PLAYED = ("test-bed/kubelet", "test")
 """Annotation of pods that kwok leaves alone: what they do is said with `Bed.set_phase`."""
-_WEBHOOK_SECONDS = 15.0  # until their caches have what was created a moment ago
+_WEBHOOK_SECONDS = 60.0  # until they listen, and their caches have what was created a moment ago
 _RECORD = "/api/v1/namespaces/default/configmaps/test-bed"
 _CONTROLLERS = (
     "clusterrole-aggregation-controller",
@@ -275,7 +275,14 @@ def applied(client: Client, objects: Sequence[Mapping[str, Any]]) -> list[Result
         results = client.apply(left)
         refused = [result for result in results if not result.ok]
         left = tuple(body for body, result in zip(left, results, strict=True) if not result.ok)
-        is_late = any("admission webhook" in one.message and "not found" in one.message for one in refused)
+        is_late = any(_is_late(one.message) for one in refused)
         if not is_late or time.monotonic() > deadline:
             return refused
         time.sleep(0.2)
+
+
+def _is_late(message: str) -> bool:
+    """Whether a webhook refuses what it will take: an object that others name is new to it, or it does not listen yet."""
+    return ("admission webhook" in message and "not found" in message) or (
+        "failed calling webhook" in message and "connection refused" in message
+    )

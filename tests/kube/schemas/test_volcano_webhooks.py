@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.kube.problems import Severity
 from reconciler.kube.schemas.builtin.validators import builtin_violations
+from reconciler.kube.schemas.catalogue import ADD_DEFINITION
 from reconciler.kube.schemas.messages import OBSERVE
 from reconciler.kube.yaml import read
 from tests.kube.schemas.test_schemas_catalogue import CATALOGUE
@@ -142,10 +143,10 @@ def test_values_that_a_schema_accepts_never_raise_an_error(spec: Any) -> None:
         ("batch.volcano.io/v1alpha1", "Job", "E", "did you mean batch.volcano.sh/v1alpha1?"),
         ("bus.volcano.io/v1alpha1", "Command", "E", "did you mean bus.volcano.sh/v1alpha1?"),
         ("flow.volcano.io/v1alpha1", "JobFlow", "W", "did you mean flow.volcano.sh?"),
-        ("flow.volcano.sh/v1alpha1", "JobFlow", "W", "add its CustomResourceDefinition to the repository"),
-        ("topology.volcano.sh/v1alpha1", "HyperNode", "W", "add its CustomResourceDefinition to the repository"),
+        ("flow.volcano.sh/v1alpha1", "JobFlow", "W", ADD_DEFINITION),
+        ("topology.volcano.sh/v1alpha1", "HyperNode", "W", ADD_DEFINITION),
         ("scheduling.volcano.sh/v1", "Queue", "E", f"use scheduling.volcano.sh/v1beta1, or {OBSERVE}"),
-        ("scheduling.volcano.sh/v1beta1", "NamespaceQueue", "W", "add its CustomResourceDefinition to the repository"),
+        ("scheduling.volcano.sh/v1beta1", "NamespaceQueue", "W", ADD_DEFINITION),
         ("scheduling.volcano.sh/v1beta1", "Queues", "E", "did you mean Queue?"),
     ],
 )

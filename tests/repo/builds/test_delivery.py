@@ -127,6 +127,9 @@ def test_a_patch_of_a_release_delivers_nothing() -> None:
     assert one.left_out == "its chart podinfo is in a OCIRepository, not in this repository"
 
 
+_FUNCTIONS = "its template uses functions, which are not followed"
+
+
 def test_templates_with_functions_are_left_out() -> None:
     text = """\
 apiVersion: argoproj.io/v1alpha1
@@ -141,7 +144,38 @@ spec:
       source: {path: 'teams/{{ index .teams 0 }}'}
 """
     (one,) = {(one.name, one.left_out) for one in delivered(text)}
-    assert one == ("teams", "its template uses functions, which are not followed: {{ .team | upper }}")
+    assert one == ("teams", f"{_FUNCTIONS}: {{{{ .team | upper }}}}; name its folders yourself")
+
+
+def test_functions_of_paths_are_named() -> None:
+    text = """\
+apiVersion: argoproj.io/v1alpha1
+kind: ApplicationSet
+metadata: {name: teams}
+spec:
+  goTemplate: true
+  generators: [{git: {directories: [{path: teams/*}]}}]
+  template:
+    metadata: {name: a}
+    spec: {source: {path: 'teams/{{ index .path.segments 1 | lower }}'}}
+"""
+    assert [one.left_out for one in delivered(text, folders=("teams/a",))] == [
+        f"{_FUNCTIONS}: {{{{ index .path.segments 1 | lower }}}}; name its folders yourself"
+    ]
+
+
+def test_variables_that_may_be_missing() -> None:
+    text = """\
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: apps}
+spec:
+  path: apps
+  sourceRef: {kind: GitRepository, name: fleet}
+  postBuild: {substituteFrom: [{kind: ConfigMap, name: a}, {kind: ConfigMap, name: b, optional: true}]}
+"""
+    (one,) = delivered(text)
+    assert (one.substitute_from, one.optional_from) == (("a", "b"), ("b",))
 
 
 def test_sets_over_files_say_so() -> None:

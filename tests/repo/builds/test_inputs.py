@@ -1,9 +1,11 @@
 """The files that a build reads: an overlay with its bases, a chart with its values, and nothing outside the repository."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from reconciler.repo.builds.inputs import BuildInputs, generated_resources, inputs_of
 from reconciler.repo.config.builds import Build, Tool
+from reconciler.repo.port import Entry
 
 
 def found(files: dict[str, str], build: Build) -> BuildInputs:
@@ -50,6 +52,39 @@ def test_remote_bases_need_permission() -> None:
     ]
     allowed = found(files, Build(path="apps/prod", tool=Tool.KUSTOMIZE, network=True))
     assert (allowed.is_remote, allowed.problems) == (True, ())
+
+
+def test_the_network_waits_for_the_base() -> None:
+    """A change that allows the network for itself gets none: neither for bases nor for charts."""
+    waiting = {"network_waits": True, "path": "a"}
+    overlays = found(
+        {"a/kustomization.yaml": "resources: [https://x.example/a.yaml]\n"}, _build(Tool.KUSTOMIZE, waiting)
+    )
+    text = "name: a\ndependencies:\n  - {name: redis, repository: https://charts.example}\n"
+    charts = found({"a/Chart.yaml": text}, _build(Tool.HELM, waiting))
+    assert [(str(one.place), one.rule) for one in (*overlays.problems, *charts.problems)] == [
+        ("a/kustomization.yaml:1:13", "build.network"),
+        ("a/Chart.yaml:3:5", "build.network"),
+    ]
+
+
+def test_links_and_submodules_are_named_for_what_they_are() -> None:
+    """A program would say only that there is no such file."""
+    text = "resources:\n  - ../vendor/base\n  - ../vendor/base/deep\n  - link.yaml\n  - there.yaml\n"
+    files = {"apps/kustomization.yaml": text, "apps/there.yaml": ""}
+    irregular = {"vendor/base": Entry("160000", ""), "apps/link.yaml": Entry("120000", "")}
+    inputs = inputs_of(
+        overlay("apps"), dict.fromkeys(files, "oid"), lambda paths: [files[one].encode() for one in paths], irregular
+    )
+    assert [(one.place.line, one.message) for one in inputs.problems] == [
+        (2, "../vendor/base cannot be read: vendor/base is a submodule, which is not fetched"),
+        (3, "../vendor/base/deep cannot be read: vendor/base is a submodule, which is not fetched"),
+        (4, "link.yaml cannot be read: apps/link.yaml is a symbolic link, which is not followed"),
+    ]
+
+
+def _build(tool: Tool, fields: dict[str, Any]) -> Build:
+    return Build(tool=tool, **fields)
 
 
 def test_paths_out_of_the_repository_and_charts_in_overlays_are_refused() -> None:

@@ -256,9 +256,13 @@ def _rollout(spec: Data, kind: str) -> Iterator[Violation]:
         return
     if strategy.get("type") in ("OnDelete", "Recreate"):
         yield bad_value(path, f"is not allowed with the type {strategy['type']}", "remove it")
+    lost = rolling.get("maxUnavailable", 1)
+    if kind == "StatefulSet":
+        if lost in (0, "0%"):
+            yield bad_value((*path, "maxUnavailable"), "must not be 0: no pod could be replaced", "raise it")
+        yield from share_violations(lost, (*path, "maxUnavailable"))
     if kind not in ("Deployment", "DaemonSet"):
         return
-    lost = rolling.get("maxUnavailable", 1)
     extra = rolling.get("maxSurge", "25%" if kind == "Deployment" else 0)
     if lost in (0, "0%") and extra in (0, "0%"):
         message = "must not be 0 when maxSurge is 0: no pod could be replaced"

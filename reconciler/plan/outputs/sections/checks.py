@@ -132,7 +132,10 @@ def spent_approvals(view: View) -> PageSection | None:
     paths = spent_files(view.plan) if view.plan.changes else ()
     if not paths:
         return None
-    line = SentenceBlock(("Merged with the plans that they approve; ", Name("reconciler commit"), " removes them:"))
+    merged = "Merged with the plans that they approve; "
+    line = SentenceBlock((merged, Name("reconciler commit"), " removes them:"))
+    if view.plan.review:
+        line = SentenceBlock((f"{merged}they can be removed:",))
     return PageSection(title="Approvals to remove", count=len(paths), blocks=(line, NamesBlock(paths)), is_folded=True)
 
 

@@ -1,7 +1,7 @@
 """Sections about GPUs: queues, capacity and jobs."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reconciler.console.page import Piece, Style, Styled
 from reconciler.kinds.quantities import Gpus, total
@@ -61,7 +61,7 @@ def queues(view: View) -> PageSection | None:
     changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
     candidates = rows if view.full and changed else changed
     shown = [row for row in candidates if view.queues is None or (row.cluster, row.queue) in view.queues]
-    unknown = tuple(map(_unknown, view.plan.unknown_gpus))
+    unknown = tuple(_unknown(view.plan.unknown_gpus))
     if not shown:
         return PageSection(title="GPUs", blocks=unknown) if unknown else None
     footer = []
@@ -75,12 +75,16 @@ def queues(view: View) -> PageSection | None:
     return PageSection(title="GPUs", blocks=(table, *unknown))
 
 
-def _unknown(one: UnknownGpus) -> SentenceBlock:
-    """Return a sentence about GPUs that the table does not include."""
-    what = ", ".join(dict.fromkeys((*one.after, *(() if one.after else one.before))))
-    change = "" if one.before == one.after else "new, " if not one.before else "removed, " if not one.after else ""
-    object_name = Name(f"{one.key.kind} {qualified_name(one.key)}")
-    return SentenceBlock(("GPUs unknown: ", object_name, " on ", Name(one.cluster), f" ({change}", Name(what), ")"))
+def _unknown(unknown: Sequence[UnknownGpus]) -> Iterator[SentenceBlock]:
+    """Yield a sentence about GPUs that the table does not include, for all objects of which it says the same."""
+    alike: dict[tuple[str, str, str], list[UnknownGpus]] = defaultdict(list)
+    for one in unknown:
+        change = "" if one.before == one.after else "new, " if not one.before else "removed, " if not one.after else ""
+        alike[one.cluster, change, ", ".join(dict.fromkeys(one.after or one.before))].append(one)
+    for (cluster, change, what), (first, *others) in alike.items():
+        more = f" and {len(others):,} more" if others else ""
+        name = Name(f"{first.key.kind} {qualified_name(first.key)}")
+        yield SentenceBlock(("GPUs unknown: ", name, f"{more} on ", Name(cluster), f" ({change}", Name(what), ")"))
 
 
 def _hidden_row(hidden: Sequence[QueueRow], requested: RequestTotal) -> Row:
@@ -116,7 +120,8 @@ def _queue_cell(row: QueueRow) -> Piece:
 def _total_row(name: str, requested: RequestTotal, style: Style, *, is_known: bool = True) -> Row:
     change = signed(requested.after - requested.before)
     more = "" if is_known else " + unknown"
-    cells = ("", name, "", arrow(requested.before, requested.after) + more, change + more, "", "", "")
+    note = f"may grow to {number(requested.most)}" if requested.most > requested.after else ""
+    cells = ("", name, "", arrow(requested.before, requested.after) + more, change + more, "", "", note)
     return tuple(Styled(text, style) for text in cells)
 
 

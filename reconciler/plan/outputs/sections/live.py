@@ -43,7 +43,7 @@ def clusters(view: View) -> PageSection | None:
 
 def refusal_words(plan: Plan) -> str:
     """Return the consequence of the blockers, in words."""
-    return "Cannot be applied" if plan.is_live else "Cannot be committed"
+    return "Cannot be applied" if plan.is_live else "Must not be merged" if plan.review else "Cannot be committed"
 
 
 def _state(state: LiveState) -> Row:

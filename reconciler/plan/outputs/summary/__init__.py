@@ -85,7 +85,13 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
     first += (*_incomplete_headline(plan), *loss_headline(plan))
     first += _unknown_headlines(plan)
-    sentences = (*first, *_request_headlines(rows), *_quota_headlines(plan, rows), *_capacity_headlines(plan))
+    sentences = (
+        *first,
+        *_request_headlines(rows),
+        *_growth_headlines(rows),
+        *_quota_headlines(plan, rows),
+        *_capacity_headlines(plan),
+    )
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
@@ -180,7 +186,21 @@ def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
 def _request(row: QueueRow) -> str:
     quota = f" of {number(row.guaranteed_after)} guaranteed" if row.has_quota and row.exists_after else ""
     product = f" {_short(row.product)}" if is_slice(row.product) else ""
-    return f"{_short(row.queue) or 'no queue'}{product}: {row.requested_before} → {row.requested_after}{quota}"
+    most = f" (may grow to {number(row.most)})" if row.most is not None else ""
+    return f"{_short(row.queue) or 'no queue'}{product}: {row.requested_before} → {row.requested_after}{most}{quota}"
+
+
+def _growth_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
+    """Yield a sentence per cluster where queues request the same, and may grow to something else."""
+    still = (row for row in rows if not row.delta and row.largest[0] != row.largest[1])
+    for cluster, members in sorted(_by_cluster(still).items()):
+        most = [total(row.largest[side] for row in members) for side in (0, 1)]
+        change = _signed_gpus(most[1] - most[0], _unit(members))
+        yield f"{change} if all workloads grow on {_short(cluster)} ({_first([_growth(row) for row in members])})"
+
+
+def _growth(row: QueueRow) -> str:
+    return f"{_short(row.queue) or 'no queue'}: {row.requested_after}, may grow to {arrow(*row.largest)}"
 
 
 def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:

@@ -24,6 +24,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
     requested_after: Gpus = 0
     requested_with_children: Gpus = 0
     most: Gpus | None = None
+    most_before: Gpus | None = None
     is_parent: bool = False
     has_quota: bool = False
     guaranteed_before: float | None = 0.0
@@ -40,9 +41,22 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         return exact(self.requested_after - self.requested_before)
 
     @property
+    def largest(self) -> tuple[Gpus, Gpus]:
+        """Requested GPUs before and after the plan, if all jobs that may grow do so."""
+        before = self.requested_before if self.most_before is None else self.most_before
+        return before, self.requested_after if self.most is None else self.most
+
+    @property
+    def growth(self) -> str:
+        """What the jobs may grow to: `64`, or `32 → 64` where they already might; empty if they do not grow."""
+        if self.most is None:
+            return ""
+        return number(self.most) if self.most_before is None else arrow(self.most_before, self.most)
+
+    @property
     def is_changed(self) -> bool:
-        """True if requests or the quota change, or the queue is created or deleted."""
-        return self.delta != 0 or self.quota_is_changed
+        """True if requests, what they may grow to, or the quota change, or the queue is created or deleted."""
+        return self.delta != 0 or self.largest[0] != self.largest[1] or self.quota_is_changed
 
     @property
     def quota_is_changed(self) -> bool:
@@ -81,7 +95,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
             f"queue deleted{left}" if self.has_quota and not self.exists_after else "",
             f"{number(self.over_limit)} over the limit" if self.over_limit else "",
             f"{number(self.borrowed)} borrowed" if self.borrowed > 0 else "",
-            f"may grow to {number(self.most)}" if self.most is not None else "",
+            f"may grow to {self.growth}" if self.growth else "",
         )
         return ", ".join(filter(None, remarks))
 
@@ -128,6 +142,7 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
             requested_after=line.after,
             requested_with_children=line.after,
             most=line.most,
+            most_before=line.most_before,
         )
     requested: dict[tuple[str, str], list[str]] = defaultdict(list)
     for cluster, queue, product, _ in rows:
@@ -159,11 +174,16 @@ class RequestTotal(Struct, frozen=True, kw_only=True):
 
     before: Gpus
     after: Gpus
+    most: Gpus  # after, if all jobs that may grow do so
 
 
 def total_requests(plan: Plan) -> RequestTotal:
     """Sum the requests of all jobs."""
-    return RequestTotal(before=total(line.before for line in plan.gpus), after=total(line.after for line in plan.gpus))
+    return RequestTotal(
+        before=total(line.before for line in plan.gpus),
+        after=total(line.after for line in plan.gpus),
+        most=total(line.after if line.most is None else line.most for line in plan.gpus),
+    )
 
 
 def hidden_requests(plan: Plan, shown: Iterable[QueueRow]) -> RequestTotal:
@@ -172,4 +192,5 @@ def hidden_requests(plan: Plan, shown: Iterable[QueueRow]) -> RequestTotal:
     return RequestTotal(
         before=exact(whole.before - total(row.requested_before for row in rows)),
         after=exact(whole.after - total(row.requested_after for row in rows)),
+        most=exact(whole.most - total(row.largest[1] for row in rows)),
     )

@@ -1,0 +1,217 @@
+"""Preemption of idle workloads (`gpureconciler.io`): policies, which `reconciler preempt` evaluates, not rendered."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from reconciler.kinds.aspects import Lookup, Source
+from reconciler.kinds.kind import Kind
+from reconciler.kinds.rendered import Rendered
+from reconciler.kube.objects import FieldPath
+from reconciler.kube.problems import Parsed, Violation
+from reconciler.kube.schemas.messages import bad_value, format_value
+from reconciler.kube.values import mapping, sequence
+from reconciler.kube.yaml import Document
+from reconciler.repo.config.config import GROUP
+
+POLICY = (GROUP, "PreemptionPolicy")
+PREFIX = "kaiwo.silogen.ai/gpu-preemption."
+"""The start of Kaiwo's annotations of workloads and namespaces."""
+CONFIG = ("config.kaiwo.silogen.ai", "KaiwoConfig")
+"""The kind whose `spec.gpuPreemption` has Kaiwo's defaults."""
+
+_DURATION = re.compile(r"(?:[0-9]+[smh])+")
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_PERCENT = 100.0
+
+
+class Pressure(StrEnum):
+    """When an idle workload is preempted."""
+
+    ON_PRESSURE = "OnPressure"
+    ALWAYS = "Always"
+
+
+class Aggregation(StrEnum):
+    """The utilisation of a workload, from that of its pods."""
+
+    MIN = "Min"
+    MAX = "Max"
+    AVG = "Avg"
+
+
+class PreemptionMode(StrEnum):
+    """What follows from a decision."""
+
+    REPORT = "report"
+    PROPOSE = "propose"
+
+
+class IdleRules(Struct, frozen=True, kw_only=True):
+    """When a workload counts as idle, and when that is a reason. is_enabled: None if nothing says so."""
+
+    threshold: float = 5.0
+    grace_seconds: int = 600
+    pressure: Pressure = Pressure.ON_PRESSURE
+    aggregation: Aggregation = Aggregation.MAX
+    is_enabled: bool | None = None
+
+
+class PreemptionBudgets(Struct, frozen=True, kw_only=True):
+    """Limits of one policy; None: no limit."""
+
+    gpus_per_day: int | None = None
+    share_of_running: float = 0.25
+    protected_priority: int | None = None
+    min_age_seconds: int = 1800
+
+
+class PreemptionPolicy(Struct, frozen=True, kw_only=True):
+    """A policy. is_selecting: it has a selector, so that workloads need no annotation."""
+
+    name: str
+    document: Document
+    is_selecting: bool = False
+    namespaces: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    mode: PreemptionMode = PreemptionMode.REPORT
+    pending_seconds: int = 300
+    max_age_seconds: int = 900
+    budgets: PreemptionBudgets = PreemptionBudgets()
+
+
+def seconds_of(duration: str) -> int:
+    """Return a duration such as `1h30m` in seconds. Raises ValueError."""
+    if not _DURATION.fullmatch(duration):
+        raise ValueError(duration)
+    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([smh])", duration))
+
+
+def read_preemption_policy(document: Document) -> PreemptionPolicy:
+    """Read a policy that its schema has accepted."""
+    spec = mapping(document.data.get("spec"))
+    selector, budgets = spec.get("selector"), mapping(spec.get("budgets"))
+    limits = PreemptionBudgets()
+    return PreemptionPolicy(
+        name=document.key.name,
+        document=document,
+        is_selecting=selector is not None,
+        namespaces=tuple(sequence(mapping(selector).get("namespaces"))),
+        kinds=tuple(sequence(mapping(selector).get("kinds"))),
+        mode=PreemptionMode(spec.get("mode", PreemptionMode.REPORT)),
+        pending_seconds=seconds_of(spec.get("pendingFor", "5m")),
+        max_age_seconds=seconds_of(spec.get("maxEvidenceAge", "15m")),
+        budgets=PreemptionBudgets(
+            gpus_per_day=budgets.get("gpusPerDay"),
+            share_of_running=budgets.get("shareOfRunning", limits.share_of_running),
+            protected_priority=budgets.get("protectedPriority"),
+            min_age_seconds=seconds_of(budgets.get("minAge", "30m")),
+        ),
+    )
+
+
+_POLICY_FIELDS = ("threshold", "gracePeriod", "policy", "aggregation")
+_CONFIG_FIELDS = {
+    "threshold": "defaultThreshold",
+    "gracePeriod": "defaultGracePeriod",
+    "policy": "defaultPolicy",
+    "aggregation": "defaultAggregation",
+}
+_ANNOTATIONS = {
+    "threshold": "threshold",
+    "gracePeriod": "grace-period",
+    "policy": "policy",
+    "aggregation": "aggregation",
+    "enabled": "enabled",
+}
+
+
+def with_policy(rules: IdleRules, policy: Document) -> tuple[IdleRules, list[Violation]]:
+    """Return rules with what a PreemptionPolicy says."""
+    spec = mapping(policy.data.get("spec"))
+    return _with(rules, {name: (("spec", name), spec[name]) for name in _POLICY_FIELDS if name in spec})
+
+
+def with_config(rules: IdleRules, config: Document) -> tuple[IdleRules, list[Violation]]:
+    """Return rules with the defaults of a KaiwoConfig."""
+    found = mapping(mapping(config.data.get("spec")).get("gpuPreemption"))
+    values = {
+        name: (("spec", "gpuPreemption", field), found[field])
+        for name, field in _CONFIG_FIELDS.items()
+        if found.get(field) is not None
+    }
+    return _with(rules, values)
+
+
+def with_annotations(rules: IdleRules, document: Document) -> tuple[IdleRules, list[Violation]]:
+    """Return rules with what the annotations of a workload or namespace say: any of them enables, as in Kaiwo.
+
+    `enabled: "false"` disables, whatever the others say. An unknown name and a wrong value are errors.
+    """
+    written = mapping(document.metadata.get("annotations"))
+    names = {f"{PREFIX}{suffix}": name for name, suffix in _ANNOTATIONS.items()}
+    own = {key: value for key, value in written.items() if key.startswith(PREFIX)}
+    if not own:
+        return rules, []
+    values = {name: (("metadata", "annotations", key), own[key]) for key, name in names.items() if key in own}
+    made, problems = _with(replace(rules, is_enabled=True), values)
+    for key in own.keys() - names.keys() - {f"{PREFIX}ttl"}:  # the record that Kaiwo keeps, which we do not need
+        known = ", ".join(sorted(names))
+        problems.append(bad_value(("metadata", "annotations", key), "is not an annotation of preemption", known))
+    return made, problems
+
+
+def _with(rules: IdleRules, values: Mapping[str, tuple[FieldPath, Any]]) -> tuple[IdleRules, list[Violation]]:
+    problems: list[Violation] = []
+    made: dict[str, Any] = {}
+    for name, (path, written) in values.items():
+        try:
+            field, value = _value(name, written)
+        except (ValueError, TypeError):
+            problems.append(bad_value(path, f"{format_value(written)} is not valid", _HINTS[name]))
+        else:
+            made[field] = value
+    return replace(rules, **made), problems
+
+
+_HINTS = {
+    "threshold": "write a number from 0 to 100",
+    "gracePeriod": "write a duration such as 10m",
+    "policy": "allowed values: OnPressure, Always",
+    "aggregation": "allowed values: Min, Max, Avg",
+    "enabled": 'write "true" or "false"',
+}
+
+
+def _value(name: str, written: Any) -> tuple[str, Any]:
+    match name:
+        case "threshold":
+            number = float(written)
+            if not 0 <= number <= _PERCENT:
+                raise ValueError(written)
+            return "threshold", number
+        case "gracePeriod":
+            return "grace_seconds", seconds_of(written)
+        case "policy":
+            return "pressure", Pressure(written)
+        case "aggregation":
+            return "aggregation", Aggregation(written)
+        case _:
+            if written not in {"true", "false"}:
+                raise ValueError(written)
+            return "is_enabled", written == "true"
+
+
+def _parse(document: Document) -> Parsed[PreemptionPolicy]:
+    return Parsed(intent=read_preemption_policy(document))
+
+
+def _render(_: PreemptionPolicy, __: Lookup) -> Rendered:
+    return Rendered()
+
+
+KINDS = (Kind(group=POLICY[0], kind=POLICY[1], is_cluster_scoped=True, source=Source(parse=_parse, render=_render)),)

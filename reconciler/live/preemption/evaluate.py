@@ -1,0 +1,53 @@
+"""Evaluate preemption for the clusters of a repository: evidence and sources in, decisions and edits out."""
+
+import datetime as dt
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct, field
+
+from reconciler.kinds.preemption import PreemptionMode
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.problems import Problem
+from reconciler.live.preemption.decide import PreemptionDecision, PreemptionInput, decide
+from reconciler.live.preemption.sources import read_sources, suspend
+from reconciler.plan.workspace import Workspace
+
+
+class EvaluatedCluster(Struct, frozen=True, kw_only=True):
+    """The result for one cluster. edits: files of workloads whose policy proposes; refused: why others stay."""
+
+    cluster: str
+    decision: PreemptionDecision | None = None
+    edits: Mapping[str, bytes] = field(default_factory=dict)
+    refused: Mapping[ObjectKey, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def evaluate(workspace: Workspace, now: dt.datetime) -> Iterator[EvaluatedCluster]:
+    """Yield the decisions for every chosen cluster. With a wrong value in Git nothing is decided."""
+    index = workspace.compile()
+    for cluster in index.clusters:
+        utilisation = index.context.evidence.utilisation.get(cluster.name)
+        if utilisation is None:
+            note = "there is no utilisation evidence; set `prometheus` of the cluster and run `reconciler observe`"
+            yield EvaluatedCluster(cluster=cluster.name, notes=(note,))
+            continue
+        sources = read_sources(workspace.repository, index, cluster, utilisation.workloads)
+        if sources.problems:
+            yield EvaluatedCluster(cluster=cluster.name, problems=sources.problems)
+            continue
+        if not sources.policies:
+            yield EvaluatedCluster(cluster=cluster.name, notes=("there is no PreemptionPolicy",))
+            continue
+        given = PreemptionInput(
+            utilisation=utilisation,
+            inventory=index.context.evidence.inventories.get(cluster.name),
+            candidates=sources.candidates,
+            now=now,
+            spent=sources.spent,
+        )
+        decision = decide(given)
+        proposed = [one for one in decision.workloads if one.candidate.policy.mode is PreemptionMode.PROPOSE]
+        done = suspend(index, cluster, sources, proposed, utilisation.taken_at)
+        yield EvaluatedCluster(cluster=cluster.name, decision=decision, edits=done.edits, refused=done.refused)
