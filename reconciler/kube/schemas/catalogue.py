@@ -82,8 +82,9 @@ def _at(node: Any, path: tuple[str, ...], place: FieldPath) -> Iterator[tuple[Fi
         yield from _at(node.get(path[0]), path[1:], (*place, path[0]))
 
 
-OWN_GROUPS = frozenset({"config.kaiwo.silogen.ai", "gpureconciler.io", "kaiwo.silogen.ai", "torchrun.ai"})
-"""Groups of our own kinds, which are never sent to a server."""
+_OWN = ("gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.silogen.ai")
+OWN_GROUPS = dict(zip(_OWN, range(len(_OWN)), strict=True))
+"""Groups of our own kinds, which are never sent to a server, with their places in lists."""
 
 ADD_DEFINITION = "add its CustomResourceDefinition to the repository, or run `reconciler observe`"
 
@@ -282,7 +283,9 @@ class Catalogue:
 
     def _groups(self) -> list[str]:
         """All groups, our own first."""
-        return sorted({*self._archive.groups(), *self._custom}, key=lambda group: (group not in OWN_GROUPS, group))
+        return sorted(
+            {*self._archive.groups(), *self._custom}, key=lambda group: (OWN_GROUPS.get(group, len(_OWN)), group)
+        )
 
     def kinds(self) -> Iterator[KindName]:
         """Yield every known kind at its preferred version, our own first."""
