@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.download.config import STATE
 from reconciler.kinds.kaiwo.config import KaiwoConfig
 from reconciler.kinds.kaiwo.fields import Fields, Tree, default
 from reconciler.kinds.manifests.ownership import KEEP
@@ -27,7 +28,6 @@ _SOURCES = {"s3": "buckets", "gcs": "buckets", "azureBlob": "containers", "git":
 _REFERENCES = ("accessKeyId", "secretKey", "applicationCredentials", "connectionString", "username", "token")
 _SECRETS = "/app/secrets"
 _CONFIG = "/app/config"
-_MARKERS = ".reconciler/downloads"
 _DIGITS = 8
 
 _KEPT = default("true", "claims are kept when the workload is removed: they may hold checkpoints")
@@ -157,11 +157,11 @@ def claims(fields: Fields, config: KaiwoConfig, namespace: str, labels: Mapping[
 
 
 def _download(fields: Fields, data: Tree | None, cache: Tree | None) -> Download | None:
-    """Return the configuration of the command, in the form of Kaiwo's downloader, with the marker of its own."""
+    """Return the configuration of `reconciler download`, with the marker of its own."""
     target = data or cache
     if target is None:
         return None
-    config: Tree = {"downloadRoot": data["mountPath"]} if data else {}
+    config: Tree = {"root": target["mountPath"]}
     config |= {"hfHome": cache["mountPath"]} if cache else {}
     for source in _SOURCES:
         items = sequence(fields.plain(*_DATA, "download", source))
@@ -172,12 +172,12 @@ def _download(fields: Fields, data: Tree | None, cache: Tree | None) -> Download
         config["hf"] = list(repositories)
     plain = untrace(config)
     digest = sha256(write(plain)).hexdigest()[:_DIGITS]
-    path = f"{untrace(target['mountPath'])}/{_MARKERS}/{digest}"
+    path = f"{untrace(target['mountPath'])}/{STATE}/{digest}"
     anchor = (*_DATA, "download") if any(True for _ in _sources(fields)) else (*_HF, "preCacheRepos")
     place = fields.made(
         None, "download", "another download is another file, and another Job: both hold its digest", anchor
     )
-    return Download(config=write({**plain, "marker": path}).decode(), digest=digest, marker=path, place=place)
+    return Download(config=write({**plain, "marker": digest}).decode(), digest=digest, marker=path, place=place)
 
 
 def _resolved(key: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from reconciler.kinds.preemption import PreemptionMode
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.problems import Problem
-from reconciler.live.preemption.decide import PreemptionDecision, PreemptionInput, decide
+from reconciler.live.preemption.decide import PreemptionDecision, PreemptionInput, WorkloadVerdict, decide
 from reconciler.live.preemption.sources import read_sources, suspend
 from reconciler.plan.workspace import Workspace
 
@@ -48,6 +48,21 @@ def evaluate(workspace: Workspace, now: dt.datetime) -> Iterator[EvaluatedCluste
             spent=sources.spent,
         )
         decision = decide(given)
-        proposed = [one for one in decision.workloads if one.candidate.policy.mode is PreemptionMode.PROPOSE]
+        proposed, held = _proposed(decision)
         done = suspend(index, cluster, sources, proposed, utilisation.taken_at)
-        yield EvaluatedCluster(cluster=cluster.name, decision=decision, edits=done.edits, refused=done.refused)
+        refused = {**held, **done.refused}
+        yield EvaluatedCluster(cluster=cluster.name, decision=decision, edits=done.edits, refused=refused)
+
+
+def _proposed(decision: PreemptionDecision) -> tuple[list[WorkloadVerdict], dict[ObjectKey, str]]:
+    """Return what policies propose to suspend, and why others stay: all that a demand needs is proposed, or nothing."""
+    suspended = [one for one in decision.workloads if one.is_suspended]
+    reported = [one for one in suspended if one.candidate.policy.mode is PreemptionMode.REPORT]
+    short = {one.wanted_for for one in reported} - {None}
+    rest = [one for one in suspended if one.candidate.policy.mode is PreemptionMode.PROPOSE]
+    held = {
+        one.candidate.workload.key: f"another workload that {one.wanted_for} needs is only reported"
+        for one in rest
+        if one.wanted_for in short
+    }
+    return [one for one in rest if one.candidate.workload.key not in held], held

@@ -8,6 +8,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.download.config import read_config
 from reconciler.kinds.kaiwo.progress import kaiwo_progress
 from reconciler.kinds.progress import Phase
 from reconciler.kinds.registry import BUILT_IN
@@ -567,17 +568,26 @@ def test_a_workload_waits_for_its_download() -> None:
     result = rendered(job(f"image: a:1\ngpus: 8\n{STORED}\nenv: [{{name: A, value: b}}]"))
     (fetch,) = (one.body for one in result.manifests if "-download-" in one.key.name and one.key.kind == "Job")
     digest = fetch["metadata"]["name"].removeprefix("train-download-")
-    settings = yaml.safe_load(result.one("ConfigMap")["data"]["config.yaml"])
-    assert settings["downloadRoot"] == "/workload"
-    assert settings["marker"].endswith(digest)
+    config = read_config("config.yaml", result.one("ConfigMap")["data"]["config.yaml"].encode())
+    assert (config.root, config.marker) == ("/workload", digest)
     (waiting,) = pod_of(result.one("Job", "train"))["initContainers"]
-    assert settings["marker"] in waiting["command"][-1]
+    assert f"'/workload/.downloads/{digest}'" in waiting["command"][-1]
     assert env(pod_of(fetch)["containers"][0]) == {"A": "b"}
     assert pod_of(fetch)["containers"][0]["command"][:2] == ["reconciler", "download"]
     other = rendered(job(f"image: a:1\ngpus: 8\n{STORED.replace('code', 'src')}"))
     assert other.one("ConfigMap")["metadata"]["name"] != result.one("ConfigMap")["metadata"]["name"]
     same = rendered(job(f"image: a:2\ngpus: 4\n{STORED}"))
     assert same.one("ConfigMap")["metadata"]["name"] == result.one("ConfigMap")["metadata"]["name"]
+
+
+def test_a_download_of_models_alone() -> None:
+    """F-073: without a volume of data, the command keeps its marker on that of the models."""
+    hub = "huggingFace: {storageSize: 2Gi, preCacheRepos: [{repoId: org/llm, revision: v1, files: [config.json]}]}"
+    result = rendered(job(f"image: a:1\nstorage: {{storageEnabled: true, {hub}}}"))
+    config = read_config("config.yaml", result.one("ConfigMap")["data"]["config.yaml"].encode())
+    assert (config.root, config.hf_home, config.hf[0].revision) == ("/hf_cache", "/hf_cache", "v1")
+    (waiting,) = pod_of(result.one("Job", "train"))["initContainers"]
+    assert f"/hf_cache/.downloads/{config.marker}" in waiting["command"][-1]
 
 
 def test_secrets_of_a_download_are_files() -> None:

@@ -47,10 +47,10 @@ def running(name: str, node: str, busy: float = 0.0, samples: int = 60) -> dict[
     return {**job, "resource": "amd.com/gpu", "startedAt": instant(600), "pods": pods}
 
 
-def observe(fleet: Fleet, *workloads: dict[str, Any], minutes: int = 1) -> None:
-    """Write what a cluster would have shown: these workloads, and one that waits for a node of eight GPUs."""
+def observe(fleet: Fleet, *workloads: dict[str, Any], minutes: int = 1, count: int = 1) -> None:
+    """Write what a cluster would have shown: these workloads, and one that waits for nodes of eight GPUs."""
     new = {"apiVersion": "batch/v1", "kind": "Job", "namespace": "team-b", "name": "new", "resource": "amd.com/gpu"}
-    waiting = {**new, "since": instant(60), "pods": [{"count": 1, "gpus": 8}]}
+    waiting = {**new, "since": instant(60), "pods": [{"count": count, "gpus": 8}]}
     spec = {"takenAt": instant(minutes), "windowSeconds": 1800, "workloads": workloads, "waiting": [waiting]}
     body = {"apiVersion": "gpureconciler.io/v1alpha1", "kind": "GpuUtilisation", "spec": spec}
     fleet.write("evidence/main/utilisation.yaml", json.dumps(body))
@@ -122,6 +122,19 @@ def test_report_edits_nothing(idle: Fleet) -> None:
     assert ran.code == 0
     assert "would suspend Job/team-a/sleepy" in ran.out
     assert "suspended for Job/team-b/new" in ran.out
+    assert "wrote" not in ran.out
+
+
+def test_what_is_reported_holds_back_what_is_proposed(idle: Fleet) -> None:
+    """D-25: a demand that needs a workload of each policy gets none of them, where one policy only reports."""
+    namespaced = POLICY.replace("name: idle", "name: early").replace("kinds: [Job]", "namespaces: [team-c]")
+    idle.write("queues/early.yaml", namespaced.replace("mode: propose", "mode: report"))
+    idle.write("jobs/busy.yaml", JOB.replace("NAME", "busy").replace("team-a", "team-c"))
+    observe(idle, running("sleepy", "n1"), running("busy", "n2") | {"namespace": "team-c"}, count=2)
+    ran = idle.run("preempt", "--write")
+    assert ran.code == 0
+    assert "would suspend Job/team-c/busy" in ran.out
+    assert "another workload that Job/team-b/new needs is only reported" in ran.out
     assert "wrote" not in ran.out
 
 
