@@ -82,7 +82,7 @@ class Handler(BaseHTTPRequestHandler):
         if parts[-1] == plural:
             self._reply(json.dumps({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": found}).encode())
             return
-        one = next((one for one in found if one["metadata"]["name"] == parts[-1]), None)
+        one = next((_stored(one) for one in found if one["metadata"]["name"] == parts[-1]), None)
         status = {"kind": "Status", "status": "Failure", "reason": "NotFound", "message": "not found", "code": 404}
         self._reply(json.dumps(one or status).encode(), 200 if one else 404)
 
@@ -164,6 +164,11 @@ class Handler(BaseHTTPRequestHandler):
             threading.Thread(target=back, daemon=True).start()
             for _, content in self._messages():
                 target.sendall(content)
+
+
+def _stored(body: Body) -> Body:
+    """Return an object with what a server adds to it."""
+    return {**body, "metadata": {"uid": body["metadata"]["name"], "resourceVersion": "1", **body["metadata"]}}
 
 
 def _discovery(root: str) -> Body:
