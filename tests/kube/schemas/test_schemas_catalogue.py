@@ -328,7 +328,11 @@ def test_a_field_of_a_newer_operator_is_a_warning(spec: str, field: str, hint: s
 
 
 LATER = [
-    ("kueue.x-k8s.io/v1beta2", "ClusterQueue", {"concurrentAdmissionPolicy": {"mode": "RemovePreviousOptions"}}),
+    (
+        "kueue.x-k8s.io/v1beta2",
+        "ClusterQueue",
+        {"concurrentAdmissionPolicy": {"migration": {"mode": "RetainFirstAdmission"}}},
+    ),
     ("ray.io/v1", "RayCluster", {"historyServerOptions": {"enabled": True}, "networkPolicy": {"mode": "DenyAll"}}),
     ("ray.io/v1", "RayCluster", {"gcsFaultToleranceOptions": {"backend": "redis", "redisAddress": "redis:6379"}}),
     ("ray.io/v1", "RayCronJob", {"timeZone": "Europe/Helsinki"}),
