@@ -38,7 +38,7 @@ class TemplateInput(Struct, frozen=True, kw_only=True):
             "Meta": dict(self.meta),
             "Scheduling": dict(self.scheduling),
             "Workload": {"Entrypoint": self.entrypoint, "Serveconfig": self.serve_config},
-            "WorkloadMeta": {"Queue": self.queue},
+            "WorkloadMeta": {"Queue": self.queue, "Name": self.meta.get("Name", "")},
             "Custom": self.custom,
         }
 
