@@ -19,7 +19,6 @@ ALLOWED = {
     "kube/secrets": "masks Secrets, whatever the registry says: a missing row must never reveal a value",
     "policy/admission": "evaluates ValidatingAdmissionPolicy, whose rules treat some kinds differently",
     "policy/approval.py": "reads PlanApproval, which is about plans",
-    "submit/templates.py": "gives values the names that the templates of kaiwo have for them",
     "policy/exceptions.py": "reads PolicyException, which is configuration of the policies",
 }
 """Modules that may name kinds, and the reason."""
