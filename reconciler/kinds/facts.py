@@ -197,7 +197,8 @@ class Controlled(Struct, frozen=True, kw_only=True):
     path: `*` stands for each key and each item.
     by: the controller. source: where that is written, in words.
     when: the condition in words, and `applies` as a function of the live object; empty: always.
-    adds: the controller adds to what people wrote; else the whole value is its own.
+    adds: the controller adds to what people wrote; else the whole value is its own. key: the field by which a server
+    merges the items of such a list.
     """
 
     path: tuple[str, ...]
@@ -206,6 +207,7 @@ class Controlled(Struct, frozen=True, kw_only=True):
     when: str = ""
     applies: Callable[[Body], bool] = lambda _: True
     adds: bool = False
+    key: str = ""
 
 
 class Refusal(Struct, frozen=True, kw_only=True):

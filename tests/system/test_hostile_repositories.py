@@ -61,7 +61,7 @@ def overlay(fleet: Fleet, kustomization: str, build: str = "kustomize") -> None:
         ("git@127.0.0.1:acme/base.git", "build.remote", "may not use the network"),
         ("../../../../etc/hostname", "build.outside", "is not inside the repository"),
         ("/etc/hostname", "build.outside", "is not inside the repository"),
-        ("link.yaml", "build.failed", "link.yaml"),
+        ("link.yaml", "build.special", "link.yaml"),
         ("absent.yaml", "build.failed", "absent.yaml"),
     ],
 )

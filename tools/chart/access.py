@@ -10,7 +10,7 @@ from reconciler.kinds.kai import POD_GROUP
 from reconciler.kinds.kind import ANY_KIND, Kind, Kinds
 from reconciler.kinds.kueue import LOCAL_QUEUE, WORKLOAD
 from reconciler.kinds.records import RECORDS
-from reconciler.kinds.workloads import DEFINITION, MUTATIONS, NODE, POD, WEBHOOKS
+from reconciler.kinds.workloads import DEFINITION, DEPLOYMENT, MUTATIONS, NODE, POD, WEBHOOKS
 from reconciler.repo.config.config import GROUP
 
 Rule = dict[str, list[str]]
@@ -18,7 +18,7 @@ Rule = dict[str, list[str]]
 
 MODES = ("observe", "commit", "apply")
 
-OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE, REPORT, DEFINITION)
+OBSERVED: tuple[KindId, ...] = (NODE, POD, WORKLOAD, LOCAL_QUEUE, REPORT, DEFINITION, DEPLOYMENT)
 """What evidence is made from, besides the jobs of a repository."""
 
 _OF_ADMINISTRATORS: tuple[KindId, ...] = (("storage.k8s.io", "VolumeAttributesClass"),)

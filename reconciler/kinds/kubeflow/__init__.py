@@ -154,6 +154,7 @@ _TRAIN_JOB_CONTROLLED = (
         when="while it runs in a queue",
         applies=is_started(("spec", "suspend")),
         adds=True,
+        key="manager",
     ),
 )
 

@@ -18,6 +18,7 @@ _TOKEN = later(
   | (?P<uint>0x[0-9A-Fa-f]+[uU]|[0-9]+[uU])
   | (?P<int>0x[0-9A-Fa-f]+|[0-9]+)
   | (?P<name>[A-Za-z_][A-Za-z0-9_]*)
+  | (?P<quoted>`[A-Za-z0-9_.\-/\x20]+`)
   | (?P<sign>&&|\|\||[=!<>]=|[-<>\[\]{{}}().,!?:+*/%])
     """,
     re.VERBOSE,
@@ -28,7 +29,7 @@ _SURROGATES = range(0xD800, 0xE000)  # halves of UTF-16 pairs: no characters by 
 
 
 class Token(NamedTuple):
-    """A piece of an expression; `kind` is string, double, uint, int, name, sign or end."""
+    """A piece of an expression; `kind` is string, double, uint, int, name, quoted, sign or end."""
 
     kind: str
     text: str

@@ -193,15 +193,23 @@ class _ExpressionParser:
                 self.expect("]")
                 node = Call(mark.at, "_[?_]" if optional else "_[_]", None, (node, index))
             else:
-                name = self._identifier()
-                opener = None if optional else self._accept("(")
+                name = self._field()
+                opener = None if optional or name.kind == "quoted" else self._accept("(")
                 if opener:
                     node = _expanded(Call(opener.at, name.text, node, self._arguments()))
                 else:
-                    node = Select(mark.at, node, name.text, optional)
+                    node = Select(mark.at, node, name.text.strip("`"), optional)
             height = 1 + max(height, self.height)
         self.height = height
         return node
+
+    def _field(self) -> Token:
+        """Take the name of a field, which may stand in backquotes."""
+        token = self._tokens[self._position]
+        if token.kind != "quoted":
+            return self._identifier()
+        self._position += 1
+        return token
 
     def _identifier(self) -> Token:
         token = self._take()

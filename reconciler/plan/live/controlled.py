@@ -38,6 +38,7 @@ class ControlledField(Struct, frozen=True, kw_only=True):
     path: FieldPath
     by: str
     adds: bool = False
+    key: str = ""  # of the items of a list that a server merges
 
 
 def controlled_fields(kinds: Kinds, live: Body) -> tuple[ControlledField, ...]:
@@ -46,7 +47,9 @@ def controlled_fields(kinds: Kinds, live: Body) -> tuple[ControlledField, ...]:
     found = [ControlledField(path=path, by=AUTOSCALER) for path in scaled_fields(live)]
     for one in row.life.controlled:
         if one.applies(live):
-            found += [ControlledField(path=path, by=one.by, adds=one.adds) for path in _expanded(live, one.path)]
+            found += [
+                ControlledField(path=path, by=one.by, adds=one.adds, key=one.key) for path in _expanded(live, one.path)
+            ]
     if kinds.is_queued(live):
         found += [ControlledField(path=row.pods.suspend, by=KUEUE)] if row.pods.suspend else []
         if value_at(live, row.pods.suspend) is not True:  # Kueue takes back what it added when it suspends a workload
@@ -67,6 +70,8 @@ def as_sent(desired: Body, live: Body, fields: tuple[ControlledField, ...], list
             continue
         value, theirs = _find(desired, place), _find(live, field.path)
         replaced = _is_in_replaced_list(field.path, list_keys)
+        if field.adds and field.key and not replaced:
+            continue  # the server keeps the items of others
         if field.adds:
             if value is not _ABSENT or replaced:
                 sent = _with(sent, place, _merged(value, theirs))
@@ -90,8 +95,16 @@ def as_desired(live: Body, desired: Body, fields: tuple[ControlledField, ...]) -
         if not field.adds:
             seen = _with(seen, field.path, value)
         elif isinstance(value, list) and isinstance(theirs, list):
-            seen = _with(seen, field.path, theirs[: len(value)])
+            seen = _with(seen, field.path, _own_items(value, theirs, field.key))
     return seen
+
+
+def _own_items(value: list[Any], theirs: list[Any], key: str) -> list[Any]:
+    """Return the items of a live list that people wrote: those with the same keys, or as many as they wrote."""
+    if not key:
+        return theirs[: len(value)]
+    names = {mapping(item).get(key) for item in value}
+    return [item for item in theirs if mapping(item).get(key) in names]
 
 
 def without_controlled(live: Body, fields: tuple[ControlledField, ...]) -> Body:

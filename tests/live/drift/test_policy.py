@@ -133,12 +133,12 @@ def test_what_was_not_compared_is_never_free_of_drift(site: Site) -> None:
     edit(site, "one", a="live")
     edit(site, "other", a="live")
     source = site.fleet.root / "jobs/one.yaml"
-    source.write_text(source.read_text().replace("data:", "dota:"))
+    source.write_text(source.read_text().replace("\ndata:", "\nimmutable: perhaps\ndata:"))
     broken = site.fleet.run("drift", "--exit-code", *site.flags)
     assert broken.code == 3
     assert f"ConfigMap/{site.name}/other on main: data.a: live (Git: 1): revert" in broken.out
     assert "jobs/one.yaml:" in broken.err
-    assert "unknown field" in broken.err
+    assert "immutable" in broken.err
     assert "no drift" not in broken.err
 
 
