@@ -51,6 +51,7 @@ class PreemptionMode(StrEnum):
 
     REPORT = "report"
     PROPOSE = "propose"
+    ENFORCE = "enforce"
 
 
 class IdleRules(Struct, frozen=True, kw_only=True):

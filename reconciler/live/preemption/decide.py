@@ -11,7 +11,14 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from reconciler.kinds.preemption import Aggregation, IdleRules, PreemptionBudgets, PreemptionPolicy, Pressure
+from reconciler.kinds.preemption import (
+    Aggregation,
+    IdleRules,
+    PreemptionBudgets,
+    PreemptionMode,
+    PreemptionPolicy,
+    Pressure,
+)
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
 from reconciler.live.observe.prometheus import AMD, ENGINE, UTIL
@@ -62,13 +69,17 @@ class PreemptionCandidate(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadVerdict(Struct, frozen=True, kw_only=True):
-    """The decision about one workload. `wanted_for`: who gets its GPUs; None and suspended: policy Always."""
+    """The decision about one workload. `wanted_for`: who gets its GPUs; None and suspended: policy Always.
+
+    exceeded: the budget that its suspension exceeds, so that people decide; empty if none.
+    """
 
     candidate: PreemptionCandidate
     use: Use
     is_suspended: bool
     reason: str
     wanted_for: ObjectKey | None = None
+    exceeded: str = ""
 
 
 class DemandVerdict(Struct, frozen=True, kw_only=True):
@@ -99,11 +110,13 @@ class PreemptionInput(Struct, frozen=True, kw_only=True):
 class _PreemptionState(Struct, kw_only=True, eq=False):
     """Decisions so far: the workloads that are chosen, for whom, why others were not, and the room that there is.
 
-    free: GPUs by node. quota: GPUs by queue and resource that suspensions gave back, less those that were granted.
+    exceeded: the chosen ones that people decide about, with the budget. free: GPUs by node.
+    quota: GPUs by queue and resource that suspensions gave back, less those that were granted.
     """
 
     free: dict[str, int]
     chosen: dict[ObjectKey, ObjectKey | None] = field(default_factory=dict)
+    exceeded: dict[ObjectKey, str] = field(default_factory=dict)
     refused: dict[ObjectKey, str] = field(default_factory=dict)
     quota: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -246,7 +259,7 @@ def _protection(candidate: PreemptionCandidate, use: Use, given: PreemptionInput
 
 def _over_budget(given: PreemptionInput, state: _PreemptionState, wanted: Iterable[PreemptionCandidate]) -> str:
     """Return the budget that further suspensions would exceed; empty if none."""
-    chosen = [one for one in given.candidates if one.workload.key in state.chosen]
+    chosen = [one for one in given.candidates if one.workload.key in state.chosen.keys() - state.exceeded.keys()]
     everybody = [*chosen, *(one for one in wanted if one.workload.key not in state.chosen)]
     running = sum(one.gpus for one in given.utilisation.workloads)
     for name in sorted({one.policy.name for one in everybody}):
@@ -268,17 +281,23 @@ def _over_budget(given: PreemptionInput, state: _PreemptionState, wanted: Iterab
 def _choose(
     state: _PreemptionState, given: PreemptionInput, wanted: Sequence[PreemptionCandidate], demand: ObjectKey | None
 ) -> str:
-    """Choose workloads together, unless that exceeds a budget; return the budget."""
+    """Choose workloads together, unless that exceeds a budget; return the budget.
+
+    Where all of their policies enforce, a budget limits what is done without people: they are chosen, and noted.
+    """
     exceeded = _over_budget(given, state, wanted)
-    for one in wanted:
-        if exceeded:
+    if exceeded and not all(one.policy.mode is PreemptionMode.ENFORCE for one in wanted):
+        for one in wanted:
             state.refused.setdefault(one.workload.key, exceeded)
-        else:
-            state.chosen[one.workload.key] = demand
-            state.free = _with_freed(state.free, [one])
-            queue = (one.workload.queue, one.workload.resource)
-            state.quota[queue] = state.quota.get(queue, 0) + one.workload.gpus
-    return exceeded
+        return exceeded
+    for one in wanted:
+        state.chosen[one.workload.key] = demand
+        if exceeded:
+            state.exceeded[one.workload.key] = exceeded
+        state.free = _with_freed(state.free, [one])
+        queue = (one.workload.queue, one.workload.resource)
+        state.quota[queue] = state.quota.get(queue, 0) + one.workload.gpus
+    return ""
 
 
 # --- demand ------------------------------------------------------------------------------------------------------
@@ -416,13 +435,19 @@ def _in_order(candidates: Iterable[PreemptionCandidate], uses: Mapping[ObjectKey
 
 def _verdict(candidate: PreemptionCandidate, use: Use, state: _PreemptionState) -> WorkloadVerdict:
     key = candidate.workload.key
-    is_suspended = key in state.chosen
+    is_suspended, exceeded = key in state.chosen, state.exceeded.get(key, "")
     reason = use.reason
     if is_suspended:
         demand = state.chosen[key]
         reason = f"{use.reason}; suspended {f'for {demand}' if demand is not None else 'whoever waits'}"
+        reason += f", if people agree: {exceeded}" if exceeded else ""
     elif use.activity in _PREEMPTABLE:
         reason = f"{use.reason}; stays: {state.refused.get(key, 'nobody who waits starts without it')}"
     return WorkloadVerdict(
-        candidate=candidate, use=use, is_suspended=is_suspended, reason=reason, wanted_for=state.chosen.get(key)
+        candidate=candidate,
+        use=use,
+        is_suspended=is_suspended,
+        reason=reason,
+        wanted_for=state.chosen.get(key),
+        exceeded=exceeded,
     )

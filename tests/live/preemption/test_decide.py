@@ -10,6 +10,7 @@ from reconciler.kinds.preemption import (
     Aggregation,
     IdleRules,
     PreemptionBudgets,
+    PreemptionMode,
     PreemptionPolicy,
     Pressure,
     with_annotations,
@@ -239,6 +240,24 @@ def test_limits_of_a_policy() -> None:
     assert suspended(decided(running, [waiting(8)], policy=replace(POLICY, budgets=day))) == ["a"]
     assert reason(PreemptionBudgets(share_of_running=1.0, protected_priority=0)) == "priority 0 is protected"
     assert reason(PreemptionBudgets(share_of_running=1.0, min_age_seconds=6 * 3600)).endswith("less than minAge")
+
+
+def test_what_exceeds_a_budget_is_for_people_where_a_policy_enforces() -> None:
+    """F-112: it is chosen and noted with the budget, does not count for others, and what is protected stays."""
+    running = [workload("a", pod("n1", 8)), workload("b", pod("n2", 4)), workload("c", pod("n2", 4, (99.0,) * 4))]
+    demand = [waiting(8), waiting(4, name="small", since="2026-11-28T11:30:00Z")]
+    budgets = PreemptionBudgets(share_of_running=0.25)
+    policy = replace(POLICY, mode=PreemptionMode.ENFORCE, budgets=budgets)
+    decision = decided(running, demand, policy=policy)
+    assert suspended(decision) == ["a", "b"]
+    exceeded = [one.exceeded for one in decision.workloads]
+    assert exceeded == ["8 of 16 running GPUs exceed shareOfRunning 0.25 of idle", "", ""]
+    assert decision.workloads[0].reason.endswith(f"if people agree: {exceeded[0]}")
+    assert suspended(decided(running, demand, policy=replace(policy, mode=PreemptionMode.PROPOSE))) == []
+    assert (
+        suspended(decided(running, demand, policy=replace(policy, budgets=replace(budgets, protected_priority=0))))
+        == []
+    )
 
 
 def test_nodes_have_to_take_the_pods() -> None:
