@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
+from reconciler.controller.preempting import commit_suspensions
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
@@ -95,12 +96,9 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         with trace.stage("open"):
             run = opening.open_repository(repository, flags, environ)
         notes: PassFailure | None = None
-        if source.evidence and source.mode is Mode.COMMIT:
-            with trace.stage("observe"):
-                made, notes = commit_evidence(source, run, acting_as(source, request.access), environ)
-            if made:
-                head = repository.resolve(made)
-                run = opening.open_repository(repository, flags | {"revision": made, "base": made}, environ)
+        if source.mode is Mode.COMMIT:
+            run, notes = _prepared(request, run, remote, environ=environ, trace=trace)
+            head = run.workspace.tree.commit or head
         base = request.accepted if request.accepted and _is_known(repository, request.accepted, head.oid) else head.oid
         if source.mode is Mode.APPLY:
             return apply_revision(
@@ -125,6 +123,23 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
+
+
+def _prepared(
+    request: Request, run: opening.Run, remote: GitRemote, *, environ: dict[str, str], trace: Trace
+) -> tuple[opening.Run, PassFailure | None]:
+    """Commit evidence, and suspensions that follow from what evidence says; return the revision with them."""
+    source, repository = request.source, run.workspace.repository
+    notes: PassFailure | None = None
+    if source.evidence:
+        with trace.stage("observe"):
+            made, notes = commit_evidence(source, run, acting_as(source, request.access), environ)
+        if made:
+            run = opening.open_repository(repository, _flags(request, made), environ)
+    made, undecided = commit_suspensions(source, run, remote)
+    if made:
+        run = opening.open_repository(repository, _flags(request, made), environ)
+    return run, notes or undecided
 
 
 def _flags(request: Request, commit: str) -> dict[str, str | None]:

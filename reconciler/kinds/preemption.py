@@ -1,6 +1,5 @@
 """Preemption of idle workloads (`gpureconciler.io`): policies, which `reconciler preempt` evaluates, not rendered."""
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
@@ -11,6 +10,8 @@ from msgspec.structs import replace
 from reconciler.kinds.aspects import Lookup, Source
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.rendered import Rendered
+from reconciler.kube.cel.library.times import parse_duration
+from reconciler.kube.cel.values import CelError
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Violation
 from reconciler.kube.schemas.messages import bad_value, format_value
@@ -24,8 +25,9 @@ PREFIX = "kaiwo.silogen.ai/gpu-preemption."
 CONFIG = ("config.kaiwo.silogen.ai", "KaiwoConfig")
 """The kind whose `spec.gpuPreemption` has Kaiwo's defaults."""
 
-_DURATION = re.compile(r"(?:[0-9]+[smh])+")
-_UNITS = {"s": 1, "m": 60, "h": 3600}
+_ENDING = frozenset({("kaiwo.silogen.ai", "KaiwoJob"), ("kaiwo.silogen.ai", "KaiwoService")})
+"""The kinds with `spec.duration`: how long a workload runs undisturbed."""
+_NANOSECONDS = 10**9
 _PERCENT = 100.0
 
 
@@ -49,15 +51,21 @@ class PreemptionMode(StrEnum):
 
     REPORT = "report"
     PROPOSE = "propose"
+    ENFORCE = "enforce"
 
 
 class IdleRules(Struct, frozen=True, kw_only=True):
-    """When a workload counts as idle, and when that is a reason. is_enabled: None if nothing says so."""
+    """When a workload counts as idle, and when that is a reason. is_enabled: None if nothing says so.
+
+    pending_seconds: how long others have to wait. duration_seconds: how long it runs undisturbed; None: no limit.
+    """
 
     threshold: float = 5.0
     grace_seconds: int = 600
     pressure: Pressure = Pressure.ON_PRESSURE
     aggregation: Aggregation = Aggregation.MAX
+    pending_seconds: int = 300
+    duration_seconds: int | None = None
     is_enabled: bool | None = None
 
 
@@ -79,16 +87,19 @@ class PreemptionPolicy(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     mode: PreemptionMode = PreemptionMode.REPORT
-    pending_seconds: int = 300
     max_age_seconds: int = 900
     budgets: PreemptionBudgets = PreemptionBudgets()
 
 
 def seconds_of(duration: str) -> int:
-    """Return a duration such as `1h30m` in seconds. Raises ValueError."""
-    if not _DURATION.fullmatch(duration):
+    """Return a duration such as `1h30m` in whole seconds. Raises ValueError."""
+    try:
+        found = parse_duration(duration).nanoseconds // _NANOSECONDS
+    except CelError as error:
+        raise ValueError(duration) from error
+    if found < 0:
         raise ValueError(duration)
-    return sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([smh])", duration))
+    return found
 
 
 def read_preemption_policy(document: Document) -> PreemptionPolicy:
@@ -103,7 +114,6 @@ def read_preemption_policy(document: Document) -> PreemptionPolicy:
         namespaces=tuple(sequence(mapping(selector).get("namespaces"))),
         kinds=tuple(sequence(mapping(selector).get("kinds"))),
         mode=PreemptionMode(spec.get("mode", PreemptionMode.REPORT)),
-        pending_seconds=seconds_of(spec.get("pendingFor", "5m")),
         max_age_seconds=seconds_of(spec.get("maxEvidenceAge", "15m")),
         budgets=PreemptionBudgets(
             gpus_per_day=budgets.get("gpusPerDay"),
@@ -114,12 +124,13 @@ def read_preemption_policy(document: Document) -> PreemptionPolicy:
     )
 
 
-_POLICY_FIELDS = ("threshold", "gracePeriod", "policy", "aggregation")
-_CONFIG_FIELDS = {
-    "threshold": "defaultThreshold",
-    "gracePeriod": "defaultGracePeriod",
-    "policy": "defaultPolicy",
-    "aggregation": "defaultAggregation",
+_POLICY_FIELDS = ("threshold", "gracePeriod", "policy", "aggregation", "pendingFor")
+_CONFIG_FIELDS: Mapping[str, tuple[str, str]] = {
+    "threshold": ("gpuPreemption", "defaultThreshold"),
+    "gracePeriod": ("gpuPreemption", "defaultGracePeriod"),
+    "policy": ("gpuPreemption", "defaultPolicy"),
+    "aggregation": ("gpuPreemption", "defaultAggregation"),
+    "pendingFor": ("scheduling", "pendingThresholdForPreemption"),
 }
 _ANNOTATIONS = {
     "threshold": "threshold",
@@ -138,11 +149,11 @@ def with_policy(rules: IdleRules, policy: Document) -> tuple[IdleRules, list[Vio
 
 def with_config(rules: IdleRules, config: Document) -> tuple[IdleRules, list[Violation]]:
     """Return rules with the defaults of a KaiwoConfig."""
-    found = mapping(mapping(config.data.get("spec")).get("gpuPreemption"))
+    spec = mapping(config.data.get("spec"))
     values = {
-        name: (("spec", "gpuPreemption", field), found[field])
-        for name, field in _CONFIG_FIELDS.items()
-        if found.get(field) is not None
+        name: (("spec", section, field), value)
+        for name, (section, field) in _CONFIG_FIELDS.items()
+        if (value := mapping(spec.get(section)).get(field)) is not None
     }
     return _with(rules, values)
 
@@ -165,6 +176,14 @@ def with_annotations(rules: IdleRules, document: Document) -> tuple[IdleRules, l
     return made, problems
 
 
+def with_duration(rules: IdleRules, document: Document) -> tuple[IdleRules, list[Violation]]:
+    """Return rules with the time that a KaiwoJob or KaiwoService runs undisturbed."""
+    written = mapping(document.data.get("spec")).get("duration")
+    if (document.group, document.kind) not in _ENDING or written is None:
+        return rules, []
+    return _with(rules, {"duration": (("spec", "duration"), written)})
+
+
 def _with(rules: IdleRules, values: Mapping[str, tuple[FieldPath, Any]]) -> tuple[IdleRules, list[Violation]]:
     problems: list[Violation] = []
     made: dict[str, Any] = {}
@@ -178,11 +197,14 @@ def _with(rules: IdleRules, values: Mapping[str, tuple[FieldPath, Any]]) -> tupl
     return replace(rules, **made), problems
 
 
+_DURATIONS = {"gracePeriod": "grace_seconds", "pendingFor": "pending_seconds", "duration": "duration_seconds"}
 _HINTS = {
     "threshold": "write a number from 0 to 100",
     "gracePeriod": "write a duration such as 10m",
     "policy": "allowed values: OnPressure, Always",
     "aggregation": "allowed values: Min, Max, Avg",
+    "pendingFor": "write a duration such as 5m",
+    "duration": "write a duration such as 2h30m",
     "enabled": 'write "true" or "false"',
 }
 
@@ -194,8 +216,8 @@ def _value(name: str, written: Any) -> tuple[str, Any]:
             if not 0 <= number <= _PERCENT:
                 raise ValueError(written)
             return "threshold", number
-        case "gracePeriod":
-            return "grace_seconds", seconds_of(written)
+        case "gracePeriod" | "pendingFor" | "duration":
+            return _DURATIONS[name], seconds_of(written)
         case "policy":
             return "pressure", Pressure(written)
         case "aggregation":

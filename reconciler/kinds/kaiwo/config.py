@@ -14,9 +14,8 @@ NAME = "kaiwo"
 
 _UNREAD: dict[FieldPath, str] = {
     ("nodes", "excludeMasterNodesFromNodePools"): "`reconciler propose` reads taints of nodes instead",
-    ("scheduling", "pendingThresholdForPreemption"): "Kueue preempts by priority, at once",
-    ("resourceMonitoring",): "no workload is stopped for what it does not use",
-    ("gpuPreemption",): "no workload is stopped for being idle",
+    ("resourceMonitoring",): "a PreemptionPolicy suspends idle workloads",
+    ("gpuPreemption", "defaultTTL"): "Git keeps what was suspended, and why",
     ("defaultClusterQueueCohortName",): "set the cohort in a KaiwoQueueConfig",
     ("dynamicallyUpdateDefaultClusterQueue",): "`reconciler propose` writes quotas for the nodes there are",
     ("defaultTopologyName",): "write the Topology in a KaiwoQueueConfig",

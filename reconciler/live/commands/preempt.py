@@ -36,8 +36,9 @@ Examples:
 def command(*, repo: str, write: bool, branch: str | None, exit_code: bool, **flags: Any) -> int:
     """Decide which idle workloads are suspended, so that a workload that waits for GPUs starts.
 
-    Reads the evidence and no cluster: run `reconciler observe` first. Acts only on policies with `mode: propose`, and
-    by edits of sources: nothing is deleted. Missing, stale or contradictory measurements mean that nothing is done.
+    Reads the evidence and no cluster: run `reconciler observe` first. Acts only on policies with `mode: propose` or
+    `enforce`, and by edits of sources: nothing is deleted. Missing, stale or contradictory measurements mean that
+    nothing is done.
     """
     if write and branch:
         raise click.UsageError("--write and --branch exclude each other")

@@ -178,10 +178,15 @@ def _workload(group: Sequence[_Rooted], windows: Windows) -> GpuWorkload:
         resource=first.resource,
         queue=first.queue,
         priority=max(_priority(one.pod) for one in group),
-        started_at=min(text(mapping(one.pod.get("status")).get("startTime")) for one in group),
+        started_at=min(filter(None, map(_started, group)), default=""),
         pods=tuple(sorted(pods, key=lambda pod: pod.name)),
         notes=tuple(sorted(notes)),
     )
+
+
+def _started(one: _Rooted) -> str:
+    """Return when a running pod started; empty for one that does not run yet."""
+    return text(mapping(one.pod.get("status")).get("startTime")) if _phase(one.pod) == "Running" else ""
 
 
 def _waiting_in_queues(workloads: Iterable[Body], queues: _QueueBook) -> Iterator[WaitingWorkload]:

@@ -1,4 +1,6 @@
-"""Decide which idle workloads are suspended, so that a waiting workload starts: all that it needs, or none.
+"""Decide which workloads are suspended, so that a waiting one starts: all that it needs, or none.
+
+A workload may be suspended that is idle, or that has run for its duration.
 
 What is not known is never idle: a missing, thin, stale or contradictory window is Unknown, with its reason.
 """
@@ -9,7 +11,14 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from reconciler.kinds.preemption import Aggregation, IdleRules, PreemptionBudgets, PreemptionPolicy, Pressure
+from reconciler.kinds.preemption import (
+    Aggregation,
+    IdleRules,
+    PreemptionBudgets,
+    PreemptionMode,
+    PreemptionPolicy,
+    Pressure,
+)
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
 from reconciler.live.observe.prometheus import AMD, ENGINE, UTIL
@@ -26,6 +35,7 @@ from reconciler.sizing.inventory import Inventory, Node
 COVERAGE = 0.9
 _DAY_SECONDS = 86400
 _FULL = 100.0
+_MINUTE = 60
 _WANTED: Mapping[str, tuple[str, ...]] = {"amd.com/gpu": (AMD,), "nvidia.com/gpu": (ENGINE, UTIL)}
 """The metrics that have to be there, and to agree, by resource."""
 
@@ -35,7 +45,11 @@ class Activity(StrEnum):
 
     ACTIVE = "Active"
     IDLE = "Idle"
+    EXPIRED = "Expired"
     UNKNOWN = "Unknown"
+
+
+_PREEMPTABLE = frozenset({Activity.IDLE, Activity.EXPIRED})
 
 
 class Use(Struct, frozen=True, kw_only=True):
@@ -55,13 +69,17 @@ class PreemptionCandidate(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadVerdict(Struct, frozen=True, kw_only=True):
-    """The decision about one workload. `wanted_for`: who gets its GPUs; None and suspended: policy Always."""
+    """The decision about one workload. `wanted_for`: who gets its GPUs; None and suspended: policy Always.
+
+    exceeded: the budget that its suspension exceeds, so that people decide; empty if none.
+    """
 
     candidate: PreemptionCandidate
     use: Use
     is_suspended: bool
     reason: str
     wanted_for: ObjectKey | None = None
+    exceeded: str = ""
 
 
 class DemandVerdict(Struct, frozen=True, kw_only=True):
@@ -92,11 +110,13 @@ class PreemptionInput(Struct, frozen=True, kw_only=True):
 class _PreemptionState(Struct, kw_only=True, eq=False):
     """Decisions so far: the workloads that are chosen, for whom, why others were not, and the room that there is.
 
-    free: GPUs by node. quota: GPUs by queue and resource that suspensions gave back, less those that were granted.
+    exceeded: the chosen ones that people decide about, with the budget. free: GPUs by node.
+    quota: GPUs by queue and resource that suspensions gave back, less those that were granted.
     """
 
     free: dict[str, int]
     chosen: dict[ObjectKey, ObjectKey | None] = field(default_factory=dict)
+    exceeded: dict[ObjectKey, str] = field(default_factory=dict)
     refused: dict[ObjectKey, str] = field(default_factory=dict)
     quota: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -105,11 +125,13 @@ def decide(given: PreemptionInput) -> PreemptionDecision:
     """Return what is suspended for whom. The same input gives the same decision."""
     uses = {one.workload.key: use_of(one, given) for one in given.candidates}
     state = _PreemptionState(free=_free(given))
-    idle = [one for one in _in_order(given.candidates) if uses[one.workload.key].activity is Activity.IDLE]
-    state.refused |= {one.workload.key: reason for one in idle if (reason := _protection(one, given))}
-    allowed = [one for one in idle if one.workload.key not in state.refused]
+    free = [one for one in given.candidates if uses[one.workload.key].activity in _PREEMPTABLE]
+    state.refused |= {
+        one.workload.key: reason for one in free if (reason := _protection(one, uses[one.workload.key], given))
+    }
+    allowed = _in_order((one for one in free if one.workload.key not in state.refused), uses)
     for one in allowed:
-        if one.rules.pressure is Pressure.ALWAYS:
+        if one.rules.pressure is Pressure.ALWAYS and uses[one.workload.key].activity is Activity.IDLE:
             _choose(state, given, [one], None)
     waiting = sorted(given.utilisation.waiting, key=lambda one: (one.since, one.key))
     demands = tuple(_serve(one, allowed, given, state) for one in waiting)
@@ -123,7 +145,10 @@ def decide(given: PreemptionInput) -> PreemptionDecision:
 def use_of(candidate: PreemptionCandidate, given: PreemptionInput) -> Use:
     """Return the use of a workload; whatever is missing or contradictory makes it Unknown."""
     workload, rules = candidate.workload, candidate.rules
-    reason = _unknown(candidate, given)
+    reason = _unseen(candidate, given)
+    if not reason and (expired := _expired(candidate, given)):
+        return Use(activity=Activity.EXPIRED, reason=expired)
+    reason = reason or _unknown(candidate, given)
     if reason:
         return Use(activity=Activity.UNKNOWN, reason=reason)
     values: dict[str, float] = {}
@@ -142,21 +167,39 @@ def use_of(candidate: PreemptionCandidate, given: PreemptionInput) -> Use:
     return Use(activity=Activity.ACTIVE, reason=f"{shown} in {length}", percent=max(values.values()))
 
 
-def _unknown(candidate: PreemptionCandidate, given: PreemptionInput) -> str:
-    """Return why nothing is known of a workload; empty if its windows are complete."""
-    workload, rules = candidate.workload, candidate.rules
+def _unseen(candidate: PreemptionCandidate, given: PreemptionInput) -> str:
+    """Return why nothing at all is known of a workload; empty if it was seen to run."""
+    workload = candidate.workload
     age = (given.now - dt.datetime.fromisoformat(given.utilisation.taken_at)).total_seconds()
     if not 0 <= age <= candidate.policy.max_age_seconds:
-        when = "in the future" if age < 0 else f"{age / 60:.0f} minutes old"
+        when = "in the future" if age < 0 else f"{age / _MINUTE:.0f} minutes old"
         return f"the evidence is {when}"
-    if given.utilisation.window_seconds < rules.grace_seconds:
-        return f"the window of {given.utilisation.window_seconds} s is shorter than gracePeriod"
     if workload.notes:
         return workload.notes[0]
-    if workload.resource not in _WANTED:
-        return f"there is no metric for {workload.resource}"
     if not workload.pods:
         return "no pod is known"
+    return "" if workload.started_at else "none of its pods runs yet"
+
+
+def _expired(candidate: PreemptionCandidate, given: PreemptionInput) -> str:
+    """Return that a workload has run for its duration, since its first pod runs; empty if it has none, or time left."""
+    duration, ran = candidate.rules.duration_seconds, _ran(candidate, given)
+    if duration is None or ran < duration:
+        return ""
+    return f"it runs for {ran / _MINUTE:.0f} minutes, and its duration is {duration / _MINUTE:.0f}"
+
+
+def _ran(candidate: PreemptionCandidate, given: PreemptionInput) -> float:
+    return (given.now - dt.datetime.fromisoformat(candidate.workload.started_at)).total_seconds()
+
+
+def _unknown(candidate: PreemptionCandidate, given: PreemptionInput) -> str:
+    """Return why it is not known how busy a workload is; empty if its windows are complete."""
+    workload, rules = candidate.workload, candidate.rules
+    if given.utilisation.window_seconds < rules.grace_seconds:
+        return f"the window of {given.utilisation.window_seconds} s is shorter than gracePeriod"
+    if workload.resource not in _WANTED:
+        return f"there is no metric for {workload.resource}"
     return next(filter(None, (_unmeasured(pod, _WANTED[workload.resource]) for pod in workload.pods)), "")
 
 
@@ -199,22 +242,24 @@ def _aggregated(aggregation: Aggregation, pods: Sequence[float]) -> float:
 # --- limits ------------------------------------------------------------------------------------------------------
 
 
-def _protection(candidate: PreemptionCandidate, given: PreemptionInput) -> str:
-    """Return why an idle workload stays, whoever waits; empty if it may be suspended."""
+def _protection(candidate: PreemptionCandidate, use: Use, given: PreemptionInput) -> str:
+    """Return why a workload stays, whoever waits; empty if it may be suspended."""
     workload, budgets = candidate.workload, candidate.policy.budgets
     if candidate.rules.is_enabled is False:
         return 'gpu-preemption.enabled is "false"'
+    if use.activity is Activity.IDLE and not (candidate.policy.is_selecting or candidate.rules.is_enabled):
+        return "its duration is not over, and nothing selects it while it is idle"
     if budgets.protected_priority is not None and workload.priority >= budgets.protected_priority:
         return f"priority {workload.priority} is protected"
-    age = (given.now - dt.datetime.fromisoformat(workload.started_at)).total_seconds()
-    if age < budgets.min_age_seconds:
-        return f"it runs for {age / 60:.0f} minutes, less than minAge"
+    ran = _ran(candidate, given)
+    if ran < budgets.min_age_seconds:
+        return f"it runs for {ran / _MINUTE:.0f} minutes, less than minAge"
     return ""
 
 
 def _over_budget(given: PreemptionInput, state: _PreemptionState, wanted: Iterable[PreemptionCandidate]) -> str:
     """Return the budget that further suspensions would exceed; empty if none."""
-    chosen = [one for one in given.candidates if one.workload.key in state.chosen]
+    chosen = [one for one in given.candidates if one.workload.key in state.chosen.keys() - state.exceeded.keys()]
     everybody = [*chosen, *(one for one in wanted if one.workload.key not in state.chosen)]
     running = sum(one.gpus for one in given.utilisation.workloads)
     for name in sorted({one.policy.name for one in everybody}):
@@ -236,17 +281,23 @@ def _over_budget(given: PreemptionInput, state: _PreemptionState, wanted: Iterab
 def _choose(
     state: _PreemptionState, given: PreemptionInput, wanted: Sequence[PreemptionCandidate], demand: ObjectKey | None
 ) -> str:
-    """Choose workloads together, unless that exceeds a budget; return the budget."""
+    """Choose workloads together, unless that exceeds a budget; return the budget.
+
+    Where all of their policies enforce, a budget limits what is done without people: they are chosen, and noted.
+    """
     exceeded = _over_budget(given, state, wanted)
-    for one in wanted:
-        if exceeded:
+    if exceeded and not all(one.policy.mode is PreemptionMode.ENFORCE for one in wanted):
+        for one in wanted:
             state.refused.setdefault(one.workload.key, exceeded)
-        else:
-            state.chosen[one.workload.key] = demand
-            state.free = _with_freed(state.free, [one])
-            queue = (one.workload.queue, one.workload.resource)
-            state.quota[queue] = state.quota.get(queue, 0) + one.workload.gpus
-    return exceeded
+        return exceeded
+    for one in wanted:
+        state.chosen[one.workload.key] = demand
+        if exceeded:
+            state.exceeded[one.workload.key] = exceeded
+        state.free = _with_freed(state.free, [one])
+        queue = (one.workload.queue, one.workload.resource)
+        state.quota[queue] = state.quota.get(queue, 0) + one.workload.gpus
+    return ""
 
 
 # --- demand ------------------------------------------------------------------------------------------------------
@@ -255,7 +306,7 @@ def _choose(
 def _serve(
     demand: WaitingWorkload, allowed: Sequence[PreemptionCandidate], given: PreemptionInput, state: _PreemptionState
 ) -> DemandVerdict:
-    """Choose the fewest of the idle workloads that let a waiting one start; none, if all together do not."""
+    """Choose the fewest of the allowed workloads that let a waiting one start; none, if all together do not."""
 
     def verdict(reason: str, *, is_served: bool = False) -> DemandVerdict:
         return DemandVerdict(waiting=demand, is_served=is_served, reason=reason)
@@ -268,14 +319,14 @@ def _serve(
         return verdict("nothing has to be suspended: it fits already")
     rivals = _rivals(demand, allowed, given, state)
     if not rivals:
-        return verdict(f"{missing}, and no idle workload of its queue may be suspended")
+        return verdict(f"{missing}, and no workload of its queue may be suspended")
     chosen: list[PreemptionCandidate] = []
     for one in rivals:
         chosen.append(one)
         if not (missing := _missing(demand, chosen, given.inventory, state)):
             break
     else:
-        return verdict(f"{missing}, even without all {plural(len(rivals), 'idle workload')} of its queue")
+        return verdict(f"{missing}, even without all {plural(len(rivals), 'preemptable workload')} of its queue")
     for one in reversed(tuple(chosen)):
         fewer = [other for other in chosen if other is not one]
         if not _missing(demand, fewer, given.inventory, state):
@@ -284,13 +335,13 @@ def _serve(
     if exceeded:
         return verdict(exceeded)
     _take(demand, given.inventory, state)
-    return verdict(f"it starts without {plural(len(chosen), 'idle workload')}", is_served=True)
+    return verdict(f"it starts without {plural(len(chosen), 'workload')}", is_served=True)
 
 
 def _rivals(
     demand: WaitingWorkload, allowed: Sequence[PreemptionCandidate], given: PreemptionInput, state: _PreemptionState
 ) -> list[PreemptionCandidate]:
-    """Return the idle workloads of the same queue and kind of GPU that may be suspended for a waiting one."""
+    """Return the workloads of the same queue and kind of GPU that may be suspended for a waiting one."""
     waited = (given.now - dt.datetime.fromisoformat(demand.since)).total_seconds()
     return [
         one
@@ -298,7 +349,7 @@ def _rivals(
         if one.workload.key not in state.chosen
         and (one.workload.resource, one.workload.queue) == (demand.resource, demand.queue)
         and one.workload.priority <= demand.priority
-        and waited >= one.policy.pending_seconds
+        and waited >= one.rules.pending_seconds
     ]
 
 
@@ -372,20 +423,31 @@ def _with_freed(free: Mapping[str, int], without: Iterable[PreemptionCandidate])
 # --- results -----------------------------------------------------------------------------------------------------
 
 
-def _in_order(candidates: Iterable[PreemptionCandidate]) -> list[PreemptionCandidate]:
-    """Order by priority, then by age: the oldest first."""
-    return sorted(candidates, key=lambda one: (one.workload.priority, one.workload.started_at, one.workload.key))
+def _in_order(candidates: Iterable[PreemptionCandidate], uses: Mapping[ObjectKey, Use]) -> list[PreemptionCandidate]:
+    """Order by priority, then the idle before those that are busy after their duration, then by age: oldest first."""
+
+    def rank(one: PreemptionCandidate) -> tuple[int, bool, str, ObjectKey]:
+        key = one.workload.key
+        return one.workload.priority, uses[key].activity is Activity.EXPIRED, one.workload.started_at, key
+
+    return sorted(candidates, key=rank)
 
 
 def _verdict(candidate: PreemptionCandidate, use: Use, state: _PreemptionState) -> WorkloadVerdict:
     key = candidate.workload.key
-    is_suspended = key in state.chosen
+    is_suspended, exceeded = key in state.chosen, state.exceeded.get(key, "")
     reason = use.reason
     if is_suspended:
         demand = state.chosen[key]
         reason = f"{use.reason}; suspended {f'for {demand}' if demand is not None else 'whoever waits'}"
-    elif use.activity is Activity.IDLE:
+        reason += f", if people agree: {exceeded}" if exceeded else ""
+    elif use.activity in _PREEMPTABLE:
         reason = f"{use.reason}; stays: {state.refused.get(key, 'nobody who waits starts without it')}"
     return WorkloadVerdict(
-        candidate=candidate, use=use, is_suspended=is_suspended, reason=reason, wanted_for=state.chosen.get(key)
+        candidate=candidate,
+        use=use,
+        is_suspended=is_suspended,
+        reason=reason,
+        wanted_for=state.chosen.get(key),
+        exceeded=exceeded,
     )

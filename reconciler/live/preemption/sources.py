@@ -20,6 +20,7 @@ from reconciler.kinds.preemption import (
     read_preemption_policy,
     with_annotations,
     with_config,
+    with_duration,
     with_policy,
 )
 from reconciler.kinds.workloads import NAMESPACE
@@ -133,7 +134,8 @@ class _Chain:
             if namespace is not None:
                 rules = self._checked(namespace, with_annotations(rules, namespace))
             rules = self._checked(document, with_annotations(rules, document))
-            if policy.is_selecting or rules.is_enabled is not None:
+            rules = self._checked(document, with_duration(rules, document))
+            if policy.is_selecting or rules.is_enabled is not None or rules.duration_seconds is not None:
                 return PreemptionCandidate(workload=workload, rules=rules, policy=policy)
         return None
 

@@ -44,15 +44,18 @@ class GpuPod(_Row, frozen=True, kw_only=True):
 
 
 class GpuWorkload(_Row, frozen=True, kw_only=True):
-    """The owner at the root of running pods with GPUs. `queue` is its ClusterQueue."""
+    """The owner at the root of running pods with GPUs. `queue` is its ClusterQueue.
+
+    started_at: when the first of its running pods started; empty if none runs yet.
+    """
 
     api_version: str
     kind: str
     namespace: str
     name: str
     resource: str
-    started_at: str
     pods: tuple[GpuPod, ...]
+    started_at: str = ""
     queue: str = ""
     priority: int = 0
     notes: tuple[str, ...] = ()

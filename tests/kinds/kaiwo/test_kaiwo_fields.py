@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from reconciler import resources
+from reconciler.kinds.preemption import IdleRules, with_config
+from reconciler.kube.yaml import read
 from reconciler.repo.config import Backend
 from reconciler.sizing.inventory import Inventory
 from tests.cluster.judges import Judge
@@ -207,11 +209,20 @@ def effect(kind: str, path: Path, node: dict[str, Any]) -> Result | None:
     return None
 
 
+PREEMPTION: dict[Path, Any] = {
+    ("gpuPreemption", "defaultThreshold"): 20,
+    ("gpuPreemption", "defaultGracePeriod"): "1h",
+    ("gpuPreemption", "defaultPolicy"): "Always",
+    ("gpuPreemption", "defaultAggregation"): "Min",
+    ("scheduling", "pendingThresholdForPreemption"): "1.5h",
+}
+"""Fields that `reconciler preempt` reads, with other values than the built-in ones: they change no object."""
+
 FIELDS = [
     (kind, path, node)
     for kind in GROUPS
     for path, node in leaves(schema(kind), schema(kind)["properties"]["spec"])
-    if path[-1] not in IDENTITY and path not in TOGETHER
+    if path[-1] not in IDENTITY and path not in TOGETHER and path not in PREEMPTION
 ]
 
 
@@ -223,6 +234,19 @@ def test_the_field_matters(kind: str, path: Path, node: dict[str, Any], judged: 
     result = effect(kind, path, node)
     assert result is not None, "the field has no effect and nothing says so"
     judged(result.manifests)
+
+
+@pytest.mark.parametrize(("path", "value"), PREEMPTION.items(), ids=[path[-1] for path in PREEMPTION])
+def test_the_field_matters_to_preemption(path: Path, value: Any) -> None:
+    """F-114: a default of KaiwoConfig changes the rules, and nothing says that it has no effect."""
+    spec = with_value({}, path, value)
+    assert spec is not None
+    rules, problems = with_config(IdleRules(), read("kaiwo.yaml", document("kaiwoconfig", spec).encode()).documents[0])
+    assert (rules != IdleRules(), problems) == (True, [])
+    result = render("kaiwoconfig", spec, FLEET)
+    assert result is not None
+    assert not result.errors
+    assert not REPORTED & set(result.rules)
 
 
 def test_the_walk_sees_all_fields() -> None:

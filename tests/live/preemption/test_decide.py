@@ -10,9 +10,11 @@ from reconciler.kinds.preemption import (
     Aggregation,
     IdleRules,
     PreemptionBudgets,
+    PreemptionMode,
     PreemptionPolicy,
     Pressure,
     with_annotations,
+    with_duration,
 )
 from reconciler.kube.yaml import read
 from reconciler.live.observe.prometheus import AMD, ENGINE, UTIL
@@ -119,10 +121,10 @@ def test_nobody_is_preempted_for_nothing() -> None:
 @pytest.mark.parametrize(
     ("more", "left"),
     [
-        ({"queue": "another"}, "no idle workload of its queue"),
-        ({"resource": "nvidia.com/gpu"}, "no idle workload of its queue"),
-        ({"priority": -1}, "no idle workload of its queue"),
-        ({"since": "2026-11-28T11:58:00Z"}, "no idle workload of its queue"),
+        ({"queue": "another"}, "no workload of its queue"),
+        ({"resource": "nvidia.com/gpu"}, "no workload of its queue"),
+        ({"priority": -1}, "no workload of its queue"),
+        ({"since": "2026-11-28T11:58:00Z"}, "no workload of its queue"),
     ],
 )
 def test_only_the_queue_with_the_demand_gives_way(more: dict[str, Any], left: str) -> None:
@@ -240,6 +242,24 @@ def test_limits_of_a_policy() -> None:
     assert reason(PreemptionBudgets(share_of_running=1.0, min_age_seconds=6 * 3600)).endswith("less than minAge")
 
 
+def test_what_exceeds_a_budget_is_for_people_where_a_policy_enforces() -> None:
+    """F-112: it is chosen and noted with the budget, does not count for others, and what is protected stays."""
+    running = [workload("a", pod("n1", 8)), workload("b", pod("n2", 4)), workload("c", pod("n2", 4, (99.0,) * 4))]
+    demand = [waiting(8), waiting(4, name="small", since="2026-11-28T11:30:00Z")]
+    budgets = PreemptionBudgets(share_of_running=0.25)
+    policy = replace(POLICY, mode=PreemptionMode.ENFORCE, budgets=budgets)
+    decision = decided(running, demand, policy=policy)
+    assert suspended(decision) == ["a", "b"]
+    exceeded = [one.exceeded for one in decision.workloads]
+    assert exceeded == ["8 of 16 running GPUs exceed shareOfRunning 0.25 of idle", "", ""]
+    assert decision.workloads[0].reason.endswith(f"if people agree: {exceeded[0]}")
+    assert suspended(decided(running, demand, policy=replace(policy, mode=PreemptionMode.PROPOSE))) == []
+    assert (
+        suspended(decided(running, demand, policy=replace(policy, budgets=replace(budgets, protected_priority=0))))
+        == []
+    )
+
+
 def test_nodes_have_to_take_the_pods() -> None:
     """D-25: cordoned nodes, taints and selectors count, and a demand without known nodes is not served."""
     running = [workload("a", pod("n1", 8))]
@@ -285,6 +305,75 @@ def test_annotations_say_what_they_say(annotations: dict[str, str], is_enabled: 
     assert rules.is_enabled is is_enabled
     assert [one.message for one in problems] == wrong
     assert all(str(one).startswith("job.yaml:") and one.place.line >= 5 for one in document.problems(problems))
+
+
+@pytest.mark.parametrize(
+    ("demand", "activity", "names"),
+    [
+        (waiting(8), Activity.EXPIRED, ["a"]),
+        (waiting(4, count=2), Activity.EXPIRED, ["a"]),
+        (waiting(8, since="2026-11-28T11:57:00Z"), Activity.EXPIRED, []),
+        (waiting(8, queue="another"), Activity.EXPIRED, []),
+        (waiting(8, resource="nvidia.com/gpu"), Activity.EXPIRED, []),
+        (None, Activity.EXPIRED, []),
+    ],
+)
+def test_after_its_duration_a_busy_workload_gives_way(
+    demand: WaitingWorkload | None, activity: Activity, names: list[str]
+) -> None:
+    """F-110, D-22: only for a demand of its queue and vendor that has waited; without one it goes on, also by Always."""
+    running = [workload("a", pod("n1", 8, (99.0,) * 8)), workload("b", pod("n2", 8, (99.0,) * 8), queue="b")]
+    rules = IdleRules(duration_seconds=4 * 3600, pressure=Pressure.ALWAYS)
+    decision = decided(running, [demand] if demand else [], rules=rules)
+    assert [one.use.activity for one in decision.workloads] == [activity] * 2
+    assert suspended(decision) == names
+    assert decision.workloads[0].reason.startswith("it runs for 240 minutes, and its duration is 240")
+    longer = decided(running, [demand] if demand else [], rules=replace(rules, duration_seconds=4 * 3600 + 1))
+    assert suspended(longer) == []
+    assert longer.workloads[0].use.activity is Activity.ACTIVE
+
+
+def test_the_idle_go_before_those_past_their_duration() -> None:
+    """F-110: what is idle costs nobody anything; the older one that is busy after its duration stays."""
+    busy = workload("busy", pod("n1", 8, (99.0,) * 8), started_at="2026-11-27T08:00:00Z")
+    decision = decided([busy, workload("idle", pod("n2", 8))], [waiting(8)], rules=IdleRules(duration_seconds=10**5))
+    assert suspended(decision) == ["idle"]
+    decision = decided([busy, workload("idle", pod("n2", 8))], [waiting(8)], rules=IdleRules(duration_seconds=20000))
+    assert suspended(decision) == ["idle"]
+
+
+def test_a_duration_says_nothing_about_idleness() -> None:
+    """F-110: a policy without selector stops a workload with a duration when that is over, and not before."""
+    policy = replace(POLICY, is_selecting=False)
+    idle, demand = [workload("a", pod("n1", 8)), workload("b", pod("n2", 8), queue="b")], [waiting(8)]
+    early = decided(idle, demand, rules=IdleRules(duration_seconds=10**5), policy=policy)
+    assert suspended(early) == []
+    assert early.workloads[0].reason.endswith("its duration is not over, and nothing selects it while it is idle")
+    assert suspended(decided(idle, demand, rules=IdleRules(duration_seconds=60), policy=policy)) == ["a"]
+
+
+@pytest.mark.parametrize("changed", [{"started_at": ""}, {"notes": ("its owner Job/x cannot be read",)}, {"pods": ()}])
+def test_without_a_known_start_a_duration_is_unknown(changed: dict[str, Any]) -> None:
+    """F-110, D-23: the duration counts from the first running pod; where that is not known, nothing is done."""
+    running = [replace(workload("a", pod("n1", 8)), **changed)]
+    decision = decided(running, [waiting(8)], nodes("n1"), rules=IdleRules(duration_seconds=60))
+    assert decision.workloads[0].use.activity is Activity.UNKNOWN
+    assert suspended(decision) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "duration", "seconds"),
+    [("KaiwoJob", "2h30m", 9000), ("KaiwoService", "1.5h", 5400), ("KaiwoJob", "0s", 0), ("Job", "2h30m", None)],
+)
+def test_durations_are_those_of_kaiwo(kind: str, duration: str, seconds: int | None) -> None:
+    """F-110: as Go writes them, of Kaiwo's kinds alone; a wrong one is an error at its place."""
+    lines = f"apiVersion: kaiwo.silogen.ai/v1alpha1\nkind: {kind}\nspec:\n  duration: {{}}\n"
+    document = read("job.yaml", lines.format(duration).encode()).documents[0]
+    assert with_duration(IdleRules(), document) == (IdleRules(duration_seconds=seconds), [])
+    wrong = read("job.yaml", lines.format("-1h").encode()).documents[0]
+    assert [one.message for one in with_duration(IdleRules(), wrong)[1]] == (
+        [] if seconds is None else ['"-1h" is not valid']
+    )
 
 
 def test_disabled_workloads_stay() -> None:

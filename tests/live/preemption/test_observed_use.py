@@ -158,6 +158,22 @@ def test_pods_count_for_the_owner_at_the_root() -> None:
     assert written == write_utilisation(found)
 
 
+def test_a_workload_starts_with_its_first_running_pod() -> None:
+    """F-110: a pod that is bound and does not run yet starts nothing, and one without a time breaks nothing."""
+    job = body("Job", "train")
+    early, first, bound = gpu_pod("a", job, phase="Pending"), gpu_pod("b", job), gpu_pod("c", job, phase="Pending")
+    early["status"]["startTime"], bound["status"] = "2026-11-28T07:00:00Z", {"phase": "Pending"}
+    later = gpu_pod("d", job)
+    later["status"]["startTime"] = "2026-11-28T11:00:00Z"
+    found = observed(UseObjects([early, later, first, bound]), [job])
+    assert [one.started_at for one in found.workloads] == ["2026-11-28T10:00:00Z"]
+    found = observed(UseObjects([early, bound]), [job])
+    assert [one.started_at for one in found.workloads] == [""]
+    parsed, _ = parse_utilisation(read("u.yaml", write_utilisation(found)).documents[0], "main")
+    assert parsed is not None
+    assert parsed.workloads == found.workloads
+
+
 def test_an_unknown_root_is_noted() -> None:
     """An owner that cannot be read, and owners in a circle: their use is unknown."""
     job = body("Job", "gone")

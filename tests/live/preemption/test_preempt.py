@@ -87,7 +87,7 @@ def test_an_idle_job_is_suspended_in_git(idle: Fleet) -> None:
     assert (ran.code, ran.err) == (0, "")
     assert "suspend Job/team-a/sleepy (8 GPUs, Idle)" in ran.out
     assert "keep Job/team-a/busy (8 GPUs, Active)" in ran.out
-    assert "waiting Job/team-b/new (8 GPUs): it starts without 1 idle workload" in ran.out
+    assert "waiting Job/team-b/new (8 GPUs): it starts without 1 workload" in ran.out
     assert '+    gpureconciler.io/suspend: "true"' in ran.out
     ran = idle.run("preempt", "--write", "--exit-code")
     assert ran.code == 1
@@ -204,6 +204,30 @@ def test_defaults_come_from_kaiwo_and_the_namespace(idle: Fleet) -> None:
     namespace = f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: team-a, annotations: {annotation}}}\n"
     idle.write("queues/team-a.yaml", namespace)
     assert "keep Job/team-a/sleepy (8 GPUs, Active)" in idle.run("preempt").out
+
+
+KAIWO = """apiVersion: kaiwo.silogen.ai/v1alpha1
+kind: KaiwoJob
+metadata: {name: sleepy, namespace: team-a}
+spec: {gpus: 8, gpuVendor: amd, image: "train:1", entrypoint: train, duration: 2h}
+"""
+
+
+def test_a_kaiwo_job_gives_way_after_its_duration(idle: Fleet) -> None:
+    """F-110: the busy job has run for ten hours of two; a policy without selector suspends it in its own source."""
+    idle.write("jobs/sleepy.yaml", KAIWO)
+    idle.edit("queues/preemption.yaml", "selector: {kinds: [Job]}", "pendingFor: 30m")
+    observe(idle, running("sleepy", "n1", busy=97.0), running("busy", "n2"))
+    ran = idle.run("preempt", "--write")
+    assert (ran.code, ran.err) == (0, "")
+    assert "suspend Job/team-a/sleepy (8 GPUs, Expired): it runs for 600 minutes, and its duration is 120" in ran.out
+    text = (idle.root / "jobs/sleepy.yaml").read_text()
+    assert 'gpureconciler.io/suspend: "true"' in text
+    assert "duration: 2h" in text
+    assert (idle.root / "jobs/busy.yaml").read_text() == JOB.replace("NAME", "busy")
+    idle.write("jobs/sleepy.yaml", KAIWO)
+    idle.edit("queues/preemption.yaml", "pendingFor: 30m", "pendingFor: 2h")
+    assert "  suspend " not in idle.run("preempt").out
 
 
 def test_without_a_policy_or_evidence(idle: Fleet) -> None:
