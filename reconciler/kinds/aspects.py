@@ -163,6 +163,7 @@ class Life(Struct, frozen=True, kw_only=True):
     controlled: other fields than `Pods.suspend` that controllers write after people did.
     authored: returns an object of a cluster without what servers make up for each object.
     progress: reads how far a job of a live cluster is; only kinds that end have it.
+    serving: the same of a service, which never ends.
     """
 
     immutable: Callable[[Body, Body], Sequence[str]] | None = None
@@ -176,6 +177,7 @@ class Life(Struct, frozen=True, kw_only=True):
     controlled: tuple[Controlled, ...] = ()
     authored: Callable[[Body], Body] | None = None
     progress: Callable[[Body], Progress] | None = None
+    serving: Callable[[Body], Progress] | None = None
 
 
 class Holds(StrEnum):

@@ -20,6 +20,7 @@ class Phase(StrEnum):
     RUNNING = "Running"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
+    ERROR = "Error"  # it gets no further, and its controller keeps trying
     TIMED_OUT = "TimedOut"  # it ran longer than its deadline
     PREEMPTED = "Preempted"  # stopped for another job; it runs again later
     SUSPENDED = "Suspended"

@@ -46,7 +46,9 @@ def value_at(data: Any, path: FieldPath) -> Any:
     for part in path:
         kind = type(data)
         if kind is dict:
-            data = data.get(part)
+            if part not in data:
+                return None
+            data = data[part]
         elif kind is list and type(part) is int and part < len(data):
             data = data[part]
         else:

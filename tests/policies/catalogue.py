@@ -42,6 +42,9 @@ class Example:
 ABOUT_PLANS = ("gpus-per-plan", "no-data-loss-in-plan")
 """Rules about a plan as a whole, which are off by default; an API server has no such objects."""
 
+OPTIONAL = (*ABOUT_PLANS, "kaiwo-managed")
+"""Rules that are off by default."""
+
 EXAMPLES = tuple(
     Example(rule=path.parts[-4], verdict=path.parts[-2], path=path)
     for path in sorted(POLICIES.glob("*/examples/*/*.yaml"))
@@ -62,7 +65,7 @@ def shipped() -> list[Document]:
 
 def catalogue(settings: Mapping[str, RuleSetting] | None = None) -> Policies:
     """Load the catalogue, as a repository without policies of its own gets it, with the optional rules."""
-    optional = {rule: RuleSetting() for rule in ABOUT_PLANS}
+    optional = {rule: RuleSetting() for rule in OPTIONAL}
     return load([], {**optional, **(settings or {})}, shipped=shipped(), server=SERVER)
 
 

@@ -14,9 +14,11 @@ from reconciler.kube.yaml import read
 from reconciler.policy.admission import Subject, load
 from reconciler.policy.verdict import Result
 from reconciler.repo.config import RuleSetting
+from tests.kinds.kaiwo import kaiwo_cases
 from tests.policies.catalogue import (
     ABOUT_PLANS,
     EXAMPLES,
+    OPTIONAL,
     POLICIES,
     RULES,
     SERVER,
@@ -54,6 +56,7 @@ def test_every_rule_says_why_and_what_to_do(rule: str) -> None:
     assert metadata["name"] == rule
     notes = {key.removeprefix("gpureconciler.io/"): value for key, value in metadata["annotations"].items()}
     own = {"title", "reason", "hint", "severity", "default"} if rule in ABOUT_PLANS else set(ANNOTATIONS)
+    own |= {"default"} if rule in OPTIONAL else set()
     assert set(notes) == own
     assert notes["severity"] in ACTIONS
     for key in ("reason", "hint"):
@@ -169,9 +172,9 @@ def test_settings_set_parameters() -> None:
     assert _of(_job(), {"ownership-labels": labels}) == [("ownership-labels", Result.WARN)]
 
 
-def test_rules_about_plans_are_off_until_settings_name_them() -> None:
+def test_optional_rules_are_off_until_settings_name_them() -> None:
     policies = load([], {}, shipped=shipped(), server=SERVER).policies
-    assert set(RULES) - set(policies.rules) == set(ABOUT_PLANS)
+    assert set(RULES) - set(policies.rules) == set(OPTIONAL)
     assert not policies.about_plans.rules
     named = load([], {ABOUT_PLANS[0]: RuleSetting(parameters={"max": 8})}, shipped=shipped()).policies
     assert named.about_plans.rules == ABOUT_PLANS[:1]
@@ -196,6 +199,42 @@ def test_wrong_settings_are_problems(settings: dict[str, RuleSetting], words: st
     (problem,) = catalogue(settings).problems
     assert problem.rule == "policy.setting"
     assert words in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "found"),
+    [("kaiwo", []), (["kaiwo", "team-a"], [Result.DENY]), ("*", [Result.DENY])],
+)
+def test_kaiwo_manages_the_namespaces_that_are_named(namespaces: str | list[str], found: list[Result]) -> None:
+    """F-078: by default the one of Kaiwo's own command; a queue of another scheduler is one, too."""
+    settings = {"kaiwo-managed": RuleSetting(parameters={"namespaces": namespaces})}
+    unqueued = _job().replace(", kai.scheduler/queue: a", "")
+    assert [result for rule, result in _of(unqueued, settings) if rule == "kaiwo-managed"] == found
+    assert "kaiwo-managed" not in dict(_of(_job(), settings))
+
+
+@pytest.mark.parametrize("example", [one for one in EXAMPLES if str(one).startswith("kaiwo-adoption-fail")], ids=str)
+def test_the_kaiwo_job_that_is_shown_is_the_job(example: Example) -> None:
+    """F-078: written as the message and the hint say, it renders the same pods in the same queue."""
+    (verdict,) = [one for one in verdicts(CATALOGUE, example.document) if one.rule == "kaiwo-adoption"]
+    written = yaml.safe_load(verdict.message.partition("with spec: ")[2])
+    assert written["job"] == {"spec": "the spec of the Job"}
+    old = example.document.data
+    labels = {"team": old["metadata"]["labels"]["team"]}
+    body = {
+        "apiVersion": "kaiwo.silogen.ai/v1alpha1",
+        "kind": "KaiwoJob",
+        "metadata": {**old["metadata"], "labels": labels},
+        "spec": {**written, "job": {"spec": old["spec"]}},
+    }
+    new = kaiwo_cases.rendered(yaml.safe_dump(body)).one("Job")
+    queue = "kueue.x-k8s.io/queue-name"
+    assert new["metadata"]["labels"][queue] == old["metadata"]["labels"].get(queue, "kaiwo")
+    assert new["spec"].get("completions") == old["spec"].get("completions")
+    (container,), (before,) = (one["spec"]["template"]["spec"]["containers"] for one in (new, old))
+    assert container["image"] == before["image"]
+    limits = [one.get("resources", {}).get("limits", {}).get(kaiwo_cases.GPU) for one in (container, before)]
+    assert str(limits[0]) == str(limits[1])
 
 
 def test_a_secret_is_never_quoted() -> None:
@@ -251,7 +290,7 @@ def test_every_kind_with_pods_is_judged_or_named() -> None:
     assert judged["deadline-or-ttl"] == jobs - {("trainer.kubeflow.org", "TrainJob")}  # it has neither field
     assert judged["max-gpus-per-job"] >= jobs
     running = {one for one in every if not BUILT_IN[one].pods.provides} | machines
-    assert judged["gpu-job-in-queue"] == running
+    assert judged["gpu-job-in-queue"] == judged["kaiwo-managed"] == running
     assert judged["ownership-labels"] == running | unread
     unnamed = {kind for _, kind in unjudged(BUILT_IN)}
     assert unnamed <= {kind for _, kind in with_pods - every - machines}

@@ -23,8 +23,9 @@ from tests.cluster.judges import assert_all_accepted
 from tests.cluster.parts import SERVING_MODULES
 from tests.cluster.server import ApiServer, install_crds, wait_until
 from tests.differential.judging import rendered as rendered_body
+from tests.kinds.kaiwo import kaiwo_cases
 from tests.kinds.samples import samples
-from tests.policies.catalogue import ABOUT_PLANS, POLICIES, Example, catalogue, rendered, shipped
+from tests.policies.catalogue import ABOUT_PLANS, OPTIONAL, POLICIES, Example, catalogue, rendered, shipped
 from tests.policies.catalogue import EXAMPLES as ALL_EXAMPLES
 from tests.policies.catalogue import RULES as ALL_RULES
 
@@ -100,8 +101,8 @@ def _labelled(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "metadata": metadata}
 
 
-RULES = tuple(rule for rule in ALL_RULES if rule not in ABOUT_PLANS)
-EXAMPLES = tuple(example for example in ALL_EXAMPLES if example.rule not in ABOUT_PLANS)
+RULES = tuple(rule for rule in ALL_RULES if rule not in OPTIONAL)
+EXAMPLES = tuple(example for example in ALL_EXAMPLES if example.rule not in OPTIONAL)
 _NO_PARAMETERS = "no params found"  # the server has the binding, but not yet the ConfigMap that it names
 DENYING = catalogue({rule: RuleSetting(action="deny") for rule in RULES})
 
@@ -190,6 +191,45 @@ def test_the_server_judges_as_we_do(judging: Client, example: Example) -> None:
     ours = {rule: _say(rule, example) for rule in RULES}
     theirs = {rule: _said(judging, rule, example) for rule in RULES}
     assert {rule: said for rule, said in theirs.items() if said} == {rule: said for rule, said in ours.items() if said}
+
+
+def test_the_server_enforces_kaiwo(private_server: ApiServer) -> None:
+    """F-078: as the rule ships, but for its namespaces: each example, and a rendered Job with and without its labels."""
+    rule, client, space = "kaiwo-managed", private_server.client, "judged-by-kaiwo"
+    policy, binding, parameters = yaml.safe_load_all((POLICIES / rule / "rule.yaml").read_text())
+    parameters["data"] = {"namespaces": f"kaiwo, {space}"}
+    client.ensure_namespaces([space, "team-vision", "gpu-reconciler"])
+    assert_all_accepted(client.apply([parameters, policy, binding]))
+    ours = catalogue({rule: RuleSetting(parameters=parameters["data"])}).policies
+
+    def placed(body: dict[str, Any]) -> dict[str, Any]:
+        """Return the body in a namespace of this test, if it is in one of Kaiwo."""
+        namespace = body["metadata"]["namespace"]
+        return {**body, "metadata": {**body["metadata"], "namespace": space if namespace == "kaiwo" else namespace}}
+
+    def denials(body: dict[str, Any]) -> tuple[str, str]:
+        """Return what the server and what we say against it."""
+        (result,) = client.apply_dry_run([body])
+        found = ours.evaluate(Subject(rendered_body(body), None, None))
+        said = result.message.partition(f"with binding '{rule}' denied request: ")[2]
+        assert result.ok or said, result.message
+        return said, next((one.message for one in found if one.rule == rule), "")
+
+    examples = [one for one in ALL_EXAMPLES if one.rule == rule]
+    denied = placed(next(one.document.data for one in examples if one.verdict == "fail"))
+    wait_until(lambda: _NO_PARAMETERS not in denials(denied)[0] != "", f"{rule} in force")
+    for example in examples:
+        theirs, expected = denials(placed(example.document.data))
+        assert theirs == expected, example
+        assert bool(theirs) == (example.verdict == "fail"), example
+    job = kaiwo_cases.rendered(kaiwo_cases.job("image: a:1\ngpus: 8", metadata=f"namespace: {space}"), "none").one(
+        "Job"
+    )
+    assert denials(job) == ("", "")
+    del job["metadata"]["labels"]["kaiwo.silogen.ai/run-id"]
+    assert all(denials(job))
+    job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "kaiwo"
+    assert denials(job) == ("", "")
 
 
 def test_the_server_fires_the_same_rules_for_the_corpus(judging: Client) -> None:

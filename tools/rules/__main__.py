@@ -1,9 +1,10 @@
 """Write `policies/<rule>/rule.yaml` from its short source here, `<rule>.yaml`, and the list of all rules: `make docs`.
 
 A policy file stands alone, so the rules repeat how they find pods and what they know of accelerators. In a source,
-`- use: NAME` stands for such text: variables (`objects`, `roles`, `containers`, `gpus`, each with those that it reads),
-the match condition `not-owned`, and `{use: kinds, without: [SET]}` for the kinds with pods but for some sets of them
-(`pods.py`). `@is-device@` says whether the resource `k` is an accelerator. Everything else is written as it is.
+`- use: NAME` stands for such text: variables (`objects`, `roles`, `containers`, `gpus`, each with those that it reads;
+after `gpus` also `queued`), the match condition `not-owned`, and `{use: kinds, without: [SET]}` for the kinds with pods
+but for some sets of them (`pods.py`). `@is-device@` says whether the resource `k` is an accelerator. Everything else is
+written as it is.
 """
 
 import re
@@ -40,6 +41,29 @@ _NOT_OWNED = """\
 - name: not-owned
   expression: "!has(object.metadata.ownerReferences)"
 """
+_QUEUED = """\
+# A suspended workload requests nothing.
+- name: suspended
+  expression: object.?spec.?suspend.orValue(false) || object.?spec.?runPolicy.?suspend.orValue(false)
+# A label of the object, or of the pods that request GPUs. Kueue reads that of each job, not that of a CronJob.
+# A Job of Volcano is in the queue `default` if it names none.
+- name: queued
+  expression: |-
+    ([object] + variables.objects).exists(o, o.?apiVersion.orValue('').startsWith('batch.volcano.sh/') ||
+      (o.kind == 'SparkApplication' && o.spec.?batchScheduler.orValue('') == 'volcano' &&
+        o.spec.?batchSchedulerOptions.?queue.orValue('') != '') ||
+      ['kueue.x-k8s.io/queue-name', 'kai.scheduler/queue', 'runai/queue', 'volcano.sh/queue-name'].exists(l,
+        !(l.startsWith('kueue') && o.kind in ['CronJob', 'AdvancedCronJob']) &&
+        o.?metadata.?labels[?l].orValue('') != '')) ||
+    variables.objects.exists(o, o.kind in ['CronJob', 'AdvancedCronJob'] &&
+      (o.kind == 'CronJob' ? o.spec.?jobTemplate : o.spec.?template.?jobTemplate)
+      .?metadata.?labels[?'kueue.x-k8s.io/queue-name'].orValue('') != '') ||
+    variables.gpus.all(group, group.all(g, g.gpus == 0 ||
+      ['kueue.x-k8s.io/queue-name', 'kai.scheduler/queue', 'runai/queue', 'volcano.sh/queue-name'].exists(l,
+        g.role.template.?metadata.?labels[?l].orValue('') != '') ||
+      (g.role.template.?spec.?schedulerName.orValue('') == 'volcano' &&
+        g.role.template.?metadata.?annotations[?'scheduling.volcano.sh/queue-name'].orValue('') != '')))
+"""
 GPUS = """\
 variables.roles.map(group, group.map(r, {{'role': dyn(r), 'gpus': dyn(
   [r.template.?spec.?containers.orValue([]) +
@@ -56,6 +80,9 @@ variables.roles.map(group, group.map(r, {{'role': dyn(r), 'gpus': dyn(
              named.filter(k, k in [{numbers}]).map(k, int(string(amounts[k])))).max())[0])[0])[0]).sum()).max())}}))
 """
 """GPUs of one pod of each template: a share of a device occupies one, where no number of devices is named."""
+
+
+_TEXTS = {"not-owned": _NOT_OWNED, "queued": _QUEUED}
 
 
 def _listed(names: Iterable[str], indent: str) -> str:
@@ -109,8 +136,8 @@ def _block(name: str, without: Iterable[str] = ()) -> str:
     """Return the text that a name in a source stands for."""
     if name == "kinds":
         return resource_rules([*without])
-    if name == "not-owned":
-        return _NOT_OWNED
+    if name in _TEXTS:
+        return _TEXTS[name]
     found = _OBJECTS
     if name != "objects":
         found += _variable("roles", "Their pod templates with the number of pods of each: a list per object.", roles())

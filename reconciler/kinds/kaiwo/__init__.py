@@ -36,7 +36,12 @@ KINDS = (
         source=Source(parse=job_intent, render=_render),
         life=Life(progress=kaiwo_progress),
     ),
-    Kind(group=GROUP, kind="KaiwoService", source=Source(parse=service_intent, render=_render)),
+    Kind(
+        group=GROUP,
+        kind="KaiwoService",
+        source=Source(parse=service_intent, render=_render),
+        life=Life(serving=kaiwo_progress),
+    ),
     Kind(
         group=GROUP,
         kind="KaiwoQueueConfig",

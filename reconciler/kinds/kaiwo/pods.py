@@ -344,13 +344,25 @@ def _check_gpus(own: PodContext, at: FieldPath, gpus: int) -> None:
                 own.problems.append(own.fields.problem("contradiction", path, message, "remove them"))
 
 
+def _requests(spec: Tree) -> Tree:
+    """Return what of a pod says its devices, as plain values; the rest of it is not copied."""
+    found: Tree = {
+        field: [
+            {name: untrace(container[name]) for name in ("resources", "restartPolicy") if name in container}
+            for container in spec.get(field, ())
+        ]
+        for field in ("containers", "initContainers")
+    }
+    return found | ({"overhead": untrace(spec["overhead"])} if "overhead" in spec else {})
+
+
 def check_sum(own: PodContext, pods: Sequence[tuple[int, Tree]]) -> None:
     """Report GPUs of all pods that are not those of the workload; without any there, they are as they are written."""
     if not own.has_gpus:
         return
     rendered: dict[str, int] = {}
     for count, template in pods:
-        for name, devices in pod_devices(mapping(untrace(template)).get("spec") or {}).items():
+        for name, devices in pod_devices(_requests(template["spec"])).items():
             rendered[name] = rendered.get(name, 0) + devices * count
     asked = devices_in({own.resource.value: own.size.total})
     if rendered != asked:

@@ -15,7 +15,7 @@ _PHASES = {
     "READY": Phase.RUNNING,
     "RUNNING": Phase.RUNNING,
     "COMPLETE": Phase.SUCCEEDED,
-    "ERROR": Phase.STARTING,  # its controller tries again
+    "ERROR": Phase.ERROR,
     "FAILED": Phase.FAILED,
     "TERMINATING": Phase.TERMINATING,
     "TERMINATED": Phase.TERMINATED,

@@ -133,8 +133,7 @@ def resolve_size(fields: Fields, nodes: Nodes | None, problems: list[Problem]) -
 
 
 def _numbers(fields: Fields) -> tuple[int, int, int]:
-    gpus, each, replicas = (fields.plain(*path) or 0 for path in (_GPUS, _EACH, _REPLICAS))
-    return gpus, each, replicas
+    return fields.plain(*_GPUS) or 0, fields.plain(*_EACH) or 0, fields.plain(*_REPLICAS) or 0
 
 
 def _contradictions(fields: Fields) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels_in_queue
 from reconciler.kinds.pods import Reader, bounds, of_spec
 from reconciler.kinds.progress import Progress
-from reconciler.kinds.ray.progress import ray_job_progress
+from reconciler.kinds.ray.progress import ray_job_progress, ray_service_progress
 from reconciler.kinds.ray.training import ray_job_training
 from reconciler.kube.values import MAX_COUNT, count, mapping, sequence, text
 
@@ -58,6 +58,10 @@ def _cron_job(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
 
 def _ray_job_progress(body: Body) -> Progress:
     return ray_job_progress(body)
+
+
+def _ray_service_progress(body: Body) -> Progress:
+    return ray_service_progress(body)
 
 
 def _is_autoscaled(body: Body) -> bool:
@@ -109,5 +113,10 @@ KINDS = (
         ),
     ),
     Kind(group=_GROUP, kind="RayCronJob", pods=Pods(of_spec(_cron_job), job_metadata=("metadata",))),
-    Kind(group=_GROUP, kind="RayService", pods=Pods(of_spec(_with_cluster("rayClusterConfig")))),
+    Kind(
+        group=_GROUP,
+        kind="RayService",
+        pods=Pods(of_spec(_with_cluster("rayClusterConfig"))),
+        life=Life(serving=_ray_service_progress),
+    ),
 )

@@ -1,7 +1,7 @@
-"""The progress of a RayJob."""
+"""The progress of a RayJob, and of a RayService."""
 
 from reconciler.kinds.facts import Body
-from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, status_of
+from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, holds, status_of
 from reconciler.kube.values import count, mapping, text
 
 _DEPLOYMENT = {
@@ -16,6 +16,9 @@ _DEPLOYMENT = {
     "": Phase.PENDING,
 }
 _JOB = {"FAILED": Phase.FAILED, "STOPPED": Phase.TERMINATED, "SUCCEEDED": Phase.SUCCEEDED}
+
+
+_BROKEN = frozenset({"UNHEALTHY", "DEPLOY_FAILED"})  # of an application of Ray Serve
 
 
 def ray_job_progress(body: Body) -> Progress:
@@ -36,3 +39,16 @@ def ray_job_progress(body: Body) -> Progress:
         finished_at=text(status.get("endTime")) if phase in ENDED else "",
         message=text(status.get("message")),
     )
+
+
+def ray_service_progress(body: Body) -> Progress:
+    """Read a RayService: its applications, and whether it serves."""
+    active = mapping(status_of(body).get("activeServiceStatus"))
+    for name, application in sorted(mapping(active.get("applicationStatuses")).items()):
+        word, message = (text(mapping(application).get(field)) for field in ("status", "message"))
+        if word in _BROKEN:
+            detail = f": {message}" if message else ""
+            return Progress(phase=Phase.FAILED, message=f"application {name} is {word}{detail}")
+    if holds(body, "Ready") is not None or text(status_of(body).get("serviceStatus")) == "Running":
+        return Progress(phase=Phase.RUNNING)
+    return Progress(phase=Phase.STARTING if status_of(body) else Phase.PENDING)

@@ -14,7 +14,7 @@ from reconciler.kinds.progress import Progress
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
-from reconciler.kinds.workloads.progress import job_progress
+from reconciler.kinds.workloads.progress import deployment_progress, job_progress
 from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive
@@ -133,6 +133,10 @@ def _job_progress(body: Body) -> Progress:
     return job_progress(body)
 
 
+def _deployment_progress(body: Body) -> Progress:
+    return deployment_progress(body)
+
+
 def _is_partially_admitted(body: Body) -> bool:
     annotations = mapping(mapping(body.get("metadata")).get("annotations"))
     return MIN_PARALLELISM in annotations and is_started(_SUSPEND)(body)
@@ -203,7 +207,12 @@ _COPIES = Pods(of_spec(replicated), queued_one_by_one=True, scale=REPLICAS)
 _RUNNING = (
     Kind(group="", kind="Pod", pods=Pods(_pod), life=Life(immutable=immutable.pod, authored=authored.pod)),
     Kind(group="", kind="ReplicationController", pods=_COPIES, life=Life(unapplied=_TEMPLATE)),
-    Kind(group="apps", kind="Deployment", pods=_COPIES, life=Life(immutable=immutable.deployment)),
+    Kind(
+        group="apps",
+        kind="Deployment",
+        pods=_COPIES,
+        life=Life(immutable=immutable.deployment, serving=_deployment_progress),
+    ),
     Kind(
         group="apps",
         kind="ReplicaSet",

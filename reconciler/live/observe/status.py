@@ -12,7 +12,7 @@ from reconciler.index.build import CompiledRevision
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kai import POD_GROUP, QUEUE
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
-from reconciler.kinds.workloads import NODE, POD
+from reconciler.kinds.workloads import NODE, PERSISTENT_VOLUME_CLAIM, POD
 from reconciler.kube.client.port import CONCURRENCY, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
@@ -32,7 +32,7 @@ class ClusterStatus(Struct, frozen=True, kw_only=True):
 
 
 class RenderedJobs(Struct, frozen=True, kw_only=True):
-    """The jobs that the repository renders for one cluster, and those that have ended."""
+    """The jobs that the repository renders for one cluster, its services with GPUs, and jobs that have ended."""
 
     cluster: Cluster
     keys: tuple[ObjectKey, ...]
@@ -45,7 +45,8 @@ def rendered_jobs(workspace: Workspace) -> tuple[CompiledRevision, tuple[Rendere
     kinds = index.context.kinds
     keys: dict[str, list[ObjectKey]] = {}
     for row in index.first_summaries():
-        if kinds.find(row.group, row.kind).life.progress is not None:
+        life = kinds.find(row.group, row.kind).life
+        if life.progress is not None or (life.serving is not None and row.gpus):
             keys.setdefault(row.cluster, []).append(row.key)
     runs = index.context.evidence.runs
     return index, tuple(
@@ -61,7 +62,8 @@ def rendered_jobs(workspace: Workspace) -> tuple[CompiledRevision, tuple[Rendere
 def status(index: CompiledRevision, jobs: RenderedJobs, live: LiveCluster) -> ClusterStatus:
     """Return the status of the jobs of one cluster. What cannot be read is a failure, and is not guessed."""
     kinds, name = index.context.kinds, jobs.cluster.name
-    read = _read_all(live, [row.id for row in kinds.values() if row.life.progress is not None])
+    services = dict.fromkeys((key.group, key.kind) for key in jobs.keys)
+    read = _read_all(live, [*(row.id for row in kinds.values() if row.life.progress is not None), *services])
     state, failures = _state(read)
     return ClusterStatus(
         cluster=name, jobs=job_statuses(kinds, name, state, jobs.keys, jobs.runs), failures=tuple(failures)
@@ -83,7 +85,16 @@ def statuses(workspace: Workspace, open_cluster: OpenCluster) -> Iterator[Cluste
         yield from for_each_cluster(seen, list(zip(clusters, lives, strict=True)))
 
 
-_OTHERS: tuple[KindId, ...] = (POD, WORKLOAD, POD_GROUP, LOCAL_QUEUE, CLUSTER_QUEUE, QUEUE, NODE)
+_OTHERS: tuple[KindId, ...] = (
+    POD,
+    WORKLOAD,
+    POD_GROUP,
+    LOCAL_QUEUE,
+    CLUSTER_QUEUE,
+    QUEUE,
+    NODE,
+    PERSISTENT_VOLUME_CLAIM,
+)
 
 
 def _read_all(live: LiveCluster, jobs: Sequence[KindId]) -> dict[KindId, KindObjects]:
@@ -109,6 +120,7 @@ def _state(read: dict[KindId, KindObjects]) -> tuple[ClusterObjects, list[str]]:
         aliases=objects(LOCAL_QUEUE),
         queues=objects(CLUSTER_QUEUE, QUEUE),
         nodes=objects(NODE),
+        claims=objects(PERSISTENT_VOLUME_CLAIM),
         unread={kind: found.failure for kind, found in read.items() if found.failure and kind not in others},
     )
     return state, [found.failure for found in read.values() if found.failure]

@@ -16,6 +16,7 @@ _STYLES = {
     Phase.SUCCEEDED: Style.SUCCESS,
     Phase.FAILED: Style.ERROR,
     Phase.TIMED_OUT: Style.ERROR,
+    Phase.ERROR: Style.ERROR,
     Phase.UNKNOWN: Style.ERROR,
     Phase.TERMINATED: Style.DIM,
     Phase.SUSPENDED: Style.DIM,

@@ -17,6 +17,7 @@ from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, condition
 from reconciler.kinds.quantities import Gpus
 from reconciler.kinds.summary import ObjectSummary, summarize
 from reconciler.kinds.summary.object_summary import Demand
+from reconciler.kinds.workloads import PERSISTENT_VOLUME_CLAIM
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import mapping, metadata_text, plural, sequence, text
@@ -26,9 +27,9 @@ from reconciler.live.status.pods import (
     Waiting,
     count_pods,
     is_preempted,
-    is_syncing,
     restarts_of,
     why_pods_crash,
+    why_pods_sync,
     why_pods_wait,
 )
 from reconciler.repo.evidence.runs import FinishedRun
@@ -53,6 +54,21 @@ def why_waiting(job: Body, row: ObjectSummary, state: ClusterObjects) -> Waiting
     if state.pods is None:
         return None
     return why_pods_wait(state.pods_of(job))
+
+
+def unbound_claim(row: ObjectSummary, state: ClusterObjects, waiting: Waiting | None) -> Waiting | None:
+    """Return the claim that the pods of a job wait for, if nothing else holds it; None if all are bound."""
+    if waiting is not None and waiting.reason != "Volume":
+        return None
+    named = {(one.namespace, one.name) for one in row.references if (one.group, one.kind) == PERSISTENT_VOLUME_CLAIM}
+    for claim in (state.claims or ()) if named else ():
+        key = (metadata_text(claim, "namespace"), metadata_text(claim, "name"))
+        if key in named and mapping(claim.get("status")).get("phase") == "Pending":
+            storage = text(mapping(claim.get("spec")).get("storageClassName"))
+            message = f"claim {key[1]} is Pending{f' (storage class {storage})' if storage else ''}"
+            said = f": {waiting.message}" if waiting is not None else ""
+            return Waiting(reason="Volume", message=message + said)
+    return None
 
 
 def worker_cluster(job: Body, state: ClusterObjects) -> Waiting | None:
@@ -208,7 +224,8 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) -> JobStatus:
     """Return the status of a job that exists."""
     row = summarize(kinds, cluster=cluster, body=job, path="", digest="")
-    reader = kinds.of(job).life.progress
+    life = kinds.of(job).life
+    reader = life.progress or life.serving
     progress = reader(job) if reader is not None else Progress(phase=Phase.UNKNOWN)
     status = JobStatus(
         cluster=cluster,
@@ -254,16 +271,21 @@ def _unfinished(status: JobStatus, job: Body, row: ObjectSummary, state: Cluster
         return _with(status, phase, why_waiting(job, row, state))
     if status.phase in {Phase.SUSPENDED, Phase.TERMINATING} and (is_suspended(job) or is_paused(job)):
         return _suspended(status, job, row, state)
-    if is_syncing(pods):
-        return replace(status, phase=Phase.SYNCING, reason="Workspace", message="the workspace is copied")
+    if status.phase is Phase.ERROR:
+        return _with(status, Phase.ERROR, why_pods_wait(pods) or why_pods_crash(pods))
+    if (syncing := why_pods_sync(pods)) is not None:
+        return _with(status, Phase.SYNCING, syncing)
     if status.phase is Phase.RUNNING or (status.workers.running and status.workers.running >= status.workers.wanted):
         return _with(status, Phase.RUNNING, why_pods_crash(pods) or worker_cluster(job, state))
     waiting = why_waiting(job, row, state) or worker_cluster(job, state)
-    return _starting(status, waiting, was_preempted=is_preempted(pods))
+    claim = unbound_claim(row, state, waiting)
+    return _starting(status, waiting, claim, was_preempted=is_preempted(pods))
 
 
-def _starting(status: JobStatus, waiting: Waiting | None, *, was_preempted: bool) -> JobStatus:
-    """Return the status of a job some of whose pods do not run."""
+def _starting(status: JobStatus, waiting: Waiting | None, claim: Waiting | None, *, was_preempted: bool) -> JobStatus:
+    """Return the status of a job some of whose pods do not run; claim: one of theirs that has no volume."""
+    if claim is not None:
+        return _with(status, Phase.PENDING, claim)
     if was_preempted and not status.workers.running:
         return _with(status, Phase.PREEMPTED, waiting)
     # KAI holds pods, not jobs: they are pending until the whole gang can start.
@@ -334,9 +356,10 @@ def job_statuses(
     rendered: Iterable[ObjectKey],
     runs: Mapping[ObjectKey, FinishedRun],
 ) -> tuple[JobStatus, ...]:
-    """Return the jobs that are ours or that the repository renders, sorted by namespace and name."""
+    """Return the jobs that are ours, and the jobs and services that the repository renders, by namespace and name."""
     wanted = set(rendered)
     live = {key_of(job): job for job in state.jobs}
-    found = [live_status(kinds, cluster, job, state) for key, job in live.items() if key in wanted or is_owned(job)]
+    ours = [job for key, job in live.items() if key in wanted or (is_owned(job) and kinds.of(job).life.progress)]
+    found = [live_status(kinds, cluster, job, state) for job in ours]
     found += [absent_status(cluster, key, runs.get(key), state) for key in wanted if key not in live]
     return tuple(sorted(found, key=lambda status: (status.key.namespace, status.key.name, status.key.kind)))

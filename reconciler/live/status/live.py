@@ -24,6 +24,7 @@ class ClusterObjects(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     aliases: Sequence[Body] | None = ()  # Kueue's LocalQueues
     queues: Sequence[Body] | None = ()  # ClusterQueues, and KAI's queues
     nodes: Sequence[Body] | None = ()
+    claims: Sequence[Body] | None = ()  # PersistentVolumeClaims
     unread: Mapping[KindId, str] = {}  # kinds of jobs that could not be listed, each with the reason
 
     def pods_of(self, job: Body) -> Sequence[Body]:

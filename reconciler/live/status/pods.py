@@ -10,7 +10,6 @@ from reconciler.kube.values import count, mapping, sequence, text
 
 Body = Mapping[str, Any]
 
-_SYNC = "workspace-sync"  # the init container that copies the workspace
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
 
@@ -20,6 +19,13 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
     reason: str
     message: str
+
+
+_SYNCS = {
+    "workspace-sync": Waiting(reason="Workspace", message="the workspace is copied"),
+    "wait-for-download": Waiting(reason="Download", message="its download is not complete"),
+}
+"""Init containers that copy files or wait for them."""
 
 
 def count_pods(pods: Sequence[Body], wanted: int) -> Workers:
@@ -46,13 +52,15 @@ def restarts_of(pods: Sequence[Body]) -> int:
     return sum(count(status.get("restartCount"), 0) for pod in pods for status in _containers(pod))
 
 
-def is_syncing(pods: Sequence[Body]) -> bool:
-    """Return whether a pod copies the workspace."""
-    return any(
-        text(status.get("name")) == _SYNC and "running" in mapping(status.get("state"))
+def why_pods_sync(pods: Sequence[Body]) -> Waiting | None:
+    """Return what is copied for a pod before it starts; None if nothing is."""
+    running = (
+        text(status.get("name"))
         for pod in pods
         for status in _containers(pod)
+        if "running" in mapping(status.get("state"))
     )
+    return next((_SYNCS[name] for name in running if name in _SYNCS), None)
 
 
 def is_preempted(pods: Sequence[Body]) -> bool:

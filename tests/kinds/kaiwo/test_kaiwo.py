@@ -530,6 +530,7 @@ huggingFace:
         ("", Phase.PENDING),
         ("DOWNLOADING", Phase.SYNCING),
         ("STARTING", Phase.STARTING),
+        ("ERROR", Phase.ERROR),
         ("RUNNING", Phase.RUNNING),
         ("COMPLETE", Phase.SUCCEEDED),
         ("FAILED", Phase.FAILED),

@@ -103,9 +103,12 @@ def test_workers_restarts_and_times() -> None:
 
 
 def test_syncing_and_preempted() -> None:
-    """F-057: the workspace is copied by an init container; a preempted pod says so."""
+    """F-057, F-115: an init container copies the workspace, or waits for the download; a preempted pod says so."""
     running = {"name": "workspace-sync", "state": {"running": {"startedAt": "2026-11-01T10:00:00Z"}}}
     assert status_of(job(active=1), pods=[pod(0, "Pending", initContainerStatuses=[running])]).phase is Phase.SYNCING
+    running["name"] = "wait-for-download"
+    loading = status_of(job(active=1), pods=[pod(0, "Pending", initContainerStatuses=[running])])
+    assert cut(loading) == ("Syncing", "Download", "its download is not complete")
     target = condition("DisruptionTarget", reason="PreemptionByScheduler")
     assert status_of(job(active=1), pods=[pod(0, "Failed", conditions=[target])]).phase is Phase.PREEMPTED
 
@@ -212,6 +215,61 @@ def test_why_pods_wait(one: dict[str, Any], expected: tuple[str, str, str]) -> N
     """F-034: node, image, configuration, volume."""
     kai = [{"kind": "Queue", "metadata": {"name": "h100"}}]
     assert cut(status_of(job(labels={"kai.scheduler/queue": "h100"}, active=2), pods=[one], queues=kai)) == expected
+
+
+def test_a_claim_without_a_volume() -> None:
+    """F-115: the workload is pending, with the claim and what the scheduler says; a queue that holds it comes first."""
+    body = job(active=2)
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    body["spec"]["template"]["spec"]["volumes"] = [volume]
+    claim = {"metadata": {"namespace": "a", "name": "data"}, "spec": {"storageClassName": "fast"}}
+    pending = {**claim, "status": {"phase": "Pending"}}
+    unbound = condition("PodScheduled", "False", message="pod has unbound immediate PersistentVolumeClaims")
+    waits_for_it = [pod(0, "Pending", conditions=[unbound])]
+    said = "claim data is Pending (storage class fast)"
+    found = status_of(body, claims=[pending], pods=waits_for_it)
+    assert cut(found) == ("Pending", "Volume", f"{said}: {unbound['message']}")
+    assert cut(status_of(body, claims=[pending])) == ("Pending", "Volume", said)
+    assert status_of(body, claims=[{**claim, "status": {"phase": "Bound"}}]).phase is Phase.STARTING
+    assert status_of(body, claims=None).phase is Phase.STARTING
+    elsewhere = {**pending, "metadata": {"namespace": "b", "name": "data"}}
+    assert status_of(body, claims=[elsewhere]).phase is Phase.STARTING
+    assert cut(status_of(body, claims=[pending], nodes=[node(0)]))[1] == "NoGPUs"
+
+
+DEADLINE = condition("Progressing", "False", reason="ProgressDeadlineExceeded", message="has timed out")
+UNHEALTHY = {"applicationStatuses": {"llm": {"status": "UNHEALTHY", "message": "no replica"}}}
+SERVICES = [
+    ("apps/v1", "Deployment", {}, "Pending", ""),
+    ("apps/v1", "Deployment", {"replicas": 2, "readyReplicas": 1}, "Starting", ""),
+    ("apps/v1", "Deployment", {"replicas": 2, "readyReplicas": 2}, "Running", ""),
+    ("apps/v1", "Deployment", {"replicas": 3, "readyReplicas": 2, "conditions": [DEADLINE]}, "Error", "has timed out"),
+    ("ray.io/v1", "RayService", {}, "Pending", ""),
+    ("ray.io/v1", "RayService", {"serviceStatus": ""}, "Starting", ""),
+    ("ray.io/v1", "RayService", {"conditions": [condition("Ready")]}, "Running", ""),
+    (
+        "ray.io/v1",
+        "RayService",
+        {"activeServiceStatus": UNHEALTHY},
+        "Failed",
+        "application llm is UNHEALTHY: no replica",
+    ),
+    ("kaiwo.silogen.ai/v1alpha1", "KaiwoService", {"status": "ERROR"}, "Error", ""),
+    ("kaiwo.silogen.ai/v1alpha1", "KaiwoService", {"status": "TERMINATED"}, "Terminated", ""),
+]
+
+
+@pytest.mark.parametrize(("api_version", "kind", "status", "phase", "message"), SERVICES)
+def test_services(api_version: str, kind: str, status: dict[str, Any], phase: str, message: str) -> None:
+    """F-115: what a KaiwoService becomes, and the KaiwoService itself; each is shown only where it is rendered."""
+    metadata = {"name": "s", "namespace": "a", "labels": OWNED}
+    body = {"apiVersion": api_version, "kind": kind, "metadata": metadata, "status": status}
+    body["spec"] = {"replicas": 2} if kind == "Deployment" else {}
+    found = status_of(body)
+    assert (found.phase.value, found.message) == (phase, message)
+    state = ClusterObjects(jobs=[body])
+    assert job_statuses(BUILT_IN, "main", state, [], {}) == ()
+    assert [one.phase for one in job_statuses(BUILT_IN, "main", state, [found.key], {})] == [found.phase]
 
 
 def test_what_kai_says_of_a_gang() -> None:
@@ -374,7 +432,7 @@ JSON = st.recursive(
 )
 
 
-@given(st.sampled_from([row.id for row in BUILT_IN.values() if row.life.progress is not None]), JSON, JSON)
+@given(st.sampled_from([row.id for row in BUILT_IN.values() if row.life.progress or row.life.serving]), JSON, JSON)
 def test_a_malformed_status_never_fails(kind: tuple[str, str], status: Any, spec: Any) -> None:
     body = {
         "apiVersion": f"{kind[0]}/v1",
