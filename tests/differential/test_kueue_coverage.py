@@ -58,7 +58,9 @@ CASES = (
         {"initContainers": [{**INIT, "restartPolicy": "Always", "resources": {"limits": {"cpu": 1}}}]},
     ),
     Case("pod-level", ("memory",), {}, ["cpu"], {"resources": {"requests": {"cpu": 1}}}),
-    Case("pod-level-limit", ("memory",), {"requests": {"memory": "1Gi"}}, (), {"resources": {"limits": {"cpu": 1}}}),
+    Case(
+        "pod-level-limit", ("memory",), {"requests": {"memory": "1Gi"}}, ["cpu"], {"resources": {"limits": {"cpu": 1}}}
+    ),
     Case("overhead", (GPU,), {"limits": {GPU: 1}}, ["cpu"], {"runtimeClassName": "coverage"}),
     Case("default", ("memory",), {"requests": {"memory": "1Gi"}}, ["cpu"], limits={"default": {"cpu": 1}}),
     Case("default-request", ("memory",), {"limits": {"memory": "1Gi"}}, ["cpu"], limits={"defaultRequest": {"cpu": 1}}),

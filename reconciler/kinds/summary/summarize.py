@@ -48,14 +48,15 @@ class Requested(NamedTuple):
 def requested_by(templates: Iterable[Mapping[str, Any]]) -> Requested:
     """Return the requests of the pods of these templates.
 
-    As in Kueue (0.16, pkg/workload/resources.go), a limit counts where a container states no request, and the overhead
-    of the pod is added. Pod-level requests are those of the pod (k8s.io/component-helpers/resource).
+    As in Kueue (0.19, pkg/workload/resources.go), a limit counts where a container or the pod states no request, and
+    the overhead of the pod is added. Pod-level requests are those of the pod (k8s.io/component-helpers/resource).
     """
     found: set[str] = set()
     stated: set[str] | None = None
     for template in templates:
         spec = mapping(template.get("spec"))
-        found |= _positive(mapping(spec.get("overhead"))) | _positive(_amounts(spec, "requests"))
+        found |= _positive(mapping(spec.get("overhead")))
+        found |= _positive({**_amounts(spec, "limits"), **_amounts(spec, "requests")})
         for container in (*sequence(spec.get("containers")), *sequence(spec.get("initContainers"))):
             requests = _amounts(mapping(container), "requests")
             found |= _positive({**_amounts(mapping(container), "limits"), **requests})
