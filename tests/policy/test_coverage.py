@@ -68,7 +68,7 @@ def test_a_job_requests_what_its_queue_does_not_cover() -> None:
         ({}, {"initContainers": [{"name": "i", "resources": {"requests": {"cpu": "1"}}}]}, "cpu"),
         ({}, {"overhead": {"memory": "64Mi"}}, "memory"),
         ({}, {"resources": {"requests": {"cpu": "1"}}}, "cpu"),
-        ({}, {"resources": {"limits": {"cpu": "1"}}}, ""),
+        ({}, {"resources": {"limits": {"cpu": "1"}}}, "cpu"),
         ({}, {}, ""),
     ],
 )

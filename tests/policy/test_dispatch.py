@@ -15,7 +15,6 @@ from tests.plan.plan_cases import (
     job,
     local_queue,
     plain,
-    pod_spec,
     rows,
 )
 
@@ -83,8 +82,7 @@ def test_what_runs_on_workers_is_not_held_to_the_nodes_here() -> None:
 def test_kinds_that_are_not_copied_never_run() -> None:
     """The real Kueue says "No multikueue adapter found for owner kind", and rejects the workload."""
     labels = {KUEUE_QUEUE: "team-a"}
-    template = {"metadata": {"labels": labels}, "spec": pod_spec(8)}
-    group = {"leaderWorkerTemplate": {"size": 1, "workerTemplate": template}, "replicas": 1}
-    body = plain("LeaderWorkerSet", "serve", spec=group)
-    body["apiVersion"], body["metadata"]["labels"] = "leaderworkerset.x-k8s.io/v1", labels
+    executor = {"instances": 1, "gpu": {"name": "nvidia.com/gpu", "quantity": 8}}
+    body = plain("SparkApplication", "etl", spec={"mode": "cluster", "driver": {}, "executor": executor})
+    body["apiVersion"], body["metadata"]["labels"] = "sparkoperator.k8s.io/v1beta2", labels
     assert sorted(rules(*WORKERS, body)) == ["quota.multikueue", "quota.workers"]
