@@ -186,7 +186,12 @@ _stateful_set = every(
 
 
 def gangs(before: Body, after: Body) -> list[str]:
-    """Check a PodGroup or Workload of Kubernetes: of its gangs, only how many pods or groups each needs changes."""
+    """Check a PodGroup or Workload of Kubernetes: of its gangs, only how many pods or groups each needs changes.
+
+    Nothing of a CompositePodGroup changes.
+    """
+    if after.get("kind") == "CompositePodGroup":
+        return list(all_but("spec")(before, after))
     return list(all_but("spec")(*({"spec": _without_minima(value_of(body, "spec"))} for body in (before, after))))
 
 
