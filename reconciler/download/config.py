@@ -37,7 +37,7 @@ class _ConfigPart(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
 
 class SecretRef(_ConfigPart, frozen=True, kw_only=True):
-    """Where a secret is mounted: the key of a Secret below `secrets`, or a file. Empty: there is none."""
+    """The place of a secret: the key of a Secret mounted below `secrets`, or a file. Empty: there is none."""
 
     file: str = ""
     secret_name: str = ""

@@ -31,7 +31,7 @@ class MissingPackage(OutsideError):
 
 
 class FileMode(StrEnum):
-    """How a file is created."""
+    """The way in which a file is created."""
 
     PLAIN = "plain"
     EXECUTABLE = "executable"
@@ -84,7 +84,7 @@ class Contents(Struct, frozen=True, kw_only=True):
 
 
 class ItemPlace(Struct, frozen=True, kw_only=True):
-    """What an item is, and where its files are written.
+    """The identity of an item, and the place of its files.
 
     label: the source, for people. identity: source and target, whatever is selected of them. digest: of all that the
     configuration says. root, folder: the mount, and the path below it.

@@ -29,7 +29,7 @@ _Result = TypeVar("_Result")
 
 
 class ItemResult(Struct, kw_only=True, rename="camel"):
-    """What was done for an item, as `--output json` prints it. `bytes` are those that were fetched."""
+    """The result for an item, as `--output json` prints it. `bytes` are those that were fetched."""
 
     source: str
     target: str
@@ -50,7 +50,7 @@ class ItemResult(Struct, kw_only=True, rename="camel"):
 
 
 class DownloadResult(Struct, kw_only=True, rename="camel"):
-    """What was done. `is_complete`: everything is there, and the marker is written."""
+    """The result of a run. `is_complete`: everything is there, and the marker is written."""
 
     root: str
     marker: str

@@ -16,7 +16,7 @@ _MAX_LINK = 4096
 
 
 class Transfers(Struct, frozen=True, kw_only=True):
-    """What all transfers of a run share: `advance` takes the number of bytes that were written, `stopped` ends them."""
+    """State that all transfers of a run share: `advance` takes the number of written bytes, `stopped` ends them."""
 
     ledger: Ledger
     stopped: Event

@@ -99,7 +99,7 @@ class VersionDependency(Struct, frozen=True, array_like=True, tag="version"):
 
 
 class ServedDependency(Struct, frozen=True, array_like=True, tag="served"):
-    """What a cluster serves of an API group, as the evidence says."""
+    """The definitions of an API group that a cluster serves, as the evidence says."""
 
     cluster: str
     group: str

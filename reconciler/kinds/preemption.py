@@ -32,7 +32,7 @@ _PERCENT = 100.0
 
 
 class Pressure(StrEnum):
-    """When an idle workload is preempted."""
+    """The occasion on which an idle workload is preempted."""
 
     ON_PRESSURE = "OnPressure"
     ALWAYS = "Always"
@@ -47,7 +47,7 @@ class Aggregation(StrEnum):
 
 
 class PreemptionMode(StrEnum):
-    """What follows from a decision."""
+    """The consequence of a decision."""
 
     REPORT = "report"
     PROPOSE = "propose"
@@ -55,7 +55,7 @@ class PreemptionMode(StrEnum):
 
 
 class IdleRules(Struct, frozen=True, kw_only=True):
-    """When a workload counts as idle, and when that is a reason. is_enabled: None if nothing says so.
+    """Rules for workloads to count as idle, and for that to be a reason. is_enabled: None if nothing says so.
 
     pending_seconds: how long others have to wait. duration_seconds: how long it runs undisturbed; None: no limit.
     """

@@ -25,7 +25,7 @@ Data = dict[str, Any]
 
 
 class SubmittedWorkload(Struct, frozen=True, kw_only=True):
-    """What is submitted, in the words of Kaiwo. Empty values are not written; `folder` is beside the file."""
+    """A submitted workload, in the words of Kaiwo. Empty values are not written; `folder` is beside the file."""
 
     name: str
     namespace: str = ""

@@ -29,7 +29,7 @@ class Room(NamedTuple):
 
 
 class MissingEvidence(NamedTuple):
-    """What the evidence lacks, in words."""
+    """A gap in the evidence, in words."""
 
     what: str
 

@@ -15,7 +15,7 @@ Values = dict[str, Fraction]
 
 
 class LimitBreach(NamedTuple):
-    """What is wrong with the resources of a container or pod, and its field below that of the pod."""
+    """A fault in the resources of a container or pod, and its field below that of the pod."""
 
     field: str
     message: str

@@ -32,7 +32,7 @@ class WorkloadVariables(Struct, frozen=True, kw_only=True):
 
 
 class WorkloadFolder(Struct, frozen=True, kw_only=True):
-    """What a folder holds: `carried` are the files for the pods, `skipped` says what they do not get, and why."""
+    """The content of a folder: `carried` are the files for the pods, `skipped` says what they do not get, and why."""
 
     entrypoint: str = ""
     serve_config: str = ""

@@ -40,7 +40,7 @@ Files = dict[str, bytes | None]
 
 
 class SubmitRequest(Struct, frozen=True, kw_only=True):
-    """What a user asks for, as the flags say it. Empty values were not given.
+    """The request of a user, as the flags say it. Empty values were not given.
 
     code: the folder whose code a command runs, where `path` names none.
     content: what `file` holds, a document that is submitted as it is, with what it lacks.

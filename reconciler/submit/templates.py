@@ -23,7 +23,7 @@ _MAX_BYTES = 3 << 20
 
 
 class TemplateInput(Struct, frozen=True, kw_only=True):
-    """What a template may use; the names are those of Kaiwo's templates (`names`)."""
+    """The values that a template may use; the names are those of Kaiwo's templates (`names`)."""
 
     meta: Mapping[str, Any]
     scheduling: Mapping[str, Any]

@@ -113,10 +113,12 @@ def test_decisions_are_pure() -> None:
     assert _offenders(PURE, lambda _, tree: "exec" in _calls(tree)) == [*_MAY_EXECUTE]
 
 
-# `__main__` decides; the others run in child processes of their own, or start them.
-_SET_UP = {"__main__.py", "index/limited.py", "index/workers.py", "processes.py", "repo/git/command.py"}
-# A shell in a pod follows the size of the terminal while it lasts.
-_SET_UP |= {"submit/live/sessions.py"}
+# `__main__` decides; the others run in child processes of their own, or start them, and a shell in a pod follows the
+# size of the terminal while it lasts.
+_SET_UP = {
+    *("__main__.py", "index/limited.py", "index/workers.py", "processes.py", "repo/git/command.py"),
+    "submit/live/sessions.py",
+}
 
 
 def test_only_main_sets_up_the_process() -> None:

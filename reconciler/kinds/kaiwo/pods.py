@@ -42,7 +42,7 @@ class Role(Struct, frozen=True, kw_only=True):
 
 
 class PodContext(Struct, frozen=True, kw_only=True):
-    """What all pods of a workload have in common.
+    """The things that all pods of a workload have in common.
 
     models: the node label that tells GPU models apart, and its values. labels: those that win over all others.
     """

@@ -35,7 +35,7 @@ _MODE = default("ReadWriteMany", "pods on several nodes use the volume")
 
 
 class Download(Struct, frozen=True, kw_only=True):
-    """What a download fetches: its configuration, and the file that it leaves when it is done."""
+    """A download: its configuration, and the file that it leaves when it is done."""
 
     config: str
     digest: str

@@ -41,7 +41,7 @@ _WANTED: Mapping[str, tuple[str, ...]] = {"amd.com/gpu": (AMD,), "nvidia.com/gpu
 
 
 class Activity(StrEnum):
-    """What is known of the use of a workload."""
+    """The use of a workload, as far as it is known."""
 
     ACTIVE = "Active"
     IDLE = "Idle"
@@ -98,7 +98,7 @@ class PreemptionDecision(Struct, frozen=True, kw_only=True):
 
 
 class PreemptionInput(Struct, frozen=True, kw_only=True):
-    """What a decision is about. spent: GPUs that a policy suspended before, as (name, time, GPUs)."""
+    """The facts of a decision. spent: GPUs that a policy suspended before, as (name, time, GPUs)."""
 
     utilisation: GpuUtilisation
     inventory: Inventory | None

@@ -24,7 +24,7 @@ class _Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 
 
 class GpuWindow(_Row, frozen=True, kw_only=True):
-    """What one metric says of one GPU of a pod over the window, in percent."""
+    """The values of one metric of one GPU of a pod over the window, in percent."""
 
     gpu: str
     metric: str
