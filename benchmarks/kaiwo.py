@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from shutil import rmtree
 
-from benchmarks.corpus import git
+from benchmarks.corpus import EVIDENCE, NODE, git
 from benchmarks.run import measure, settle
 
 _JOBS_PER_QUEUE = 100
@@ -30,15 +30,6 @@ spec:
   onImmutableChange: replace
   budgets: {deletes: {count: null, share: null}, disruption: {share: null}}
 """
-_EVIDENCE = """\
-apiVersion: gpureconciler.io/v1alpha1
-kind: NodeInventory
-metadata: {name: main}
-spec:
-  takenAt: "2026-11-01T00:00:00Z"
-  nodes:
-"""
-_NODE = "    - {{name: n{number:04}, gpu: {{product: NVIDIA-H100-80GB-HBM3, count: 8}}}}\n"
 _QUEUE = """\
 apiVersion: torchrun.ai/v1alpha1
 kind: TorchrunQueue
@@ -91,7 +82,7 @@ SHAPES = {"TorchrunJobs": (_QUEUE, _TORCHRUN), "KaiwoJobs": (_LOCAL_QUEUE, _KAIW
 def files(count: int, shape: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a repository with so many jobs of one kind."""
     yield "reconciler.yaml", _CONFIG
-    yield "evidence/main/nodes.yaml", _EVIDENCE + "".join(_NODE.format(number=number) for number in range(_NODES))
+    yield "evidence/main/nodes.yaml", EVIDENCE + "".join(NODE.format(number=number) for number in range(_NODES))
     for number in range(count):
         queue = f"queue-{number // _JOBS_PER_QUEUE:03}"
         of_queue, of_job = SHAPES[shape]

@@ -19,8 +19,8 @@ def files(count: int, *, backend: str = "kai", mix: str = "real", seed: int = 7)
     yield "reconciler.yaml", clusters.config() if mix == "clusters" else _CONFIG.format(backend=backend)
     yield from MIXES[mix](count, backend=backend, seed=seed)
     if mix != "clusters":
-        nodes = "".join(_NODE.format(number=number) for number in range(_NODES))
-        yield "evidence/main/nodes.yaml", _EVIDENCE + nodes
+        nodes = "".join(NODE.format(number=number) for number in range(_NODES))
+        yield "evidence/main/nodes.yaml", EVIDENCE + nodes
 
 
 def write(folder: Path, count: int, *, backend: str = "kai", mix: str = "real") -> int:
@@ -46,8 +46,8 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 _NODES = 2_000
-_NODE = "    - {{name: n{number:04}, gpu: {{product: NVIDIA-H100-80GB-HBM3, count: 8}}}}\n"
-_EVIDENCE = """\
+NODE = "    - {{name: n{number:04}, gpu: {{product: NVIDIA-H100-80GB-HBM3, count: 8}}}}\n"
+EVIDENCE = """\
 apiVersion: gpureconciler.io/v1alpha1
 kind: NodeInventory
 metadata: {name: main}

@@ -86,9 +86,12 @@ class _Line:
         self._words = ("bash", "-c", text)
         self._tables, self._settings, self._files, self._gpus, self._env = tables, settings, files, gpus, env
 
-    def read(self, edits: Iterable[SettingEdit] = ()) -> tuple[Launch | None, FlagReview]:
-        """Return the line with `edits`, and the review of its flags; what cannot be read is refused."""
-        env = {**self._env, **self.assumed.variables}
+    def read(self, edits: Iterable[SettingEdit] = (), tokens: int | None = None) -> tuple[Launch | None, FlagReview]:
+        """Return the line with `edits`, and the review of its flags; what cannot be read is refused.
+
+        tokens: of a sample, instead of the number that is assumed.
+        """
+        env = {**self._env, **self.assumed.variables} | ({} if tokens is None else {SEQUENCE: str(tokens)})
         parsed = parse_launch(self._words, (), env, self._files, edits=tuple(edits))
         if parsed.launch is None or parsed.diagnostics:
             return parsed.launch, FlagReview(refused=parsed.diagnostics)
@@ -109,14 +112,12 @@ class _Line:
         """Return the number of GPUs by the tokens of a sample, if the data decides about those."""
         if SEQUENCE not in self.assumed.variables:
             return ()
-        assumed, found = self.assumed, []
+        found = []
         for length in LENGTHS:
-            self.assumed = replace(assumed, variables={**assumed.variables, SEQUENCE: str(length)})
-            launch, review = self.read()
+            launch, review = self.read(tokens=length)
             questions = () if launch is None else self.questions(launch, review).questions
             chosen = decide_cheapest(questions).chosen if questions else None
             found.append((length, None if chosen is None else chosen.layout.gpus))
-        self.assumed = assumed
         return tuple(found)
 
     def questions(self, launch: Launch, review: FlagReview) -> JobQuestions:

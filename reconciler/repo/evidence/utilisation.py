@@ -43,28 +43,33 @@ class GpuPod(_Row, frozen=True, kw_only=True):
     windows: tuple[GpuWindow, ...] = ()
 
 
-class GpuWorkload(_Row, frozen=True, kw_only=True):
-    """The owner at the root of running pods with GPUs. `queue` is its ClusterQueue.
-
-    started_at: when the first of its running pods started; empty if none runs yet.
-    """
+class _RootOwner(_Row, frozen=True, kw_only=True):
+    """The owner at the root of pods that hold or want a resource. `queue` is its ClusterQueue."""
 
     api_version: str
     kind: str
     namespace: str
     name: str
     resource: str
-    pods: tuple[GpuPod, ...]
-    started_at: str = ""
     queue: str = ""
     priority: int = 0
-    notes: tuple[str, ...] = ()
 
     @property
     def key(self) -> ObjectKey:
         """Its identity."""
         group, _ = split_api_version(self.api_version)
         return ObjectKey(group=group, kind=self.kind, namespace=self.namespace, name=self.name)
+
+
+class GpuWorkload(_RootOwner, frozen=True, kw_only=True):
+    """The owner of running pods with GPUs.
+
+    started_at: when the first of its running pods started; empty if none runs yet.
+    """
+
+    pods: tuple[GpuPod, ...]
+    started_at: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -81,25 +86,12 @@ class WaitingPods(_Row, frozen=True, kw_only=True):
     tolerations: tuple[str, ...] = ()
 
 
-class WaitingWorkload(_Row, frozen=True, kw_only=True):
+class WaitingWorkload(_RootOwner, frozen=True, kw_only=True):
     """A workload that waits for GPUs. `headroom`: GPUs that its queue still grants."""
 
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    resource: str
     since: str
     pods: tuple[WaitingPods, ...]
-    queue: str = ""
-    priority: int = 0
     headroom: _Count = 0
-
-    @property
-    def key(self) -> ObjectKey:
-        """Its identity."""
-        group, _ = split_api_version(self.api_version)
-        return ObjectKey(group=group, kind=self.kind, namespace=self.namespace, name=self.name)
 
     @property
     def gpus(self) -> int:

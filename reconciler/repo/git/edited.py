@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reconciler.repo.git.command import locate
 from reconciler.repo.git.repository import GitRepository
-from reconciler.repo.port import Entry, Tree
+from reconciler.repo.port import Entry
 
 
 class EditedRepository(GitRepository):
@@ -38,17 +38,6 @@ class EditedRepository(GitRepository):
     def work_file(self, path: str) -> Entry | None:
         """Return one edited file, or that of the checked-out commit."""
         return self._edits[path] if path in self._edits else self.tree(self.resolve("HEAD").oid, (path,)).get(path)
-
-    def work_tree(self, paths: Sequence[str] = (), *, head: str | None = None) -> Tree:
-        """List the checked-out commit with the edits."""
-        head = head or self.resolve("HEAD").oid
-        tree = {**self.tree(head, paths)}
-        for path, entry in self.changed_since(head, paths).items():
-            if entry is None:
-                tree.pop(path, None)
-            else:
-                tree[path] = entry
-        return tree
 
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:

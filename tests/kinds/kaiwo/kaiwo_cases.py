@@ -12,52 +12,17 @@ from reconciler.kinds.facts import KindId
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.config import Backend, Cluster
 from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.inventory import Inventory, parse_inventory
+from tests.kinds.walking import Result
 
 CATALOGUE = Catalogue(resources)
 GPU = "amd.com/gpu"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What documents render to."""
-
-    manifests: tuple[Manifest, ...]
-    problems: tuple[Problem, ...]
-
-    def one(self, kind: str, name: str = "") -> dict[str, Any]:
-        """Return the body of the only object of a kind (and name)."""
-        return self.manifest(kind, name).body
-
-    def manifest(self, kind: str, name: str = "") -> Manifest:
-        """Return the only manifest of a kind (and name)."""
-        assert not self.errors, self.problems
-        (found,) = (m for m in self.manifests if m.key.kind == kind and name in ("", m.key.name))
-        return found
-
-    def kinds(self) -> list[str]:
-        """Return kinds and names, sorted."""
-        return sorted(f"{m.key.kind}/{m.key.name}" for m in self.manifests)
-
-    def lines(self, rule: str = "") -> list[str]:
-        """Return the problems of a rule as they are printed."""
-        return [str(problem) for problem in self.problems if rule in problem.rule]
-
-    @property
-    def rules(self) -> list[str]:
-        """Return the rule ids of all problems."""
-        return [problem.rule for problem in self.problems]
-
-    @property
-    def errors(self) -> list[str]:
-        """Return the rule ids of the errors."""
-        return [problem.rule for problem in self.problems if problem.severity is Severity.ERROR]
 
 
 @dataclass(kw_only=True)

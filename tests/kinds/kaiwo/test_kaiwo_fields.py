@@ -1,9 +1,7 @@
 """Every field of the four schemas changes what is rendered, or is reported: none is read and dropped in silence."""
 
-import copy
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,9 +12,9 @@ from reconciler.kube.yaml import read
 from reconciler.repo.config import Backend
 from reconciler.sizing.inventory import Inventory
 from tests.cluster.judges import Judge
-from tests.kinds.kaiwo.kaiwo_cases import FLEET, Result, invalid, rendered
+from tests.kinds.kaiwo.kaiwo_cases import FLEET, invalid, rendered
+from tests.kinds.walking import Path, Result, with_value
 
-Path = tuple[str | int, ...]
 GROUPS = {"kaiwojob": "kaiwo", "kaiwoservice": "kaiwo", "kaiwoqueueconfig": "kaiwo", "kaiwoconfig": "config.kaiwo"}
 KINDS = {"kaiwojob": "KaiwoJob", "kaiwoservice": "KaiwoService", "kaiwoqueueconfig": "KaiwoQueueConfig"}
 REPORTED = {"kaiwo.ignored", "kaiwo.unsupported", "kaiwo.override"}
@@ -149,23 +147,6 @@ IDENTITY = {"apiVersion", "kind"}
 _RESOURCES: Path = ("clusterQueues", 0, "spec", "resourceGroups", 0)
 TOGETHER = {(*_RESOURCES, "coveredResources"), (*_RESOURCES, "flavors", 0, "resources", 0, "name")}
 """Fields that change together only: test_a_quota_of_a_resource_that_is_not_covered."""
-
-
-def with_value(spec: dict[str, Any], path: Path, value: Any) -> dict[str, Any] | None:
-    """Return a copy with `value` at `path`; None where it is there already or its list has no item."""
-    spec = copy.deepcopy(spec)
-    node: Any = spec
-    for part, following in pairwise(path):
-        if isinstance(part, int):
-            if part >= len(node):
-                return None
-            node = node[part]
-        else:
-            node = node.setdefault(part, [] if isinstance(following, int) else {})
-    if isinstance(node, list) or node.get(path[-1]) == value:
-        return None
-    node[path[-1]] = value
-    return spec
 
 
 def document(kind: str, spec: dict[str, Any]) -> str:

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.repo.config import Backend
-from tests.kinds.torchrun.torchrun_cases import Result, rendered
+from tests.kinds.torchrun.torchrun_cases import rendered
+from tests.kinds.walking import Result
 
 QUEUE = """\
 apiVersion: torchrun.ai/v1alpha1

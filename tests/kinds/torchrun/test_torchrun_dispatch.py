@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.kinds.torchrun.torchrun_cases import Result, rendered
+from tests.kinds.torchrun.torchrun_cases import rendered
+from tests.kinds.walking import Result
 
 TEXT = """
 apiVersion: torchrun.ai/v1alpha1

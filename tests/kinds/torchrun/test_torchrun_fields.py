@@ -1,9 +1,7 @@
 """Every field of both schemas either changes what is rendered, or is reported: nothing is read and dropped in silence."""
 
-import copy
 import json
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,9 +11,9 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend
 from tests.cluster.judges import Judge
-from tests.kinds.torchrun.torchrun_cases import CATALOGUE, Result, documents, rendered
+from tests.kinds.torchrun.torchrun_cases import CATALOGUE, documents, rendered
+from tests.kinds.walking import Path, Result, with_value
 
-Path = tuple[str | int, ...]
 REPORTED = {"torchrun.unsupported", "torchrun.no-queueing", "torchrun.backend"}
 
 
@@ -100,23 +98,6 @@ NAMED: dict[str, list[Any]] = {
     "queue": ["base"],
     "jobQueue": ["base"],
 }
-
-
-def with_value(spec: dict[str, Any], path: Path, value: Any) -> dict[str, Any] | None:
-    """Return a copy with `value` at `path`; None where it is there already or its list has no item."""
-    spec = copy.deepcopy(spec)
-    node: Any = spec
-    for part, following in pairwise(path):
-        if isinstance(part, int):
-            if part >= len(node):
-                return None
-            node = node[part]
-        else:
-            node = node.setdefault(part, [] if isinstance(following, int) else {})
-    if isinstance(node, list) or node.get(path[-1]) == value:
-        return None
-    node[path[-1]] = value
-    return spec
 
 
 def document(kind: str, spec: dict[str, Any]) -> Document:

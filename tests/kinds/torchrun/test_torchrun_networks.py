@@ -6,7 +6,8 @@ import pytest
 
 from reconciler.kinds.torchrun.networks import PRESETS
 from tests.cluster.judges import Judge
-from tests.kinds.torchrun.torchrun_cases import Result, rendered
+from tests.kinds.torchrun.torchrun_cases import rendered
+from tests.kinds.walking import Result
 
 TEXT = """
 apiVersion: torchrun.ai/v1alpha1

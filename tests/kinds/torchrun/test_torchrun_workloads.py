@@ -3,7 +3,8 @@
 import pytest
 
 from reconciler.queues.queues import usage_by_cluster
-from tests.kinds.torchrun.torchrun_cases import CATALOGUE, Result, rendered
+from tests.kinds.torchrun.torchrun_cases import CATALOGUE, rendered
+from tests.kinds.walking import Result
 from tests.plan.plan_cases import rows
 
 TEXT = """

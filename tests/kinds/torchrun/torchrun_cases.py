@@ -1,51 +1,18 @@
 """Documents to rendered objects, as the pipeline does it: read, validate, understand, render; nothing is mocked."""
 
-from dataclasses import dataclass
-from typing import Any
-
 from reconciler import resources
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.torchrun.intent import TorchrunQueue, job_intent, queue_intent
 from reconciler.kinds.torchrun.render import render_job, render_queue
-from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.config import Backend, Cluster
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.inventory import Inventory, parse_inventory
+from tests.kinds.walking import Result
 
 CATALOGUE = Catalogue(resources)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """What a set of documents renders to."""
-
-    manifests: tuple[Manifest, ...]
-    problems: tuple[Problem, ...]
-
-    def one(self, kind: str, name: str = "") -> dict[str, Any]:
-        """Return the body of the only object of a kind (and name)."""
-        return self.manifest(kind, name).body
-
-    def manifest(self, kind: str, name: str = "") -> Manifest:
-        """Return the only manifest of a kind (and name)."""
-        (found,) = (m for m in self.manifests if m.key.kind == kind and name in ("", m.key.name))
-        return found
-
-    def kinds(self) -> list[str]:
-        """Return kinds and names, sorted."""
-        return sorted(f"{m.key.kind}/{m.key.name}" for m in self.manifests)
-
-    @property
-    def rules(self) -> list[str]:
-        """Return the rule ids of all problems."""
-        return [problem.rule for problem in self.problems]
-
-    @property
-    def errors(self) -> list[str]:
-        """Return the rule ids of the errors."""
-        return [problem.rule for problem in self.problems if problem.severity is Severity.ERROR]
 
 
 def documents(text: str, path: str = "jobs/test.yaml") -> tuple[Document, ...]:
