@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
+from fractions import Fraction
 from typing import Any
 
 from reconciler.kinds.kind import Kind, Kinds
@@ -89,20 +90,28 @@ def controller_of(pod: Body) -> Mapping[str, Any]:
 
 
 def pod_gpus(spec: Mapping[str, Any]) -> dict[str, int]:
-    """Return the GPUs of a pod by resource: the sum over its containers, or what an init container needs if more."""
+    """Return the GPUs of a pod by resource."""
+    return {name: int(amount) for name, amount in pod_amounts(spec).items() if is_gpu(name)}
+
+
+def pod_amounts(spec: Mapping[str, Any]) -> dict[str, Fraction]:
+    """Return what a pod requests: the sums over its containers, or what an init container needs if more.
+
+    A limit is a request where none is set.
+    """
     total = _amounts(spec.get("containers"))
     for container in sequence(spec.get("initContainers")):
         for name, amount in _amounts([container]).items():
-            total[name] = max(total.get(name, 0), amount)
+            total[name] = max(total.get(name, Fraction()), amount)
     return total
 
 
-def _amounts(containers: Any) -> dict[str, int]:
-    total: dict[str, int] = {}
+def _amounts(containers: Any) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
     for container in map(mapping, sequence(containers)):
         resources = mapping(container.get("resources"))
-        for name, amount in {**mapping(resources.get("requests")), **mapping(resources.get("limits"))}.items():
+        for name, amount in {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}.items():
             quantity = parse_quantity(amount)
-            if is_gpu(name) and quantity is not None and quantity > 0:
-                total[name] = total.get(name, 0) + int(quantity)
+            if quantity is not None and quantity > 0:
+                total[name] = total.get(name, Fraction()) + quantity
     return total

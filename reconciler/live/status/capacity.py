@@ -11,8 +11,9 @@ from reconciler.kinds.progress import holds
 from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
+from reconciler.live.observe.placed import pod_amounts, pod_gpus
 from reconciler.queues.queues import QueueUsage
-from reconciler.sizing.devices import Vendor, is_gpu, product_label
+from reconciler.sizing.devices import Vendor, is_gpu, product_label, vendor_in
 from reconciler.sizing.inventory import Inventory
 
 Body = Mapping[str, Any]
@@ -86,7 +87,7 @@ def _queue(
     kind: str, namespace: str, name: str, workloads: Sequence[Body], *, quota: Gpus | None = None
 ) -> QueueCapacity:
     admitted = exact(float(_sum(_admitted_gpus(one) for one in workloads if holds(one, "Admitted") is not None)))
-    pending = exact(float(_sum(_requested_gpus(one) for one in workloads if holds(one, "Admitted") is None)))
+    pending = sum(_requested_gpus(one) for one in workloads if holds(one, "Admitted") is None)
     return QueueCapacity(
         kind=kind,
         namespace=namespace,
@@ -115,9 +116,9 @@ def _admitted_gpus(workload: Body) -> Fraction:
     return _sum(_gpus(usage) for usage in usages)
 
 
-def _requested_gpus(workload: Body) -> Fraction:
+def _requested_gpus(workload: Body) -> int:
     sets = (mapping(one) for one in sequence(mapping(workload.get("spec")).get("podSets")))
-    return _sum(count(one.get("count"), 1) * _pod_gpus(mapping(one.get("template"))) for one in sets)
+    return sum(count(one.get("count"), 1) * _pod_gpus(mapping(one.get("template"))) for one in sets)
 
 
 def recorded_queues(usage: QueueUsage) -> tuple[QueueCapacity, ...]:
@@ -148,10 +149,10 @@ def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> t
 
 def _node(body: Body, pods: Sequence[Body], vendor: Vendor) -> NodeCapacity:
     offered = mapping(mapping(body.get("status")).get("allocatable"))
-    requests = [_requests(mapping(pod.get("spec"))) for pod in pods]
+    requests = [pod_amounts(mapping(pod.get("spec"))) for pod in pods]
 
     def used(name: str) -> Fraction:
-        return _sum(_amount(one.get(name)) for one in requests)
+        return _sum(one.get(name, Fraction()) for one in requests)
 
     return NodeCapacity(
         name=metadata_text(body, "name"),
@@ -180,32 +181,15 @@ def recorded_nodes(inventory: Inventory | None, vendor: Vendor) -> tuple[NodeCap
             is_open=node.is_open,
         )
         for node in sorted(found, key=lambda one: one.name)
-        if node.gpus and vendor_of(node.product, node.labels) is vendor
+        if node.gpus and (vendor_in([node.product]) or vendor_in(node.labels) or Vendor.NVIDIA) is vendor
     )
-
-
-def vendor_of(product: str, labels: Mapping[str, str]) -> Vendor:
-    """Return the vendor of a node's GPUs, by its labels and the name of their product."""
-    words = f"{product} {' '.join(labels)}".lower()
-    return Vendor.AMD if "amd" in words or "instinct" in words else Vendor.NVIDIA
 
 
 # Amounts.
 
 
-def _requests(spec: Body) -> dict[str, str]:
-    """Return the sums of the requests of a pod's containers; a limit is a request where none is set."""
-    totals: dict[str, Fraction] = {}
-    for container in map(mapping, sequence(spec.get("containers"))):
-        resources = mapping(container.get("resources"))
-        wanted = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
-        for name, amount in wanted.items():
-            totals[name] = totals.get(name, Fraction()) + _amount(amount)
-    return {name: str(float(amount)) for name, amount in totals.items()}
-
-
-def _pod_gpus(template: Body) -> Fraction:
-    return _gpus(_requests(mapping(template.get("spec"))))
+def _pod_gpus(template: Body) -> int:
+    return sum(pod_gpus(mapping(template.get("spec"))).values())
 
 
 def _gpus(amounts: Mapping[str, Any]) -> Fraction:
