@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.kueue.pod_requests import pod_requests
 from reconciler.kinds.summary import ObjectSummary
@@ -25,6 +26,9 @@ STRATEGY, PRIORITY = "agentaflow.gpu/scheduling-strategy", "agentaflow.gpu/prior
 
 HOSTNAME = "kubernetes.io/hostname"
 GPU_MEMORY = "nvidia.com/gpu.memory"
+FORECAST, AFFINITY, TAS, KAI, DRA = "forecast only", "nodeAffinity", "Kueue TAS", "KAI", "DRA"
+"""What guarantees where pods run. The first is nothing: the scheduler of the cluster decides."""
+
 _PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 _MILLI, _MIB = 1000, 1 << 20
 _Terms = tuple[tuple[LabelRequirement, ...], ...]
@@ -87,6 +91,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     """A workload that needs nodes. `unknown` says why that cannot be told.
 
     since: when it was submitted; empty: it is new. seconds: how long it runs; None: unknown.
+    guaranteed_by: what makes the cluster follow a placement, as far as the manifest says so.
     """
 
     key: ObjectKey
@@ -98,6 +103,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     queue: str = ""
     place: SourceRef | None = None
     unknown: str = ""
+    guaranteed_by: str = FORECAST
     is_changed: bool = True  # by the plan
 
     @property
@@ -129,6 +135,7 @@ def job_of_row(
         queue=row.queue,
         place=row.place,
         unknown=unknown,
+        guaranteed_by=_guarantee(row, pods, body or {}, kinds),
     )
 
 
@@ -145,6 +152,8 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None, seconds: float | Non
         strategy="" if known is None else known.strategy,
         queue=used.queue,
         place=None if known is None else known.place,
+        unknown="" if known is None else known.unknown,
+        guaranteed_by=FORECAST if known is None else known.guaranteed_by,
         is_changed=False,
     )
 
@@ -176,7 +185,7 @@ def _pods(row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds) -> t
     """Return the pods of a workload; and why they are unknown, if they are."""
     if row.uncounted:
         return (), f"{row.uncounted[0]} is not counted"
-    if any(is_slice(one.resource) or is_slice(one.product) for one in row.demands):
+    if any(is_slice(one.product) for one in row.demands):
         return (), "slices of GPUs are counted, but not placed"
     known = row.pod_requests
     templates: list[Mapping[str, Any]] = []
@@ -251,6 +260,18 @@ def _priority(row: ObjectSummary, body: Mapping[str, Any], priorities: Mapping[s
         return priorities[name]
     written = annotation(body, PRIORITY) if body else ""
     return int(written) if written.isascii() and written.isdecimal() else 0
+
+
+def _guarantee(row: ObjectSummary, pods: Sequence[PodAsk], body: Mapping[str, Any], kinds: Kinds) -> str:
+    """Return what keeps pods on such nodes: a topology, claims, a queue of KAI that binds gangs and shares, labels."""
+    if any(one.topology is not None and one.topology.level for one in pods):
+        return TAS
+    sets = kinds.pod_sets(body) or () if body else ()
+    if any(mapping(one.template.get("spec")).get("resourceClaims") for one in sets):
+        return DRA
+    if row.queue_role is QueueRole.TREE and (len(pods) > 1 or any(one.pods > 1 or one.share < WHOLE for one in pods)):
+        return KAI
+    return AFFINITY if any(one.site.selector or one.site.terms for one in pods) else FORECAST
 
 
 def _seconds(row: ObjectSummary, body: Mapping[str, Any]) -> float | None:
