@@ -49,6 +49,7 @@ def pod_requests(
                 topology=topology_request(annotations_of(pod_set.template)),
                 containers=tuple(_containers(spec)),
                 overhead=_amounts(spec.get("overhead")),
+                spare=pod_set.spare // workloads,
             )
         )
     return tuple(found)

@@ -178,6 +178,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     scale: Scale | None = None  # of an autoscaler
     offered_again: tuple[tuple[str, int], ...] = ()  # of a device plugin's configuration: resources, and how often
     replicas: int = 1  # of a workload that an autoscaler may scale: how many copies it says
+    queued_as: tuple[str, str] = ("", "")  # of a workload in a queue by flavor: its priority class, that of its pods
 
     @property
     def key(self) -> ObjectKey:
