@@ -8,28 +8,26 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.kinds.agentaflow.wishes import PlacementWish, placement_wish
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
+from reconciler.kinds.kueue.labels import PRIORITY_LABEL
 from reconciler.kinds.kueue.pod_requests import pod_requests
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import LabelRequirement, PodRequest, Toleration, TopologyRequest, requirements
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.quantities import parse_quantity
-from reconciler.kube.values import annotation, mapping, sequence, text
+from reconciler.kube.values import mapping, sequence, text
 from reconciler.placement.space import WHOLE
 from reconciler.queues.limit_ranges import pod_total, values
 from reconciler.repo.evidence.usage import UsedPodSet, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_slice
-
-STRATEGY, PRIORITY = "agentaflow.gpu/scheduling-strategy", "agentaflow.gpu/priority"
-"""Annotations of a workload of any kind: its own strategy, and its priority from 0 to 10."""
 
 HOSTNAME = "kubernetes.io/hostname"
 GPU_MEMORY = "nvidia.com/gpu.memory"
 FORECAST, AFFINITY, TAS, KAI, DRA = "forecast only", "nodeAffinity", "Kueue TAS", "KAI", "DRA"
 """What guarantees where pods run. The first is nothing: the scheduler of the cluster decides."""
 
-_PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
 _MILLI, _MIB = 1000, 1 << 20
 _Terms = tuple[tuple[LabelRequirement, ...], ...]
 
@@ -112,26 +110,18 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
         return sum(one.amount for one in self.pods)
 
 
-def strategy_of(body: Mapping[str, Any] | None) -> str:
-    """Return the strategy that a workload names; empty if none."""
-    return annotation(body, STRATEGY) if body else ""
-
-
 def job_of_row(
-    row: ObjectSummary,
-    body: Mapping[str, Any] | None,
-    kinds: Kinds,
-    priorities: Mapping[str, int],
-    strategy: str = "",
+    row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds, priorities: Mapping[str, int]
 ) -> QueuedJob:
     """Return what an object of the repository asks for. body: its manifest, where it is at hand."""
     pods, unknown = _pods(row, body, kinds)
+    wish = placement_wish(body or {})
     return QueuedJob(
         key=row.key,
         pods=pods,
-        priority=_priority(row, body or {}, priorities),
-        seconds=_seconds(row, body or {}),
-        strategy=strategy or strategy_of(body),
+        priority=_priority(row, body or {}, priorities, wish),
+        seconds=_seconds(row, body or {}, wish),
+        strategy=wish.strategy or "",
         queue=row.queue,
         place=row.place,
         unknown=unknown,
@@ -252,14 +242,11 @@ def _preferred(spec: Mapping[str, Any]) -> _Terms:
     return tuple(tuple(requirements(mapping(one.get("preference")).get("matchExpressions"))) for one in ranked)
 
 
-def _priority(row: ObjectSummary, body: Mapping[str, Any], priorities: Mapping[str, int]) -> int:
+def _priority(row: ObjectSummary, body: Mapping[str, Any], priorities: Mapping[str, int], wish: PlacementWish) -> int:
     """Return the priority of a workload: of its class, else what its annotation says."""
     labels = mapping(mapping(body.get("metadata")).get("labels"))
-    name = text(labels.get(_PRIORITY_CLASS)) or row.priority_class
-    if name in priorities:
-        return priorities[name]
-    written = annotation(body, PRIORITY) if body else ""
-    return int(written) if written.isascii() and written.isdecimal() else 0
+    name = text(labels.get(PRIORITY_LABEL)) or row.priority_class
+    return priorities.get(name, wish.priority or 0)
 
 
 def _guarantee(row: ObjectSummary, pods: Sequence[PodAsk], body: Mapping[str, Any], kinds: Kinds) -> str:
@@ -274,8 +261,10 @@ def _guarantee(row: ObjectSummary, pods: Sequence[PodAsk], body: Mapping[str, An
     return AFFINITY if any(one.site.selector or one.site.terms for one in pods) else FORECAST
 
 
-def _seconds(row: ObjectSummary, body: Mapping[str, Any]) -> float | None:
-    """Return how long a workload runs: as sized, else at most as long as its deadline."""
+def _seconds(row: ObjectSummary, body: Mapping[str, Any], wish: PlacementWish) -> float | None:
+    """Return how long a workload runs: as it says, else as sized, else at most as long as its deadline."""
+    if wish.duration_seconds is not None:
+        return float(wish.duration_seconds)
     if row.gpu_hours and row.gpus:
         return 3600 * row.gpu_hours / row.gpus
     spec = mapping(body.get("spec"))

@@ -4,6 +4,7 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -39,12 +40,16 @@ _MOST = 500  # waiting workloads whose manifests are read
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
-    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence."""
+    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence.
+
+    queues: those of the head.
+    """
 
     cluster: str
     settings: PlacementSettings
     evidence: PlacementEvidence | None = None
     intent: Intent = Intent()
+    queues: QueueUsage = msgspec.field(default_factory=QueueUsage)
     days: int | None = None
     unknown: str = ""
 
@@ -73,7 +78,7 @@ def forecasts(  # noqa: PLR0917 - the parts of a plan that is made
             continue
         base = ClusterForecast(cluster=name, settings=cluster.placement)
         evidence, days, unknown = _evidence(index, usage.get(name, QueueUsage()), config, name, day)
-        base = replace(base, evidence=evidence, days=days, unknown=unknown)
+        base = replace(base, evidence=evidence, days=days, unknown=unknown, queues=usage.get(name, QueueUsage()))
         if evidence is not None:
             reading = _JobReading(index, usage.get(name, QueueUsage()), renderer, baseline, name)
             base = replace(base, intent=reading.intent(plan.jobs, evidence.usage))
@@ -87,8 +92,10 @@ def placement_lines(plan: Plan, found: Iterable[ClusterForecast]) -> tuple[Place
     return tuple(placement_line(one) for one in found if one.cluster in changed)
 
 
-def placement_line(one: ClusterForecast, strategy: str = "", seen: Outlook | None = None) -> PlacementLine:
-    """Return the line of a cluster for a strategy, by default its own."""
+def placement_line(
+    one: ClusterForecast, strategy: str = "", seen: Outlook | None = None, *, every: bool = False
+) -> PlacementLine:
+    """Return the line of a cluster for a strategy, by default its own; with `every` workload that waits."""
     strategy = strategy or one.settings.strategy
     line = PlacementLine(cluster=one.cluster, strategy=strategy, days=one.days, unknown=one.unknown)
     if one.evidence is None:
@@ -96,7 +103,11 @@ def placement_line(one: ClusterForecast, strategy: str = "", seen: Outlook | Non
     found = seen or one.look(strategy)
     before, after = found.before, found.after
     earlier = {job.job.key: job for job in before.jobs}
-    shown = (placed for placed in after.jobs if placed.job.is_changed or _differs(placed, earlier.get(placed.job.key)))
+    shown = (
+        placed
+        for placed in after.jobs
+        if every or placed.job.is_changed or _differs(placed, earlier.get(placed.job.key))
+    )
     return replace(
         line,
         observed_at=one.evidence.usage.observed_at,

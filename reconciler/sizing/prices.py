@@ -1,6 +1,7 @@
 """`spec.prices` of `reconciler.yaml`: what a GPU hour costs, who says so, and since when."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -47,6 +48,25 @@ class Prices(Struct, frozen=True, kw_only=True):
             return total
         hour = self.hour(product, spot=spot)
         return None if hour is None else total + left * hour
+
+
+SPOT_LABELS = {
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-preemptible": "true",
+    "eks.amazonaws.com/capacityType": "SPOT",
+    "karpenter.sh/capacity-type": "spot",
+    "kubernetes.azure.com/scalesetpriority": "spot",
+    "node.kubernetes.io/lifecycle": "spot",
+}
+"""Labels of nodes that a cloud may take back, with their values."""
+
+_SPOT_NAME = re.compile(r"(?:^|[-_.])(?:spot|preemptible|interruptible)(?:$|[-_.])", re.IGNORECASE)
+
+
+def is_spot(labels: Iterable[tuple[str, str | Sequence[str]]], name: str = "") -> bool:
+    """Return whether labels, each with its value or its possible values, or the name of a flavor mean such nodes."""
+    chosen = ((SPOT_LABELS.get(key), (value,) if isinstance(value, str) else tuple(value)) for key, value in labels)
+    return bool(_SPOT_NAME.search(name)) or any(wanted is not None and values == (wanted,) for wanted, values in chosen)
 
 
 NO_PRICES = Prices()

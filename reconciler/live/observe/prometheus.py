@@ -18,7 +18,7 @@ from reconciler.errors import OutsideError, one_line
 from reconciler.http import Endpoint, HttpClient
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.repo.evidence.usage import QueueWaits
-from reconciler.repo.evidence.utilisation import GpuWindow
+from reconciler.repo.evidence.utilisation import IDLE_PERCENT, GpuWindow
 
 AMD, ENGINE, UTIL = "gpu_gfx_activity", "DCGM_FI_PROF_GR_ENGINE_ACTIVE", "DCGM_FI_DEV_GPU_UTIL"
 METRICS: Mapping[str, float] = {AMD: 1.0, ENGINE: 100.0, UTIL: 1.0}
@@ -29,6 +29,7 @@ _QUERIES = {
     "max": "max by ({labels}) (max_over_time({metric}[{seconds}s]))",
     "mean": "max by ({labels}) (avg_over_time({metric}[{seconds}s]))",
     "samples": "sum by ({labels}) (count_over_time({metric}[{seconds}s]))",
+    "idle": "sum by ({labels}) (count_over_time(({metric} < {idle})[{seconds}s:{interval}s]))",
 }
 """Where a GPU has several series, because an exporter restarted, the higher value counts, and all samples."""
 
@@ -70,7 +71,8 @@ def read_windows(prometheus: PrometheusPort, window: MetricsWindow) -> dict[tupl
     """Return the windows of all GPUs by pod. Raises `OutsideError` if any question has no answer."""
     found: dict[tuple[str, str], list[GpuWindow]] = {}
     for metric, factor in METRICS.items():
-        values = {name: _query(prometheus, query, metric, window) for name, query in _QUERIES.items()}
+        idle = IDLE_PERCENT / factor
+        values = {name: _query(prometheus, query, metric, idle, window) for name, query in _QUERIES.items()}
         for gpu in sorted(values["samples"].keys() & values["max"].keys() & values["mean"].keys()):
             found.setdefault(gpu[:2], []).append(
                 GpuWindow(
@@ -80,13 +82,17 @@ def read_windows(prometheus: PrometheusPort, window: MetricsWindow) -> dict[tupl
                     mean=round(values["mean"][gpu] * factor, 2),
                     samples=int(values["samples"][gpu]),
                     expected=max(1, int(window.seconds / window.interval)),
+                    idle=round(min(1.0, values["idle"].get(gpu, 0.0) / values["samples"][gpu]), 4),
                 )
             )
     return {pod: tuple(windows) for pod, windows in found.items()}
 
 
-def _query(prometheus: PrometheusPort, query: str, metric: str, window: MetricsWindow) -> dict[PodGpu, float]:
-    asked = query.format(labels=_LABELS, metric=metric, seconds=window.seconds)
+def _query(
+    prometheus: PrometheusPort, query: str, metric: str, idle: float, window: MetricsWindow
+) -> dict[PodGpu, float]:
+    interval = max(1, round(window.interval))
+    asked = query.format(labels=_LABELS, metric=metric, seconds=window.seconds, interval=interval, idle=idle)
     return dict(_rows(instant(prometheus, asked, window.end)))
 
 

@@ -75,13 +75,13 @@ def _row(one: PlacedWorkload) -> Row:
         Styled(word, _STYLES[one.word]),
         strong(qualified_name(one.key)),
         str(one.gpus),
-        Name(_nodes(one.nodes)) if one.nodes else "-",
+        Name(nodes_in_words(one.nodes)) if one.nodes else "-",
         one.guaranteed_by or "-",
         "; ".join(filter(None, (one.why, *one.notes))),
     )
 
 
-def _nodes(nodes: Sequence[tuple[str, int]]) -> str:
+def nodes_in_words(nodes: Sequence[tuple[str, int]]) -> str:
     """Return nodes with the number of pods on each, the first ones by name."""
     names = [name if pods == 1 else f"{name} x {pods}" for name, pods in nodes[:_MOST_NODES]]
     return ", ".join(names) + (f" and {len(nodes) - _MOST_NODES} more" if len(nodes) > _MOST_NODES else "")
