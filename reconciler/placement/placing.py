@@ -101,6 +101,7 @@ class _Placing:
     ) -> None:
         self._fleet, self._space, self._way, self._name, self._mix, self._ends = fleet, space, way, name, mix, ends
         self._others: dict[str, PlacementStrategy] = {}
+        self._reasons: dict[tuple[PodAsk, str], str] = {}
 
     def all(self, jobs: Sequence[QueuedJob]) -> list[JobPlacement]:
         """Place jobs in their order; with priorities, those behind one that waits only if they cannot delay it."""
@@ -168,10 +169,10 @@ class _Placing:
         before, cursor, nodes = [*self._space.rooms], self._space.cursor, dict[int, int]()
         for pods in job.pods:
             if not self._pods(pods, strategy, name, nodes):
-                self._restore(before)
-                self._space.cursor = cursor
-                why = why_not(self._fleet, self._space, pods, self._fleet.ask(pods))
-                return JobPlacement(job=job, why=why, strategy=name)
+                if nodes:
+                    self._restore(before)
+                    self._space.cursor = cursor
+                return JobPlacement(job=job, why=self._why(pods, name), strategy=name)
         rooms = self._space.rooms
         racks = {rack for node in nodes if (rack := _rack(self._fleet, node))}
         return JobPlacement(
@@ -181,6 +182,13 @@ class _Placing:
             strategy=name,
             notes=tuple(self._notes(job, nodes)),
         )
+
+    def _why(self, pods: PodAsk, strategy: str) -> str:
+        """Return why pods do not fit. There is less and less room: what was true of equal pods before is still."""
+        key = (pods, strategy)
+        if key not in self._reasons:
+            self._reasons[key] = why_not(self._fleet, self._space, pods, self._fleet.ask(pods))
+        return self._reasons[key]
 
     def _strategy(self, job: QueuedJob) -> tuple[PlacementStrategy, str]:
         """Return the strategy of a job: its own, or that of the cluster."""
