@@ -297,3 +297,26 @@ def test_priorities_of_annotations_decide_the_order(placed: Fleet) -> None:
         placed.edit(f"jobs/{name}.yaml", "  labels:", annotation)
     (line,) = _report(placed, "--strategy", "priority")["strategies"]
     assert {one["key"]["name"]: one["word"] for one in line["workloads"]} == {"top": "starts", "low": "waits"}
+
+
+def test_a_pin_is_an_edit_that_needs_consent_and_recent_evidence(placed: Fleet) -> None:
+    """AF-12: `pin: true` alone changes nothing; old evidence pins nothing; the plan warns about a pinned job."""
+    write_job(placed, "vit", 2, pods=3)
+    refused = placed.run("placement", "pin", "--write")
+    assert (refused.code, "spec.placement.pin is false" in refused.err) == (2, True)
+    placed.edit("reconciler.yaml", "utilisationGoal: 80", "utilisationGoal: 80\n    pin: true\n    annotate: true")
+    source = (placed.root / "jobs/vit.yaml").read_text()
+    (before,) = _plan(placed)["workloads"]
+    shown = placed.run("placement", "pin")
+    assert (shown.code, (placed.root / "jobs/vit.yaml").read_text()) == (0, source)
+    assert placed.run("placement", "pin", "--write").code == 0
+    (pinned,) = _plan(placed)["workloads"]
+    assert pinned["nodes"] == before["nodes"] != []
+    names = [name for name, _ in before["nodes"]]
+    assert (pinned["guaranteedBy"], f"pinned to {', '.join(names)}" in pinned["notes"][0]) == ("nodeAffinity", True)
+    assert f"agentaflow.gpu/assigned-node: {','.join(names)}" in (placed.root / "jobs/vit.yaml").read_text()
+    placed.write("jobs/vit.yaml", source)
+    observe(placed, at="2026-10-20T09:00:00Z")
+    stale = placed.run("placement", "pin", "--write")
+    assert "main: nothing is pinned: the evidence is 13 days old" in stale.err
+    assert (placed.root / "jobs/vit.yaml").read_text() == source
