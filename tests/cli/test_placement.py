@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode, write_health
 from reconciler.repo.evidence.usage import Usage, UsedWorkload, write_usage
 from reconciler.sizing.inventory import Inventory, Node, write_inventory
 from tests.cli.fleet import IDENTITY, Fleet
@@ -320,3 +322,22 @@ def test_a_pin_is_an_edit_that_needs_consent_and_recent_evidence(placed: Fleet) 
     stale = placed.run("placement", "pin", "--write")
     assert "main: nothing is pinned: the evidence is 13 days old" in stale.err
     assert (placed.root / "jobs/vit.yaml").read_text() == source
+
+
+def test_torchrun_jobs_leave_nodes_with_warnings(fleet: Fleet) -> None:
+    """F-099, F-102: a job is placed off WARN nodes while others have room, and never on FAIL ones; gangs of KAI, too."""
+    job = (fleet.root / "jobs/vision/vit.yaml").read_text()
+    fleet.write("jobs/vision/vit-two.yaml", job.replace("name: vit\n", "name: vit-two\n"))
+    warned = {f"h100-0{number}": CheckStatus.WARN for number in (1, 2, 3)}
+    health = {**warned, "h100-04": CheckStatus.FAIL}
+    nodes = {name: ObservedNode(name=name, status=status) for name, status in health.items()}
+    nodes |= {f"h100-0{number}": ObservedNode(name=f"h100-0{number}", status=CheckStatus.PASS) for number in (5, 6)}
+    folder, at = fleet.root / "evidence/main", "2026-11-02T09:00:00Z"
+    (folder / "health.yaml").write_bytes(write_health(FleetHealth(cluster="main", taken_at=at, nodes=nodes)))
+    (folder / "usage.yaml").write_bytes(write_usage(Usage(cluster="main", observed_at=at)))
+    fleet.commit()
+    (line,) = json.loads(fleet.run("plan", "-o", "json").out)["placement"]
+    (one,) = line["workloads"]
+    assert (one["key"]["name"], one["word"], one["guaranteedBy"]) == ("vit-two", "starts", "KAI")
+    assert not {name for name, _ in one["nodes"]} & set(health)
+    assert line["excluded"] == ["1 node with 8 GPUs: failed health checks"]
