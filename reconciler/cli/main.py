@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "commit": ("plan.commands.commit", "Render the sources of HEAD and commit the result."),
     "resolve": ("plan.commands.resolve", "Resolve conflicts in rendered/ by rendering again."),
     "verify": ("plan.commands.verify", "Check that rendered/ matches its sources."),
+    "placement": ("plan.commands.placement", "Forecast where workloads run, compare strategies, and ask what if."),
     "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
     "show": ("plan.commands.show", "Show a saved plan in any format."),
     "web": ("web.command", "Show plan, queues, jobs and nodes as pages in a browser."),

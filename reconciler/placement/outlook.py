@@ -48,11 +48,11 @@ def outlook(
     """Place what waits and what is new by a strategy. changed: the evidence as a scenario would have it."""
     after = known if changed is None else changed
     running, first = _running(known.usage, intent)
-    left = [one for one in running if one.job.key not in intent.gone]
     waiting = [*first, *_waiting(known.usage, intent.known)]
-    queued = [one for one in waiting if one.key not in intent.gone]
-    new = {job.key: job for job in intent.jobs}
-    queued = [job for job in queued if job.key not in new]
+    left, again = _running(after.usage, intent)
+    left = [one for one in left if one.job.key not in intent.gone]
+    new = {job.key for job in intent.jobs} | intent.gone
+    queued = [job for job in (*again, *_waiting(after.usage, intent.known)) if job.key not in new]
     jobs = [*queued, *_as_queued(known.usage, intent.jobs)]
     every = [*(one.job for one in running), *waiting, *jobs]
     earlier, _, _ = _placed(known, strategy, running, waiting, every)

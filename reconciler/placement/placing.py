@@ -8,7 +8,7 @@ from reconciler.kube.values import plural
 from reconciler.placement.fleet import ClusterNodes, mix_of, prefers
 from reconciler.placement.jobs import PodAsk, QueuedJob, moment
 from reconciler.placement.reasons import why_not
-from reconciler.placement.space import UNMEASURED, WHOLE, Ask, Choice, NodeRoom, PlacementStrategy, Space
+from reconciler.placement.space import UNMEASURED, WHOLE, Ask, NodeChoice, NodeRoom, PlacementStrategy, Space
 from reconciler.placement.strategies import STRATEGIES, Waste
 
 _DEFAULT = "least_utilized"
@@ -271,7 +271,7 @@ class _Placing:
             rooms[place] = rooms.get(place, 0) + count
         return rooms
 
-    def _take(self, choice: Choice, ask: Ask, taken: dict[int, int]) -> None:
+    def _take(self, choice: NodeChoice, ask: Ask, taken: dict[int, int]) -> None:
         self._space.take(choice, ask)
         taken[choice.node] = taken.get(choice.node, 0) + 1
 

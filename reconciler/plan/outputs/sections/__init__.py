@@ -24,6 +24,7 @@ from reconciler.plan.outputs.sections.gpus import capacity, jobs, queues
 from reconciler.plan.outputs.sections.health import quarantines
 from reconciler.plan.outputs.sections.live import clusters, drift
 from reconciler.plan.outputs.sections.model import PageSection, View
+from reconciler.plan.outputs.sections.placement import placement
 from reconciler.plan.outputs.sections.settings import settings
 from reconciler.plan.outputs.sections.sizing import sizing
 
@@ -50,6 +51,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(capacity),
     SectionRow(quarantines, in_summary=True),
     SectionRow(jobs),
+    SectionRow(placement),
     SectionRow(sizing),
     SectionRow(costs),
     SectionRow(drift, in_summary=True),
