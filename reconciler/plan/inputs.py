@@ -17,10 +17,12 @@ from reconciler.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison
 from reconciler.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.changes import SettingChange
 from reconciler.repo.evidence.active_queues import ActiveQueues
+from reconciler.repo.evidence.usage import Usage
 from reconciler.sizing.inventory import Inventory
 
 
@@ -34,6 +36,14 @@ class Common(Struct, frozen=True, kw_only=True):
     count: int = 0
     rows: Callable[[], Iterable[ObjectSummary]] = tuple
     usage: Mapping[str, QueueUsage] | None = None
+
+
+class UsageEvidence(Struct, frozen=True, kw_only=True):
+    """The evidence of use of a cluster: its age in days (None: no commit says), and the version of Kueue there."""
+
+    found: Usage
+    days: int | None = None
+    kueue: Version = NEWEST
 
 
 class LiveFacts(Struct, frozen=True, kw_only=True):
@@ -76,6 +86,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: what changed policies would have done, by cluster.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
+    usage: what runs and waits, by cluster.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.
@@ -113,6 +124,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
+    usage: Mapping[str, UsageEvidence] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -6,6 +6,7 @@ from itertools import chain
 from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.plan.admissions import admission_lines
 from reconciler.plan.approvals import apply_approvals
 from reconciler.plan.budgets import breaches
 from reconciler.plan.changed_paths import compare_paths
@@ -63,6 +64,7 @@ def make_plan(inputs: Inputs) -> Plan:
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
         jobs=jobs,
+        admissions=admission_lines(inputs, edits, before, after) if inputs.usage else (),
         costs=cost_lines(gpus, jobs, inputs.config),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),

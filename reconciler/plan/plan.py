@@ -226,6 +226,44 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     currency: str = ""
 
 
+class Displaced(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A running workload that another one preempts: its GPUs, and for how many seconds it had run."""
+
+    key: ObjectKey
+    queue: str
+    gpus: Gpus
+    seconds: int | None  # None: it is not known when it started
+    reason: str  # Kueue's own word
+
+
+class AdmissionLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the queue of a workload does with it after the change, as far as the evidence of use says it.
+
+    verdict: `starts`, `waits`, `preempts` (starts once others were preempted), `never`, `unknown`; of a workload that
+    the plan does not change `preempted`; of a queue `over` (it uses more than it may, and what runs keeps running).
+
+    cohort: that of the queue. pods: how many of them start, if not all. observed_at, evidence_days: when the evidence
+    was recorded, and its age.
+    wait_seconds: the 50th and 90th percentile of what others waited in the queue, of `wait_samples` in `wait_window`.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    verdict: str
+    reason: str
+    cohort: str = ""
+    flavors: tuple[str, ...] = ()
+    pods: int | None = None
+    displaces: tuple[Displaced, ...] = ()
+    observed_at: str = ""
+    evidence_days: int | None = None
+    wait_seconds: tuple[int, int] | None = None
+    wait_samples: int = 0
+    wait_window: str = ""
+    source: SourceRef | None = None
+
+
 class Harm(StrEnum):
     """The worst effect of a risk, the most harmful first."""
 
@@ -342,6 +380,10 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
         return f"somebody who removed it{last}"
 
 
+NEW_FIELDS = frozenset(("admissions",))
+"""Fields of a plan that are not written while they are empty, so that plans without them stay as they were."""
+
+
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -362,6 +404,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
+    admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
     costs: tuple[CostLine, ...] = ()  # only of clusters with prices
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
