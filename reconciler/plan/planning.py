@@ -376,6 +376,8 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
         active_queues=index.context.evidence.queues,
+        runs=index.context.evidence.runs,
+        utilisation=index.context.evidence.utilisation,
         live=_live_facts(sides, differences),
         reviewed=reviewed,
     )

@@ -15,7 +15,7 @@ from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, ObjectText
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.values import enumerated, mapping, text
 from reconciler.live.apply.execution import Executed, execute
 from reconciler.live.apply.order import order
@@ -65,7 +65,8 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     body: reads the desired object of a path when it is sent; several threads may call it. text: the same as it is
     written; None if it has to be read. waves: positions that annotations set, by path.
     summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
-    desired. left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
+    desired. added: what others added to an object, and its update removes. left: paths of objects that keep drifted
+    fields, so that they are not as desired for every policy.
     """
 
     plan: Plan
@@ -80,6 +81,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     waves: Mapping[str, tuple[int, int]]
     version_of: Callable[[str, Mapping[str, Any]], str]
     cache: Cache
+    added: Callable[[str], Sequence[FieldPath]] = lambda _: ()
     left: AbstractSet[str] = frozenset()
     approvals: Approvals = NO_APPROVALS
 
@@ -229,7 +231,9 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
         text = work.text(step.key, path) if step.verb is Verb.CREATE else None
         desired = dict if step.verb is Verb.DELETE else partial(work.body, path)
         sent = partial(work.sent, path)
-        target = Target(step=step, desired=desired, sent=sent, planned=planned[path], text=text)
+        target = Target(
+            step=step, desired=desired, sent=sent, planned=planned[path], text=text, added=tuple(work.added(path))
+        )
         return carry_out(run.live, rules, target)
 
     return execute(

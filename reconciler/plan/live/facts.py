@@ -14,7 +14,7 @@ from reconciler.plan.baseline import Baseline
 from reconciler.plan.inputs import LiveFacts
 from reconciler.plan.live.annotations import why_not_applied, why_not_deleted
 from reconciler.plan.live.baseline import LiveBaseline
-from reconciler.plan.live.drift import changed_by, drift_of
+from reconciler.plan.live.drift import changed_by, drift_of, lies_in
 from reconciler.plan.live.managers import last_writer, managers_of
 from reconciler.plan.replacements import SERVER_REFUSED, UNKNOWN
 from reconciler.plan.updates import Update
@@ -50,6 +50,8 @@ def _reverted(
     file, is_adopted = f"{index.revision.config.rendered}/{path}", bool(live.found[path].adopted)
     for field in comparison.fields:
         managers = changed_by(field, body, before, keys)
+        if managers == () and field.has_before and lies_in(field, body, live.added(path), keys):
+            continue  # a default of what somebody added
         if managers or (managers is not None and not is_adopted):  # what an adopted one lacks, it never had
             yield drift_of(comparison.cluster, key, file, field, managers, comparison.source, body)
 
