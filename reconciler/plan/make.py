@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.plan.admissions import admission_lines
 from reconciler.plan.approvals import apply_approvals
 from reconciler.plan.budgets import breaches
 from reconciler.plan.changed_paths import ChangedPaths, compare_paths
@@ -62,6 +63,7 @@ def make_plan(inputs: Inputs) -> Plan:
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
         **_jobs_and_costs(inputs, edits, paths, (before, after)),
+        admissions=admission_lines(inputs, edits, before, after) if inputs.usage else (),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),

@@ -36,6 +36,7 @@ from reconciler.plan.findings import (
     judge_evidence,
     own_verdicts,
     plan_date,
+    usage_evidence,
 )
 from reconciler.plan.health.policies import policy_effects, refused_policies
 from reconciler.plan.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
@@ -352,6 +353,7 @@ def _inputs(  # noqa: PLR0917
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
+        usage=usage_evidence(index, judged.day),
         verdicts=at_their_causes(cache, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
