@@ -20,6 +20,7 @@ from reconciler.sizing.inventory import Inventory
 
 if TYPE_CHECKING:
     from reconciler.nodehealth.fleet.evidence import FleetHealth
+    from reconciler.repo.evidence.usage import Usage
     from reconciler.repo.evidence.utilisation import GpuUtilisation
 
 _Value = TypeVar("_Value")
@@ -36,6 +37,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     health: "Mapping[str, FleetHealth]"
     definitions: Mapping[str, ClusterDefinitions]
     utilisation: "Mapping[str, GpuUtilisation]"
+    usage: "Mapping[str, Usage]"
     problems: tuple[Problem, ...]
 
 
@@ -70,6 +72,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         health=values[EvidenceUse.HEALTH],
         definitions=values[EvidenceUse.DEFINITIONS],
         utilisation=values[EvidenceUse.UTILISATION],
+        usage=values[EvidenceUse.USAGE],
         problems=tuple(problems),
     )
 

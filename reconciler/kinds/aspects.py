@@ -69,6 +69,7 @@ class EvidenceUse(StrEnum):
     HEALTH = "health"  # `nodehealth.fleet.evidence.FleetHealth`
     DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
     UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
+    USAGE = "usage"  # `repo.evidence.usage.Usage`
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):

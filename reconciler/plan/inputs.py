@@ -21,6 +21,8 @@ from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.changes import SettingChange
 from reconciler.repo.evidence.active_queues import ActiveQueues
+from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.inventory import Inventory
 
 
@@ -78,6 +80,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: what changed policies would have done, by cluster.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
+    runs, utilisation: finished jobs and the use of GPUs, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.
@@ -116,6 +119,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
+    runs: Mapping[str, FinishedRuns] = field(default_factory=dict)
+    utilisation: Mapping[str, GpuUtilisation] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

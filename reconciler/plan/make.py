@@ -2,24 +2,24 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.plan.approvals import apply_approvals
 from reconciler.plan.budgets import breaches
-from reconciler.plan.changed_paths import compare_paths
+from reconciler.plan.changed_paths import ChangedPaths, compare_paths
+from reconciler.plan.costs import cost_fields, idle_costs, sides_of, with_money
 from reconciler.plan.digest import approval_digest, digest
 from reconciler.plan.edits import Edit, make_edits
 from reconciler.plan.gpus import (
     capacity_lines,
-    cost_lines,
     evidence_changes,
     gpu_lines,
     job_changes,
     queue_lines,
     unknown_lines,
-    with_money,
     with_queue,
 )
 from reconciler.plan.inputs import Inputs
@@ -40,7 +40,6 @@ def make_plan(inputs: Inputs) -> Plan:
     refusals = find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered)
     problems = (*inputs.problems, *inputs.live.problems, *refusals)
     gpus, queues = gpu_lines(before, after), queue_lines(before, after, inputs.config)
-    jobs = with_money(job_changes(edits), inputs.config)
     spaces = deleted_spaces(inputs, paths, edits)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
@@ -61,8 +60,7 @@ def make_plan(inputs: Inputs) -> Plan:
         evidence_changes=evidence_changes(measured, inputs.inventories),
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
-        jobs=jobs,
-        costs=cost_lines(gpus, jobs, inputs.config),
+        **_jobs_and_costs(inputs, edits, paths, (before, after)),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
@@ -79,6 +77,16 @@ def make_plan(inputs: Inputs) -> Plan:
     return apply_approvals(
         replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan, spaces)
     )
+
+
+def _jobs_and_costs(
+    inputs: Inputs, edits: Iterable[Edit], paths: ChangedPaths, usage: tuple[Mapping[str, QueueUsage], ...]
+) -> dict[str, Any]:
+    rows = (chain(inputs.common.rows(), side.values()) for side in (paths.before, paths.after))
+    sides = sides_of(inputs.config, *zip(usage, rows, strict=True))
+    jobs = with_money(job_changes(edits), sides, inputs.runs)
+    idle = idle_costs(inputs.utilisation, inputs.inventories, inputs.config)
+    return {"jobs": jobs, **cost_fields(sides, jobs, idle)}
 
 
 def _breaches(

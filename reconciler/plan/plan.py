@@ -117,11 +117,12 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str  # empty: no queue
     product: str  # empty: any, whose price is unknown
     currency: str
-    price: float | None  # of a GPU hour
+    price: float | None  # of a GPU hour: the mean, if a commitment is part of it
     source: str  # of the price
     date: str  # of the price, YYYY-MM-DD
     per_hour_before: float | None
     per_hour_after: float | None
+    spot: bool = False
     gpu_hours_before: float | None = None
     gpu_hours_after: float | None = None
     money_before: float | None = None  # for those hours
@@ -224,6 +225,52 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     money_before: float | None = None  # for these hours; None: unknown
     money_after: float | None = None
     currency: str = ""
+    length: str = ""  # what says how long it runs: a field, or earlier runs of its name; empty: sizing, or nothing
+    spot: bool = False  # on nodes that a cloud may take back
+    gpu_hours_most: float | None = None  # nine of ten earlier runs took at most this
+    money_most: float | None = None
+
+
+class OwnerCost(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the GPUs of one team cost per hour. `unpriced`: products whose price is unknown, which are not in it."""
+
+    cluster: str
+    owner: str
+    currency: str
+    per_hour_before: float
+    per_hour_after: float
+    unpriced: tuple[str, ...] = ()
+
+
+class IdleCost(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What GPUs of a queue cost per hour while they did nothing, as the evidence of their use says.
+
+    gpus: those that its workloads held. covered: of them, those whose use was measured.
+    idle: the share of the window in which a covered GPU was less than 5 % busy.
+    """
+
+    cluster: str
+    queue: str
+    product: str
+    currency: str
+    gpus: int
+    covered: int
+    idle: float | None
+    per_hour: float | None  # of the covered ones; None: no price, or nothing is covered
+    taken_at: str
+    window_seconds: int
+
+
+class CommitmentUse(Struct, frozen=True, kw_only=True, rename="camel"):
+    """GPUs that are paid for, and how many of them workloads request."""
+
+    cluster: str
+    product: str
+    currency: str
+    count: int
+    used_before: float
+    used_after: float
+    unused_per_hour: float  # what those cost that stay unused
 
 
 class Harm(StrEnum):
@@ -362,7 +409,10 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
-    costs: tuple[CostLine, ...] = ()  # only of clusters with prices
+    costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
+    owners: tuple[OwnerCost, ...] = ()
+    commitments: tuple[CommitmentUse, ...] = ()
+    idle: tuple[IdleCost, ...] = ()
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -376,6 +376,8 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
         active_queues=index.context.evidence.queues,
+        runs=index.context.evidence.runs,
+        utilisation=index.context.evidence.utilisation,
         live=_live_facts(sides, differences),
         reviewed=reviewed,
     )
@@ -462,7 +464,7 @@ def _judged_by(index: CompiledRevision) -> str:
     voids no approval.
     """
     evidence, files = index.context.evidence, index.revision.files
-    without_effect = (evidence.queues, evidence.runs, evidence.utilisation)
+    without_effect = (evidence.queues, evidence.runs, evidence.utilisation, evidence.usage)
     observed = [one.document for found in without_effect for one in found.values()]
     paths = {document.source.path for document in observed if document is not None}
     return digest_files(files.settings, files.policies, {p: b for p, b in files.evidence.items() if p not in paths})

@@ -1,0 +1,58 @@
+"""Bars as inline SVG: amounts before and after, with the limits that they are compared with."""
+
+from collections.abc import Sequence
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from reconciler.html.page import fragment
+
+WIDTH = 720
+_LABEL = 190
+_VALUE = 130
+_ROW = 30
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """A line across a bar, such as a quota."""
+
+    name: str
+    at: float
+
+
+class Bar(Struct, frozen=True, kw_only=True):
+    """One amount. None as `after` is unknown, which is drawn hatched.
+
+    text: the amount in words; marks: lines across it; is_over: the amount exceeds what is allowed.
+    """
+
+    label: str
+    before: float
+    after: float | None
+    text: str
+    marks: tuple[Mark, ...] = ()
+    is_over: bool = False
+
+
+def bars(rows: Sequence[Bar], *, title: str) -> Markup:
+    """Draw bars below each other, all to one scale. A screen reader hears the title and each row in words."""
+    if not rows:
+        return Markup()
+    largest = max((amount for row in rows for amount in _amounts(row)), default=0) or 1
+    room = WIDTH - _LABEL - _VALUE
+    scale = room / largest
+    drawn = [
+        {
+            "row": row,
+            "y": index * _ROW,
+            "before": round(row.before * scale, 1),
+            "after": room if row.after is None else round(row.after * scale, 1),
+            "marks": [(mark.name, round(_LABEL + mark.at * scale, 1), mark.at) for mark in row.marks],
+        }
+        for index, row in enumerate(rows)
+    ]
+    return fragment("bars.svg", rows=drawn, title=title, width=WIDTH, height=len(rows) * _ROW, label=_LABEL, row=_ROW)
+
+
+def _amounts(row: Bar) -> list[float]:
+    return [row.before, row.after or 0, *(mark.at for mark in row.marks)]
