@@ -22,7 +22,7 @@ class Mark(Struct, frozen=True, kw_only=True):
     at: float
 
 
-class Bar(Struct, frozen=True, kw_only=True):
+class AmountBar(Struct, frozen=True, kw_only=True):
     """One amount. None as `after` is unknown, which is drawn hatched.
 
     text: the amount in words; marks: lines across it; is_over: the amount exceeds what is allowed.
@@ -36,7 +36,7 @@ class Bar(Struct, frozen=True, kw_only=True):
     is_over: bool = False
 
 
-def bars(rows: Sequence[Bar], *, title: str) -> Markup:
+def bars(rows: Sequence[AmountBar], *, title: str) -> Markup:
     """Draw bars below each other, all to one scale. A screen reader hears the title and each row in words."""
     if not rows:
         return Markup()
@@ -56,7 +56,7 @@ def bars(rows: Sequence[Bar], *, title: str) -> Markup:
     return fragment("bars.svg", rows=drawn, title=title, width=WIDTH, height=len(rows) * _ROW, label=_LABEL, row=_ROW)
 
 
-def _amounts(row: Bar) -> list[float]:
+def _amounts(row: AmountBar) -> list[float]:
     return [row.before, row.after or 0, *(mark.at for mark in row.marks)]
 
 

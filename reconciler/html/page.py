@@ -24,6 +24,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        keep_trailing_newline=True,
     )
     made.filters |= {"shown": printable}
     made.filters |= {name: partial(_clipped, cells=cells) for name, cells in (("name", 160), ("short", 26))}

@@ -18,7 +18,7 @@ from reconciler.repo.port import Repository
 from reconciler.web import guard as guards
 from reconciler.web.guard import Guard
 from reconciler.web.listener import HttpListener
-from reconciler.web.site import Site
+from reconciler.web.site import Website
 from reconciler.web.snapshot import take
 
 ADDRESS = "127.0.0.1:8484"
@@ -79,7 +79,7 @@ def run(repo: str, address: str, flags: dict[str, Any], *, is_opened: bool) -> i
         return take(found, name=found.workspace.repository.root.name)
 
     first = opening.open_run(repo, options.setting_flags(flags), environ)
-    site = Site(snapshot, chosen, lambda path: read_shown(first.workspace.repository, path))
+    site = Website(snapshot, chosen, lambda path: read_shown(first.workspace.repository, path))
     listener = HttpListener(address, site.answer)
     listener.start()
     host = address.rpartition(":")[0] or "0.0.0.0"  # noqa: S104 - what the user asked for

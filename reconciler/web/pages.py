@@ -9,7 +9,7 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from reconciler.console.page import Piece, Style, Styled
-from reconciler.html import Bar, Cell, Mark, bars, cells, page
+from reconciler.html import AmountBar, Cell, Mark, bars, cells, page
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import SourceRef
@@ -144,7 +144,7 @@ def _products(state: ClusterState) -> Block:
     return TableBlock(columns=_PRODUCTS, rows=tuple(rows))
 
 
-def _product_bars(state: ClusterState) -> Iterator[Bar]:
+def _product_bars(state: ClusterState) -> Iterator[AmountBar]:
     if state.inventory is None:
         return
     used = state.used_gpus
@@ -152,7 +152,7 @@ def _product_bars(state: ClusterState) -> Iterator[Bar]:
         nodes = [node for node in state.inventory.nodes if node.product == product]
         busy = None if used is None else sum(used.get(node.name, 0) for node in nodes)
         text = f"unknown of {count}" if busy is None else f"{busy} of {count}"
-        yield Bar(label=product or "any product", before=count, after=busy, text=text)
+        yield AmountBar(label=product or "any product", before=count, after=busy, text=text)
 
 
 def _ages(snapshot: Snapshot, state: ClusterState) -> Iterator[Block]:
@@ -254,12 +254,12 @@ def _tree(state: ClusterState) -> Iterator[Row]:
         )
 
 
-def _queue_bars(state: ClusterState) -> Iterator[Bar]:
+def _queue_bars(state: ClusterState) -> Iterator[AmountBar]:
     for queue, wanted in sorted(state.queued_gpus.items()):
         amounts = [quota.guaranteed for quota in state.queues.quotas(queue)]
         quota = None if None in amounts else total(amount or 0 for amount in amounts)
         marks = (Mark(name="quota", at=float(quota)),) if quota else ()
-        yield Bar(label=queue.name or "(no queue)", before=0, after=float(wanted), text=gpus(wanted), marks=marks)
+        yield AmountBar(label=queue.name or "(no queue)", before=0, after=float(wanted), text=gpus(wanted), marks=marks)
 
 
 _WAITS = (

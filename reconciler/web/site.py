@@ -32,7 +32,7 @@ ReadSource = Callable[[str], str | None]
 """Returns the text of a file of the repository that may be shown; None if there is none."""
 
 
-class Site:
+class Website:
     """Answers requests from the last snapshot. `renew` takes the next one."""
 
     def __init__(self, take: Callable[[], Snapshot], guard: Guard, read_source: ReadSource) -> None:

@@ -18,7 +18,7 @@ from reconciler.repo.evidence.usage import (
 from reconciler.web.command import read_shown
 from reconciler.web.guard import Guard, local_guard
 from reconciler.web.listener import HttpListener
-from reconciler.web.site import Site
+from reconciler.web.site import Website
 from reconciler.web.snapshot import Snapshot, take
 from tests.cli.fleet import Fleet
 
@@ -51,14 +51,14 @@ def add_evidence(fleet: Fleet, *names: str) -> None:
 
 
 @contextmanager
-def serving(fleet: Fleet, guard: Guard = local_guard) -> Iterator[tuple[str, Site]]:
+def serving(fleet: Fleet, guard: Guard = local_guard) -> Iterator[tuple[str, Website]]:
     """Serve the pages of a repository; return their address, and the site."""
 
     def snapshot() -> Snapshot:
         return take(opening.open_run(str(fleet.root), {}, dict(os.environ)), name="fleet")
 
     repository = opening.open_run(str(fleet.root), {}, dict(os.environ)).workspace.repository
-    site = Site(snapshot, guard, lambda path: read_shown(repository, path))
+    site = Website(snapshot, guard, lambda path: read_shown(repository, path))
     listener = HttpListener("127.0.0.1:0", site.answer)
     listener.start()
     try:

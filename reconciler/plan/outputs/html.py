@@ -6,7 +6,7 @@ from typing import Any
 from markupsafe import Markup
 
 from reconciler.console.page import Piece, Style
-from reconciler.html import Bar, Mark, bars, page
+from reconciler.html import AmountBar, Mark, bars, page
 from reconciler.kube.values import plural
 from reconciler.outputs import DEFAULTS, RenderOptions
 from reconciler.plan import Operation, Plan, Revision
@@ -116,7 +116,7 @@ def _queue_bars(plan: Plan) -> Markup:
     ranked = sorted(rows, key=lambda row: -max(abs(row.delta), row.quota_change))[:_MAX_BARS]
     return bars(
         [
-            Bar(
+            AmountBar(
                 label=row.queue or "(no queue)",
                 before=float(row.requested_before),
                 after=float(row.requested_after),
@@ -138,7 +138,7 @@ def _capacity_bars(plan: Plan) -> Markup:
     """Draw the GPUs that are requested of each product, with those that the nodes have."""
     return bars(
         [
-            Bar(
+            AmountBar(
                 label=line.product or "any product",
                 before=float(line.capacity),
                 after=float(line.requested),
