@@ -28,6 +28,7 @@ OUTSIDE = (
     "health/measuring",
     "health/node.py",
     "health/rounds.py",
+    "html/page.py",
     "index/cache.py",
     "index/limited.py",
     "index/workers.py",
@@ -96,8 +97,8 @@ def _calls(tree: ast.AST) -> frozenset[str]:
 
 # Expressions of policies become functions of Python (ADR 11).
 _MAY_EXECUTE = {"kube/cel/translation/code.py"}
-# Templates of pages and the files of frameworks are parts of the package, which are read once, as its modules are.
-_MAY_READ = {"html/page.py", "launch/frameworks/__init__.py"}
+# The files of frameworks are parts of the package, which are read once, as its modules are.
+_MAY_READ = {"launch/frameworks/__init__.py"}
 
 
 def _offenders(paths: Iterable[Path], is_wrong: Callable[[Path, ast.Module], object]) -> list[str]:
