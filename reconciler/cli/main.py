@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("live.commands.importing", "Write sources from the objects of live clusters."),
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
+    "report": ("reports.commands", "Report what GPUs did, what they cost, and who waits for them."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
     "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
     "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
