@@ -17,7 +17,7 @@ def why_not(fleet: ClusterNodes, space: Space, pods: PodAsk, ask: Ask) -> str:
     if not fits:
         return _no_room(space, pods, ask, nodes)
     if fits < pods.pods:
-        return f"{plural(fits, 'pod')} of {pods.pods} with {gpus} each would fit, and a part is not placed"
+        return f"{fits} of {plural(pods.pods, 'pod')} with {gpus} each have room, and a part is not placed"
     if level:
         return f"no single {level} has room for {plural(pods.pods, 'pod')} of {gpus}"
     return f"{plural(pods.pods, 'pod')} of {gpus} fit, but not beside its other pods"
