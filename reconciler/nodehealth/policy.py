@@ -149,10 +149,18 @@ class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: int = 8
 
 
+class PortExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The expected active ports of one kind, and the least rate of each in Gb/s; 0: any."""
+
+    ports: int
+    rate: float = 0.0
+
+
 class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """The expected equipment of a node. None or empty: nobody says. Agents compare it with what they read.
 
-    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. origin: who expects it.
+    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. ib, ethernet: ports.
+    imex: whether the service runs. xids: severities of codes that policies change. origin: who expects it.
     """
 
     gpus: int | None = None
@@ -160,6 +168,10 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     denied_drivers: tuple[str, ...] = ()
     nvlinks: int | None = None
     pcie_width: int | None = None
+    ib: PortExpectation | None = None
+    ethernet: PortExpectation | None = None
+    imex: bool | None = None
+    xids: Mapping[str, FindingSeverity] = {}
     origin: str = ""
 
     @property
@@ -261,7 +273,8 @@ def merge_policies(documents: Iterable[PolicyDocument]) -> HealthPolicy:
     policy = read_policy(" + ".join(one.name for one in chosen), spec)
     expecting = " + ".join(one.name for one in chosen if one.spec.get("expected"))
     origin = f"{KIND} {expecting}" if expecting else ""
-    expected = msgspec.structs.replace(policy.expected, origin=origin)
+    xids = {code: rule.severity for code, rule in policy.xid.items() if rule.severity is not None}
+    expected = msgspec.structs.replace(policy.expected, origin=origin, xids=xids)
     return msgspec.structs.replace(policy, digest=_digest(spec), expected=expected)
 
 

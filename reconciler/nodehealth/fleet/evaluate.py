@@ -57,8 +57,7 @@ def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults:
         gpus = dict(state.gpus)
     failures = _updated(state, report, policy, defaults, gpus) if state.failures or report.findings else ()
     tested_at = _tested_at(report)
-    deepest = max((profile.weight for profile in report.passed_by.values()), default=0)
-    is_validated = tested_at and deepest >= ProbeProfile.DEEP.weight and not any(one.is_failing for one in failures)
+    is_validated = tested_at and not any(one.is_failing for one in failures)
     return replace(
         state,
         uid=report.node_uid or state.uid,
@@ -72,11 +71,14 @@ def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults:
 
 
 def _tested_at(report: NodeReport) -> float:
-    """Return when the last heavy run ended; an old pass that later reports repeat validates nothing anew.
+    """Return when the last deep run ended that tested what its GPUs need; 0 without one.
 
-    0 without a run: single heavy checks that somebody asked an agent for validate no node.
+    An old pass that later reports repeat validates nothing anew, nor do single heavy checks that somebody asked for,
+    nor a run that could not measure.
     """
-    return max((run.finished_at for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight), default=0.0)
+    deep = [run for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight]
+    last = max(deep, key=lambda run: run.finished_at, default=None)
+    return last.finished_at if last is not None and last.status in (CheckStatus.PASS, CheckStatus.WARN) else 0.0
 
 
 def _updated(

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
 from reconciler.nodehealth.fleet.decisions import HealthProposal, ProblemStatus
 from reconciler.nodehealth.fleet.evaluate import absorb
 from reconciler.nodehealth.fleet.lifecycle import TRANSITIONS, Signal, follow
@@ -121,7 +121,7 @@ def test_the_way_back() -> None:
 
 def test_a_deep_pass_from_before_the_fault_validates_nothing() -> None:
     """F-096: later reports repeat it; only a run that ended after the fault counts."""
-    old = ProfileRun(profile=ProbeProfile.DEEP, started_at=50.0, finished_at=60.0)
+    old = ProfileRun(profile=ProbeProfile.DEEP, started_at=50.0, finished_at=60.0, status=CheckStatus.PASS)
     before = replace(report("n", 100.0, deep=True), runs=(old,))
     policy = PolicyBook([PolicyDocument(name="base", spec=SPEC)]).base
     state = absorb(NodeState(), before, policy, {}, 100.0)
@@ -129,6 +129,9 @@ def test_a_deep_pass_from_before_the_fault_validates_nothing() -> None:
     assert absorb(state, replace(before, measured_at=500.0), policy, {}, 500.0).validated_at == 60.0
     again = replace(before, measured_at=600.0, runs=(replace(old, finished_at=550.0),))
     assert absorb(state, again, policy, {}, 600.0).validated_at == 550.0
+    for status in (CheckStatus.UNKNOWN, CheckStatus.FAIL):
+        unmeasured = replace(again, runs=(replace(again.runs[0], status=status),))
+        assert absorb(state, unmeasured, policy, {}, 600.0).validated_at == 60.0, "it measured nothing"
 
 
 def test_jobs_end_a_probation_earlier() -> None:
