@@ -36,7 +36,7 @@ _VERBS = {
     "submit": "FILE: propose the workloads of a file",
     "complete": "NAME: propose the end of a job",
     "metrics": "the sums as JSON",
-    "strategy": "[NAME]: show or propose the placement strategy",
+    "strategy": "[NAME]: show or set the placement strategy",
     "watch": "jobs and nodes, whenever they change",
     "health": "the health of nodes",
     "generate-template": "[FILE]: write a GPUWorkload to start from",
