@@ -11,10 +11,14 @@ from reconciler.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("submit.commands.init", "Create a config repository from the template."),
-    "new": ("submit.commands.new", "Write a commented starter file: a job, queue, health policy or quarantine."),
+    "new": (
+        "submit.commands.new",
+        "Write a commented starter file: a job, workload, queue, health policy or quarantine.",
+    ),
     "submit": ("submit.commands.submit", "Submit a job: a branch with its files, and the plan."),
     "serve": ("submit.commands.serve", "Submit a service: a branch with its files, and the plan."),
     "delete": ("submit.commands.delete", "Propose the deletion of a job or service: a branch without its files."),
+    "complete": ("submit.commands.complete", "Propose the end of a job: it is removed or suspended."),
     "logs": ("submit.commands.logs", "Print the logs of a live workload."),
     "exec": ("submit.commands.execute", "Run a command in a container of a live workload."),
     "port-forward": ("submit.commands.port_forward", "Forward a port to a pod of a live workload."),
@@ -31,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "placement": ("plan.commands.placement", "Forecast where workloads run, compare strategies, and ask what if."),
     "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
     "show": ("plan.commands.show", "Show a saved plan in any format."),
+    "web": ("web.command", "Show plan, queues, jobs and nodes as pages in a browser."),
     "apply": ("live.commands.apply", "Carry out a saved plan on live clusters."),
     "drift": ("live.commands.drift", "Show what others changed on live clusters, and adopt it."),
     "release": ("live.commands.release", "Hand live objects over to others, without deleting them."),
@@ -39,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("live.commands.importing", "Write sources from the objects of live clusters."),
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
+    "report": ("reports.commands", "Report what GPUs did, what they cost, and who waits for them."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
     "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
     "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),

@@ -10,11 +10,13 @@ from reconciler.plan.digest import approval_digest, digest
 from reconciler.plan.inputs import Inputs
 from reconciler.plan.make import make_plan
 from reconciler.plan.plan import (
+    AdmissionLine,
     Behind,
     Breach,
     CapacityLine,
     Change,
     CostLine,
+    Displaced,
     Drift,
     EvidenceChange,
     FieldChange,
@@ -38,12 +40,14 @@ from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
 
 __all__ = [
+    "AdmissionLine",
     "Approval",
     "Behind",
     "Breach",
     "CapacityLine",
     "Change",
     "CostLine",
+    "Displaced",
     "Drift",
     "EvidenceChange",
     "ExceptionInForce",

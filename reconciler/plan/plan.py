@@ -273,6 +273,44 @@ class CommitmentUse(Struct, frozen=True, kw_only=True, rename="camel"):
     unused_per_hour: float  # what those cost that stay unused
 
 
+class Displaced(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A running workload that another one preempts: its GPUs, and for how many seconds it had run."""
+
+    key: ObjectKey
+    queue: str
+    gpus: Gpus
+    seconds: int | None  # None: it is not known when it started
+    reason: str  # Kueue's own word
+
+
+class AdmissionLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the queue of a workload does with it after the change, as far as the evidence of use says it.
+
+    verdict: `starts`, `waits`, `preempts` (starts once others were preempted), `never`, `unknown`; of a workload that
+    the plan does not change `preempted`; of a queue `over` (it uses more than it may, and what runs keeps running).
+
+    cohort: that of the queue. pods: how many of them start, if not all. observed_at, evidence_days: when the evidence
+    was recorded, and its age.
+    wait_seconds: the 50th and 90th percentile of what others waited in the queue, of `wait_samples` in `wait_window`.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    verdict: str
+    reason: str
+    cohort: str = ""
+    flavors: tuple[str, ...] = ()
+    pods: int | None = None
+    displaces: tuple[Displaced, ...] = ()
+    observed_at: str = ""
+    evidence_days: int | None = None
+    wait_seconds: tuple[int, int] | None = None
+    wait_samples: int = 0
+    wait_window: str = ""
+    source: SourceRef | None = None
+
+
 class Harm(StrEnum):
     """The worst effect of a risk, the most harmful first."""
 
@@ -436,6 +474,10 @@ class PlacementLine(Struct, frozen=True, kw_only=True, rename="camel"):
     notes: tuple[str, ...] = ()
 
 
+NEW_FIELDS = frozenset(("admissions",))
+"""Fields of a plan that are not written while they are empty, so that plans without them stay as they were."""
+
+
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -457,6 +499,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
     placement: tuple[PlacementLine, ...] = ()  # of clusters with evidence of use, where GPUs change
+    admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
     costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
     owners: tuple[OwnerCost, ...] = ()
     commitments: tuple[CommitmentUse, ...] = ()

@@ -36,6 +36,7 @@ from reconciler.plan.findings import (
     judge_evidence,
     own_verdicts,
     plan_date,
+    usage_evidence,
 )
 from reconciler.plan.health.policies import policy_effects, refused_policies
 from reconciler.plan.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
@@ -104,7 +105,8 @@ def _deleted_paths(sides: Sides, differences: Differences) -> list[str]:
         return []
     waiting = index.pending()
     gone = [path for path in differences.differing if path not in index.desired and path not in waiting]
-    kept = {path for path, found in sides.baseline.objects(gone).items() if found.is_kept}
+    config = index.revision.config
+    kept = {path for path, found in sides.baseline.objects(gone).items() if found.stays(config)}
     staying = in_place(differences)
     recreated = [path for path in differences.updates if path not in staying]
     return [*(path for path in gone if path not in kept), *recreated]
@@ -352,6 +354,7 @@ def _inputs(  # noqa: PLR0917
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
+        usage=usage_evidence(index, judged.day),
         verdicts=at_their_causes(cache, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
@@ -384,7 +387,8 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         desired=index.summaries(path for path in changed if path not in differences.foreign),
         existing={path: differences.owned[path] for path in differing},
         existing_rows={path: found.summary for path, found in objects.items() if found.summary is not None},
-        kept=frozenset(path for path, found in objects.items() if found.is_kept),
+        kept=frozenset(path for path, found in objects.items() if found.stays(config)),
+        external=frozenset(path for path, found in objects.items() if found.is_external(config)),
         common=_common(index, sides.totals, changed),
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,

@@ -25,18 +25,25 @@ PREFIX = "agentaflow.gpu/"
 STRATEGY = f"{PREFIX}scheduling-strategy"
 PRIORITY = f"{PREFIX}priority"
 DURATION = f"{PREFIX}estimated-duration"
+MEMORY = f"{PREFIX}gpu-memory"
 PRIORITY_LABELS = {Backend.KUEUE: PRIORITY_LABEL, Backend.KAI: KAI_PRIORITY}
 """The labels by which workloads name the class of their priority."""
 
+_DIGITS = 9
 _METADATA: FieldPath = ("metadata", "annotations")
 
 
 class PlacementWish(Struct, frozen=True, kw_only=True):
-    """What a job says about its placement; None: nothing. duration_seconds: how long it is expected to run."""
+    """What a job says about its placement; None: nothing.
+
+    duration_seconds: how long it is expected to run. memory_mib: what each of its GPUs needs, which only a GPUWorkload
+    says.
+    """
 
     strategy: StrategyName | None = None
     priority: int | None = None
     duration_seconds: int | None = None
+    memory_mib: int | None = None
 
 
 NO_WISH = PlacementWish()
@@ -57,13 +64,17 @@ def placement_wish(body: Mapping[str, Any]) -> PlacementWish:
         strategy=StrategyName(strategy) if strategy in list(StrategyName) else None,
         priority=_priority(found.get(PRIORITY)),
         duration_seconds=_duration(text(found.get(DURATION))),
+        memory_mib=_whole(text(found.get(MEMORY))),
     )
 
 
 def _priority(written: Any) -> int | None:
-    words = text(written)
-    number = int(words) if words.isascii() and words.isdecimal() and len(words) <= len(str(PRIORITY_MAX)) else None
+    number = _whole(text(written))
     return number if number is not None and number <= PRIORITY_MAX else None
+
+
+def _whole(words: str) -> int | None:
+    return int(words) if words.isascii() and words.isdecimal() and len(words) <= _DIGITS else None
 
 
 def _duration(written: str) -> int | None:

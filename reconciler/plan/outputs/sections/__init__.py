@@ -6,6 +6,7 @@ To add a section, write a function that returns it, or None if there is nothing 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from reconciler.plan.outputs.sections.admissions import admissions
 from reconciler.plan.outputs.sections.checks import (
     behind,
     budgets,
@@ -53,6 +54,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(jobs),
     SectionRow(placement),
     SectionRow(sizing),
+    SectionRow(admissions),
     SectionRow(costs),
     SectionRow(drift, in_summary=True),
     SectionRow(errors, in_lint=True, in_summary=True),
