@@ -252,4 +252,12 @@ def _table() -> _Table:
 def health_checks(family: str, judges: Mapping[str, Callable[[CheckInput], CheckResult]]) -> tuple[HealthCheck, ...]:
     """Return the rows of a family in `data/health_checks.json`, each with its function."""
     rows = _table().families[family]
-    return tuple(HealthCheck(judge=judges[row.id], **structs.asdict(row)) for row in rows)
+    return tuple(HealthCheck(judge=judges[row.id], **(structs.asdict(row) | {"limits": _whole(row)})) for row in rows)
+
+
+def _whole(row: CheckRow) -> Mapping[str, Threshold]:
+    """Return the limits of a row; whole numbers are written as such."""
+    return {
+        name: replace(one, value=int(one.value)) if isinstance(one.value, float) and one.value.is_integer() else one
+        for name, one in row.limits.items()
+    }
