@@ -39,6 +39,12 @@ def _utilisation(document: Document, cluster: str) -> tuple[Any | None, tuple[Pr
     return parse_utilisation(document, cluster)
 
 
+def _usage(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
+    from reconciler.repo.evidence.usage import parse_usage  # noqa: PLC0415 - many plans have no such file
+
+    return parse_usage(document, cluster)
+
+
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
     return Kind(group=GROUP, kind=kind, source=Source(refusal=_REFUSAL, evidence=reader))
 
@@ -52,6 +58,7 @@ KINDS = (
     _evidence("ClusterDefinitions", EvidenceReader(parse=parse_definitions, use=EvidenceUse.DEFINITIONS)),
     _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
     _evidence("GpuUtilisation", EvidenceReader(parse=_utilisation, use=EvidenceUse.UTILISATION)),
+    _evidence("GpuUsage", EvidenceReader(parse=_usage, use=EvidenceUse.USAGE)),
     Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind=ANY_KIND, source=Source(refusal=_REFUSAL)),

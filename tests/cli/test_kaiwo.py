@@ -103,7 +103,7 @@ def test_a_job_is_planned_with_its_gpus(kaiwo: Fleet) -> None:
 
 
 def test_an_edit_reaches_the_job(kaiwo: Fleet) -> None:
-    """KA-17, D-27: the image alone differs, and the Job must be replaced; with `replace` it gets a new generation."""
+    """KA-17, D-27, F-076: the image alone differs, and the Job must be replaced; with `replace` it gets a new generation."""
     kaiwo.edit("jobs/train.yaml", "train:1.0", "train:1.1")
     found = plan(kaiwo)
     (change,) = found["changes"]
@@ -137,6 +137,17 @@ def test_only_what_was_rendered_is_removed(kaiwo: Fleet) -> None:
     ]
 
 
+def test_a_flavor_of_a_topology_is_not_recreated(kaiwo: Fleet) -> None:
+    """D-17: its labels are immutable while it has a topology: refused, since queues that run jobs use it."""
+    kaiwo.edit("queues/kaiwo.yaml", "resourceFlavors:\n  - name: mi300x\n", TOPOLOGY)
+    settle(kaiwo)
+    kaiwo.edit("queues/kaiwo.yaml", "pool: a", "pool: b")
+    (problem,) = [one for one in plan(kaiwo)["problems"] if one["severity"] == "error"]
+    assert (problem["rule"], problem["place"]["path"]) == ("immutable.refused", "queues/kaiwo.yaml")
+    assert "must be replaced" in problem["message"]
+    assert "nodeLabels are immutable when topologyName is set" in problem["message"]
+
+
 def test_a_namespace_that_is_removed_loses_its_local_queue(kaiwo: Fleet) -> None:
     """F-044: and nothing else goes."""
     kaiwo.edit("queues/kaiwo.yaml", "[default]", "[default, vision]")
@@ -168,6 +179,13 @@ def test_claims_stay_when_their_workload_goes(kaiwo: Fleet) -> None:
     assert {operation for operation, _, _ in gone} <= {"delete", "keep"}
 
 
+TOPOLOGY = """\
+resourceFlavors:
+  - {name: mi300x, topologyName: racks, nodeLabels: {pool: a}}
+  topologies:
+  - metadata: {name: racks}
+    spec: {levels: [{nodeLabel: rack}, {nodeLabel: kubernetes.io/hostname}]}
+"""
 FOREIGN = """\
 apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue

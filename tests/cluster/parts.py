@@ -157,6 +157,32 @@ KUEUE_016_ADMISSION = Part(
     own=("admission",),
     tags="kueue016",
 )
+_EXPORTS = Edit(
+    file="pkg/scheduler/scheduler.go",
+    old="func (s *Scheduler) setAdmissionRoutineWrapper(",
+    new="""// ScheduleOnce runs one cycle.
+func (s *Scheduler) ScheduleOnce(ctx context.Context) { s.schedule(ctx) }
+
+// SetAdmissionRoutineWrapper sets how admissions run.
+func (s *Scheduler) SetAdmissionRoutineWrapper(wrapper routine.Wrapper) { s.setAdmissionRoutineWrapper(wrapper) }
+
+func (s *Scheduler) setAdmissionRoutineWrapper(""",
+)
+KUEUE_FORECAST = Part(
+    name="kueue-forecast",
+    module=Module(path=KUEUE_MODULE.path, version=KUEUE_MODULE.version),
+    programs=(("forecasting", "./cmd/forecasting"),),
+    edits=(_EXPORTS,),
+    own=("forecasting",),
+)
+KUEUE_016_FORECAST = Part(
+    name="kueue-0.16-forecast",
+    module=Module(path=KUEUE_MODULE.path, version="v0.16.1"),
+    programs=(("forecasting", "./cmd/forecasting"),),
+    edits=(_EXPORTS,),
+    own=("forecasting",),
+    tags="kueue016",
+)
 APPWRAPPER_ADMISSION = Part(
     name="appwrapper-admission",
     module=Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0"),
@@ -298,6 +324,8 @@ PARTS = (
     KUEUE,
     KUEUE_ADMISSION,
     KUEUE_016_ADMISSION,
+    KUEUE_FORECAST,
+    KUEUE_016_FORECAST,
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,

@@ -21,8 +21,11 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.plan import Drift, LiveState
 from reconciler.plan.baseline import ExistingObject
 from reconciler.plan.differences import Quantities
+from reconciler.plan.live.additions import find_additions, read_names
+from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.controlled import ControlledField, as_sent, controlled_fields, without_controlled
 from reconciler.plan.live.drift import DriftRules
+from reconciler.plan.live.managers import trees_of_others
 from reconciler.plan.live.projection import content_version, plain, without
 from reconciler.plan.live.reading import LiveIdentity
 
@@ -36,6 +39,13 @@ class LiveFields(Struct, frozen=True, kw_only=True, eq=False):
     def controlled(self, live: Mapping[str, Any]) -> tuple[ControlledField, ...]:
         """Return the fields of a live object that other controllers write."""
         return controlled_fields(self.kinds, live)
+
+    def additions(self, desired: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[FieldPath, ...]:
+        """Return the paths of what people added to a live object beside ours."""
+        if is_created_once(desired) or not trees_of_others(live):
+            return ()
+        controlled = [field.path for field in self.controlled(live)]
+        return find_additions(read_names(self.kinds), desired, live, controlled)
 
     def list_keys(self, key: ObjectKey) -> ListKeys:
         """Return what tells the keys of the lists of an object."""
@@ -78,6 +88,7 @@ class LiveObject(Struct, frozen=True, kw_only=True, eq=False):
     foreign: the problem of an object that is not ours, or not ours alone.
     adopted: whose the object is that becomes ours, in words.
     left: drift that stays as it is, and `omitted` the fields that an apply does not send because of that.
+    added: what others added and an apply removes.
     is_accepted: it differs, and its server takes the change.
     """
 
@@ -89,6 +100,7 @@ class LiveObject(Struct, frozen=True, kw_only=True, eq=False):
     adopted: str = ""
     left: tuple[Drift, ...] = ()
     omitted: tuple[FieldPath, ...] = ()
+    added: tuple[FieldPath, ...] = ()
     is_accepted: bool = False
 
 
@@ -106,7 +118,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     """The objects of live clusters, by path. One that is as desired has the blob id of its desired content.
 
     versions: of all objects. found: those that are not as desired, or that keep drift. deleted: those that somebody
-    deleted. rules: what decided about drift and adoption. warnings: of servers.
+    deleted. rules: what decided about drift and adoption. warnings: of servers. released: objects of our inventories
+    that are external now, by cluster. contents: what else is in namespaces that an apply deletes, by path.
     """
 
     fields: LiveFields
@@ -117,6 +130,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     doubts: tuple[Doubt, ...]
     warnings: Mapping[str, tuple[str, ...]]
     states: tuple[LiveState, ...]
+    released: Mapping[str, tuple[ObjectKey, ...]] = {}
+    contents: Mapping[str, tuple[str, ...]] = {}
 
     # As a `Baseline`.
 
@@ -171,6 +186,10 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     def omitted(self, path: str) -> tuple[FieldPath, ...]:
         """Return the fields of an object that an apply does not send."""
         return self.found[path].omitted if path in self.found else ()
+
+    def added(self, path: str) -> tuple[FieldPath, ...]:
+        """Return what others added to an object and an apply removes."""
+        return self.found[path].added if path in self.found else ()
 
     def is_accepted(self, path: str) -> bool:
         """Return whether an object differs, and its server takes the change."""

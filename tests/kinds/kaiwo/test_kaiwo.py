@@ -65,7 +65,7 @@ def env(container: dict[str, Any]) -> dict[str, str]:
     ],
 )
 def test_gpus_are_spread_over_pods(spec: str, replicas: int, gpus: int, judged: Judge) -> None:
-    """F-031, F-032, F-033, F-065, D-30: the sum is what was asked for, in every form of workload."""
+    """F-031, F-032, F-033, F-065, F-075, D-30: the sum is what was asked for, in every form of workload."""
     plain = rendered(job(f"image: a:1\n{spec}"))
     spread = plain.one("Job")
     found = spread["spec"].get("parallelism", 1), int(main(spread)["resources"]["limits"].get(GPU, 0))
@@ -303,7 +303,7 @@ def test_a_container_needs_an_image() -> None:
 
 
 def test_a_key_of_a_secret_is_mounted() -> None:
-    """D-11: only the key, as the file that the sub-path names; also in init containers."""
+    """D-11, F-074: only the key, as the file that the sub-path names; also in init containers."""
     volume = "{name: token, secretName: hub, key: token.txt, subPath: hf, mountPath: /secrets/hf}"
     inner = "job: {spec: {template: {spec: {initContainers: [{name: i, image: i:1}], containers: [{name: a}]}}}}"
     pod = pod_of(rendered(job(f"image: a:1\nsecretVolumes: [{volume}]\n{inner}")).one("Job"))
@@ -313,8 +313,16 @@ def test_a_key_of_a_secret_is_mounted() -> None:
     assert [one["volumeMounts"] for one in (*pod["initContainers"], *pod["containers"])] == [[mount], [mount]]
 
 
+def test_pods_run_as_a_user_without_rights() -> None:
+    """F-074: as user 1000, unless the workload says that it is dangerous; and with the secrets of its registry."""
+    pod = pod_of(rendered(job("image: a:1\nimagePullSecrets: [{name: pull}]")).one("Job"))
+    assert pod["securityContext"] == {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}
+    assert pod["imagePullSecrets"] == [{"name": "pull"}]
+    assert "securityContext" not in pod_of(rendered(job("image: a:1\ndangerous: true")).one("Job"))
+
+
 def test_variables_are_there_once() -> None:
-    """F-065: the workload's replace those of the container, and Kaiwo's numbers win over both."""
+    """F-065, F-075: the workload's replace those of the container, and Kaiwo's numbers win over both."""
     inner = "job: {spec: {template: {spec: {containers: [{name: a, env: [{name: A, value: '1'}, {name: B, value: '2'}]}]}}}}"
     text = job(f"image: a:1\ngpus: 2\nenv: [{{name: A, value: ''}}, {{name: NUM_GPUS, value: '9'}}]\n{inner}")
     result = rendered(text)

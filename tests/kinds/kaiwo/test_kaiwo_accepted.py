@@ -47,7 +47,7 @@ def text_of(name: str, pool: str) -> str:
 
 
 def test_every_form_is_accepted(bed: Bed) -> None:
-    """KA-15, F-043, F-044, F-065: by the API server, and the webhooks of Kueue, KubeRay and AppWrapper."""
+    """KA-15, F-043, F-044, F-048, F-065: by the API server, and the webhooks of Kueue, KubeRay and AppWrapper."""
     pool = f"kaiwo-{os.urandom(3).hex()}"
     text = queues(QUEUES.format(pool=pool, gpu=GPU, gpus=8 * NODES))
     text += "".join(text_of(name, pool) for name in FORMS)

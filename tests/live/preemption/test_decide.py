@@ -155,7 +155,7 @@ def test_room_is_given_once() -> None:
 
 
 def test_thin_measurements_are_unknown() -> None:
-    """KA-19, D-23: 0 % from 40 % of the samples is Unknown: no action, and the reason is printed."""
+    """KA-19, D-23, F-111: 0 % from 40 % of the samples is Unknown: no action, and the reason is printed."""
     thin = GpuPod(name="p", node="n1", gpus=1, windows=(window(samples=24),))
     decision = decided([workload("w", thin), workload("x", pod("n2", 8))], [waiting(8)], nodes("n1"))
     verdict = decision.workloads[0]
