@@ -12,6 +12,7 @@ import yaml
 from reconciler.cli import gpu_scheduler
 from tests.cli.agentaflow_fleet import make_agentaflow
 from tests.cli.fleet import Fleet
+from tests.kinds.test_gateway import POOL, ROUTE
 from tests.seeds import AGENTAFLOW, AGENTAFLOW_LINES, PYTORCH_JOB
 
 TRAINING = """\
@@ -195,7 +196,12 @@ def written(observed: Fleet, line: str) -> int:
 
 
 HERE = {"status": "24 total", "nodes": "gpu-a", "workloads": "my-training-job", "watch": "my-training-job"}
-HERE |= {"strategy": "reconciler.yaml", "health": "3 nodes", "generate-template": "wrote my-workload.yaml", "submit": "GPU"}
+HERE |= {
+    "strategy": "reconciler.yaml",
+    "health": "3 nodes",
+    "generate-template": "wrote my-workload.yaml",
+    "submit": "GPU",
+}
 LINES = [line for line in AGENTAFLOW_LINES.splitlines() if "--mode=cli" in line]
 
 
@@ -294,3 +300,14 @@ def test_a_job_is_completed(observed: Fleet) -> None:
         '+    gpureconciler.io/suspend: "true"',
     ]
     assert observed.run("complete", "absent").code == 2
+
+
+def test_a_route_to_a_pool_that_does_not_exist(repository: Fleet) -> None:
+    """F-136: a plan reviews how requests reach models: the name of the pool is wrong."""
+    route = ROUTE.replace("serving", "agentaflow").replace("InferencePool, name: llama", "InferencePool, name: lama")
+    repository.write("jobs/serving.yaml", f"{route}---\n{POOL.replace('serving', 'agentaflow')}")
+    found = repository.run("lint")
+    assert found.code == 0
+    assert "refers to InferencePool agentaflow/lama" in found.out.replace("\n      ", " ")
+    assert "did you mean 'llama'?" in found.out.replace("\n      ", " ")
+    assert "reference.route" in found.out
