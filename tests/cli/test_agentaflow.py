@@ -85,6 +85,29 @@ def test_annotations_of_other_jobs(repository: Fleet) -> None:
     assert "'11' is not a priority" in wrong.out + wrong.err
 
 
+KAIWO = """\
+apiVersion: kaiwo.silogen.ai/v1alpha1
+kind: KaiwoJob
+metadata:
+  name: tune
+  namespace: agentaflow
+  labels: {team: vision}
+  annotations: {agentaflow.gpu/scheduling-strategy: best_fit, agentaflow.gpu/priority: "2"}
+spec: {gpus: 1, gpuVendor: nvidia, image: "train:1.0", entrypoint: python train.py, clusterQueue: gpus}
+"""
+
+
+def test_annotations_of_jobs_that_are_rendered(repository: Fleet) -> None:
+    """F-029, AF-16: a KaiwoJob's annotations reach its Job; those of a value that is none are an error in any kind."""
+    repository.write("jobs/tune.yaml", KAIWO)
+    metadata = body(repository, "tune")["metadata"]
+    assert metadata["annotations"]["agentaflow.gpu/scheduling-strategy"] == "best_fit"
+    assert metadata["annotations"]["agentaflow.gpu/priority"] == "2"
+    assert metadata["labels"]["kueue.x-k8s.io/priority-class"] == "low"
+    repository.edit("jobs/tune.yaml", "best_fit", "spread")
+    assert repository.run("lint").code == 3
+
+
 def test_a_template_is_ready(repository: Fleet) -> None:
     """AF-14: what `new gpu-workload` writes loads, renders and has no warning."""
     made = repository.run("new", "gpu-workload", "x", "--team", "vision")
