@@ -12,6 +12,7 @@ import yaml
 from reconciler.cli import gpu_scheduler
 from tests.cli.agentaflow_fleet import make_agentaflow
 from tests.cli.fleet import Fleet
+from tests.kinds.test_gateway import POOL, ROUTE
 from tests.seeds import AGENTAFLOW, AGENTAFLOW_LINES, PYTORCH_JOB
 
 TRAINING = """\
@@ -82,6 +83,29 @@ def test_annotations_of_other_jobs(repository: Fleet) -> None:
     wrong = repository.run("lint")
     assert wrong.code == 3
     assert "'11' is not a priority" in wrong.out + wrong.err
+
+
+KAIWO = """\
+apiVersion: kaiwo.silogen.ai/v1alpha1
+kind: KaiwoJob
+metadata:
+  name: tune
+  namespace: agentaflow
+  labels: {team: vision}
+  annotations: {agentaflow.gpu/scheduling-strategy: best_fit, agentaflow.gpu/priority: "2"}
+spec: {gpus: 1, gpuVendor: nvidia, image: "train:1.0", entrypoint: python train.py, clusterQueue: gpus}
+"""
+
+
+def test_annotations_of_jobs_that_are_rendered(repository: Fleet) -> None:
+    """F-029, AF-16: a KaiwoJob's annotations reach its Job; those of a value that is none are an error in any kind."""
+    repository.write("jobs/tune.yaml", KAIWO)
+    metadata = body(repository, "tune")["metadata"]
+    assert metadata["annotations"]["agentaflow.gpu/scheduling-strategy"] == "best_fit"
+    assert metadata["annotations"]["agentaflow.gpu/priority"] == "2"
+    assert metadata["labels"]["kueue.x-k8s.io/priority-class"] == "low"
+    repository.edit("jobs/tune.yaml", "best_fit", "spread")
+    assert repository.run("lint").code == 3
 
 
 def test_a_template_is_ready(repository: Fleet) -> None:
@@ -299,3 +323,14 @@ def test_a_job_is_completed(observed: Fleet) -> None:
         '+    gpureconciler.io/suspend: "true"',
     ]
     assert observed.run("complete", "absent").code == 2
+
+
+def test_a_route_to_a_pool_that_does_not_exist(repository: Fleet) -> None:
+    """F-136: a plan reviews how requests reach models: the name of the pool is wrong."""
+    route = ROUTE.replace("serving", "agentaflow").replace("InferencePool, name: llama", "InferencePool, name: lama")
+    repository.write("jobs/serving.yaml", f"{route}---\n{POOL.replace('serving', 'agentaflow')}")
+    found = repository.run("lint")
+    assert found.code == 0
+    assert "refers to InferencePool agentaflow/lama" in found.out.replace("\n      ", " ")
+    assert "did you mean 'llama'?" in found.out.replace("\n      ", " ")
+    assert "reference.route" in found.out
