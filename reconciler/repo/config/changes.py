@@ -24,6 +24,7 @@ _NAMES = {
     "budgets.gpu_quota_count": "budgets.gpuQuotaChange.count",
     "budgets.gpu_quota_share": "budgets.gpuQuotaChange.share",
     "evidence_days": "evidence.maxAge",
+    "forge.most": "budgets.changeRequests",
 }
 """Settings whose field has another name than in `reconciler.yaml`; the others differ in their case only."""
 

@@ -13,6 +13,7 @@ from reconciler.kube.values import text
 from reconciler.kube.yaml import Document
 from reconciler.repo.config.builds import ROOT, Build, build_violations, parse_builds, source_folders
 from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
+from reconciler.repo.config.forge import ForgeSettings, forge_violations, parse_forge
 from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.sizing.devices import Vendor
@@ -145,6 +146,7 @@ class Config(Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
     pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
+    forge: ForgeSettings | None = None  # None: no change requests, comments or statuses are made
 
     @property
     def plain_sources(self) -> tuple[str, ...]:
@@ -191,6 +193,7 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
             pod_paths=parse_pod_paths(document, spec),
             sizing=sizing_settings(spec.get("sizing", {})),
+            forge=parse_forge(spec),
         ),
         (),
     )
@@ -257,6 +260,7 @@ def _violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _duplicate_clusters(spec)
     yield from _folder_violations(spec)
     yield from drift_violations(spec)
+    yield from forge_violations(spec)
     yield from pod_path_violations(spec)
     for index, cluster in enumerate(spec["clusters"]):
         if "prices" in cluster and "prices" not in spec:
