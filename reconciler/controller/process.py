@@ -42,7 +42,7 @@ from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
-from reconciler.web.guard import Login, choose_guard
+from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import Metrics
 
@@ -377,7 +377,7 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
     lease_seconds: float = 15.0
     web_address: str = ""
     web_source: str = ""
-    web_login: Login = Login()
+    web_login: PageLogin = PageLogin()
     cluster: ClusterFlags = ClusterFlags()
 
 
@@ -435,20 +435,24 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         health.start()
         stack.callback(health.stop)
         if flags.web_address:
-            lane = PagesLane(
-                lambda: only_source(controller.requests(), flags.web_source),
-                flags.web_address,
-                flags.web_login,
-                environ=environ,
-                folder=scratch,
-                memory_bytes=memory,
-            )
+            lane = _pages(flags, controller, environ, scratch)
             lane.start()
             stack.callback(lane.stop)
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
+
+
+def _pages(flags: ControllerFlags, controller: Controller, environ: Mapping[str, str], folder: Path) -> PagesLane:
+    return PagesLane(
+        lambda: only_source(controller.requests(), flags.web_source),
+        flags.web_address,
+        flags.web_login,
+        environ=environ,
+        folder=folder,
+        memory_bytes=flags.memory << 20,
+    )
 
 
 def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> SourceStore:
