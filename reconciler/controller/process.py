@@ -391,8 +391,6 @@ def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
     set_up(level=flags.log_level, form=flags.log_format)
-    if flags.web_address:
-        choose_guard(flags.web_address, flags.web_login, None)  # what would let everybody in is an error at the start
     state = _state_folder(flags.state)
     scratch = _scratch_folder(state)
     with ExitStack() as stack:
@@ -413,6 +411,7 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             access=flags.cluster,
         )
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
+        pages = _pages(flags, controller, environ, scratch)
         gauges = FleetGauges(metrics, SystemClock())
         listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
@@ -434,17 +433,21 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         health = HealthLane(controller, rounds, lambda: open_cluster(flags.cluster, environ), gauges=gauges)
         health.start()
         stack.callback(health.stop)
-        if flags.web_address:
-            lane = _pages(flags, controller, environ, scratch)
-            lane.start()
-            stack.callback(lane.stop)
+        if pages is not None:
+            pages.start()
+            stack.callback(pages.stop)
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
 
 
-def _pages(flags: ControllerFlags, controller: Controller, environ: Mapping[str, str], folder: Path) -> PagesLane:
+def _pages(
+    flags: ControllerFlags, controller: Controller, environ: Mapping[str, str], folder: Path
+) -> PagesLane | None:
+    if not flags.web_address:
+        return None
+    choose_guard(flags.web_address, flags.web_login, None)  # what would let everybody in is an error at the start
     return PagesLane(
         lambda: only_source(controller.requests(), flags.web_source),
         flags.web_address,
