@@ -28,12 +28,14 @@ from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health import HealthLane, health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
+from reconciler.controller.notifying import Notifier
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, one_line
+from reconciler.health.rounds import webhooks
 from reconciler.kinds.own import SOURCE
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import NOT_JSON, plural
@@ -41,6 +43,7 @@ from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
+from reconciler.settings import ALERT_WEBHOOKS
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import Metrics
 
@@ -405,7 +408,9 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             max_repository=flags.max_repository << 20,
             access=flags.cluster,
         )
+        notifier = _notifier(environ, stack)
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
+        controller.notifier = notifier
         gauges = FleetGauges(metrics, SystemClock())
         listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
@@ -431,6 +436,17 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
+
+
+def _notifier(environ: Mapping[str, str], stack: ExitStack) -> Notifier | None:
+    """Start what sends messages, if a Secret with webhooks is mounted; they are read for each message."""
+    folder = environ.get(ALERT_WEBHOOKS, "")
+    if not folder:
+        return None
+    notifier = Notifier(lambda: webhooks(folder))
+    notifier.start()
+    stack.callback(notifier.stop)
+    return notifier
 
 
 def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> SourceStore:
