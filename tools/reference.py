@@ -20,6 +20,7 @@ from reconciler.kinds.pods import REPLICAS
 from reconciler.kube.yaml import read
 from reconciler.nodehealth.catalogue import CHECKS
 from reconciler.nodehealth.checks.check import CheckPrivilege, CheckScope
+from reconciler.nodehealth.kernel_events import kernel_events
 from reconciler.nodehealth.xids import read_xids
 from reconciler.plan import opening
 from reconciler.policy.references import RULES
@@ -205,6 +206,17 @@ def _health_checks() -> str:
             f"{repeat.count} in {repeat.hours:g} h of {repeat.workloads} programs: {repeat.severity}" if repeat else ""
         )
         parts.append(f"| {rule.code} | {rule.name} | {rule.bucket} | {rule.severity} | {rule.action} | {again} |")
+    parts += [
+        "\n## Messages of the kernel\n",
+        "What the checks `kmsg.*` make of other messages. Without a time they count until the restart.\n",
+        "| Check | Message | Severity | Action | Counts | Source |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, (_, rows) in kernel_events().items():
+        for row in rows:
+            counts = f"{row.hours:g} h" if row.hours else ""
+            counts += f", from {row.messages} messages" if row.messages > 1 else ""
+            parts.append(f"| {name} | {row.what} | {row.severity} | {row.action} | {counts} | {row.source} |")
     return "\n".join(parts).rstrip() + "\n"
 
 

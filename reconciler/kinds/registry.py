@@ -1,6 +1,7 @@
 """The registry of built-in kinds: one row per family."""
 
 from reconciler.kinds import (
+    agentaflow,
     appwrapper,
     argo,
     autoscaling,
@@ -32,6 +33,7 @@ from reconciler.kinds.kind import Kinds
 BUILT_IN = Kinds(
     torchrun.KINDS,
     kaiwo.KINDS,
+    agentaflow.KINDS,
     workloads.KINDS,
     kubeflow.KINDS,
     ray.KINDS,

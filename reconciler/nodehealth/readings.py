@@ -102,6 +102,7 @@ class ReadingId(StrEnum):
     PROCFS_DAEMONS = "procfs.daemons"
     PROCFS_UPTIME = "procfs.uptime"
     KMSG_LINES = "kmsg.lines"
+    KMSG_SINCE = "kmsg.since"
     KUBERNETES_ALLOCATABLE_GPUS = "kubernetes.allocatable_gpus"
     CUDA_BF16 = "cuda.bf16"
     CUDA_D2H = "cuda.d2h"

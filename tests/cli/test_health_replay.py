@@ -55,7 +55,7 @@ def test_a_replay_counts_quarantines_and_trips() -> None:
     assert (shadow.taken, enforce.taken) == ((), ("n001", "n002"))
     assert enforce.a_week == pytest.approx(2.0)
     comparison = compare_replays(shadow, enforce)
-    assert comparison.changed["n001"] == (HealthPhase.HEALTHY, HealthPhase.QUARANTINED)
+    assert comparison.changed["n001"] == (HealthPhase.SUSPECT, HealthPhase.QUARANTINED)
     (reason,) = gate(enforce, comparison)
     assert reason == "takes nodes out of use that the current policy leaves alone: n001, n002"
     assert gate(enforce, comparison, ["n001", "n002"]) == ()
@@ -95,7 +95,7 @@ def test_the_command(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "n001: remap.failure, fast lane" in out
     code, out, _ = ran(capsys, str(new), "--reports", str(stored), "--current", str(old))
     assert code == 4
-    assert "n001: healthy → quarantined" in out
+    assert "n001: suspect → quarantined" in out
     assert "must not be merged: takes nodes out of use that the current policy leaves alone: n001" in out
     assert ran(capsys, str(new), "--reports", str(stored), "--current", str(old), "--allow", "n001")[0] == 0
 

@@ -122,6 +122,11 @@ def _expected(expected: NodeExpectation) -> Iterator[str]:
         yield f"not driver {' or '.join(expected.denied_drivers)}"
     if expected.nvlinks is not None:
         yield f"{plural(expected.nvlinks, 'NVLink')} per GPU"
+    for name, ports in (("InfiniBand", expected.ib), ("Ethernet", expected.ethernet)):
+        if ports is not None:
+            yield f"{plural(ports.ports, f'{name} port')}{f' at {ports.rate:g} Gb/s' if ports.rate else ''}"
+    if expected.imex:
+        yield "IMEX"
     if expected.pcie_width is not None:
         yield f"PCIe x{expected.pcie_width}"
 

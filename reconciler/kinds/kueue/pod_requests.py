@@ -49,6 +49,7 @@ def pod_requests(
                 topology=topology_request(annotations_of(pod_set.template)),
                 containers=tuple(container_requests(spec)),
                 overhead=amounts_of(spec.get("overhead")),
+                spare=pod_set.spare // workloads,
             )
         )
     return tuple(found)

@@ -11,6 +11,7 @@ from reconciler.kinds.facts import NO_KIND, Body, PodSet, QueueRole, Reference
 from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
 from reconciler.kinds.kueue.labels import MAX_LENGTH
+from reconciler.kinds.kueue.labels import PRIORITY_LABEL as WORKLOAD_PRIORITY_LABEL
 from reconciler.kinds.kueue.pod_requests import pod_requests
 from reconciler.kinds.kueue.refusals import is_managed, pod_set_count, refusals
 from reconciler.kinds.manifests.finished import is_finished
@@ -332,7 +333,10 @@ def _requests(
 ) -> dict[str, Any]:
     """Return the workloads that a queue by flavor admits, what each of them requests, and why webhooks refuse it."""
     workloads = max(1, replicas(body)) if row.pods.queued_one_by_one else 1
-    found = {"workloads": workloads, "pod_requests": pod_requests(pod_sets, [pod.devices for pod in pods], workloads)}
+    found: dict[str, Any] = {
+        "workloads": workloads,
+        "pod_requests": pod_requests(pod_sets, [pod.devices for pod in pods], workloads),
+    }
     jobs = _job_prefix(row)
     prefix = next((prefix for prefix in ("", jobs) if queue_field.startswith(f"{prefix}metadata.")), None)
     if prefix is None:
@@ -341,6 +345,9 @@ def _requests(
     if not is_managed(kind, job):
         return found
     count = max(1, pod_set_count(kind, job, pod_sets))
+    labels = mapping(mapping(mapping(job).get("metadata")).get("labels"))
+    named = (text(mapping(pod_set.template.get("spec")).get("priorityClassName")) for pod_set in pod_sets)
+    found["queued_as"] = (text(labels.get(WORKLOAD_PRIORITY_LABEL)), next(filter(None, named), ""))
     return {**found, "pod_sets": count, "refused": refusals(kind, job, pod_sets, workloads, prefix)}
 
 

@@ -46,7 +46,8 @@ class CheckPrivilege(StrEnum):
 class CheckResult(Struct, frozen=True, kw_only=True):
     """The result of a check on one GPU or the node. `severity` and `action` are those of the row unless given.
 
-    `scale` is what the limits of the check are parts of; 0: they are in its unit.
+    `scale` is what the limits of the check are parts of; 0: they are in its unit. since: of a log, when what passed
+    began anew, or since when the log is whole. codes: all Xids that count, whatever their severity.
     """
 
     status: CheckStatus
@@ -57,6 +58,8 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     action: RepairAction | None = None
     samples: int = 1
     scale: float = 0.0
+    since: float = 0.0
+    codes: tuple[int, ...] = ()
 
 
 class Unmeasured(Exception):
@@ -205,7 +208,8 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     """A row of the catalogue. Documentation, policy schema, metrics and alerts are made from it.
 
     `reads` names the readings; `window` is how many seconds of earlier sweeps the check looks at; `vendor` is empty for
-    a check of every node. `is_recorded`: reports keep its values, so that limits of a policy can judge them.
+    a check of every node. `is_recorded`: reports keep its values, so that limits of a policy can judge them. `is_log`:
+    it judges what a log still says, so that silence ends no failure of the same boot.
     """
 
     id: str
@@ -225,6 +229,7 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     window: float = 0.0
     rule: int = 1
     is_recorded: bool = False
+    is_log: bool = False
 
     def __post_init__(self) -> None:
         """Refuse readings that no source reads."""

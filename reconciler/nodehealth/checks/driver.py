@@ -125,6 +125,7 @@ def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[
             observed=count,
             threshold=given.threshold("sweeps"),
             samples=count,
+            action=RepairAction.REBOOT_NODE,  # a GPU that does not answer cannot be reset
         )
     raise Unmeasured(CheckStatus.UNKNOWN, f"{text}, {count} of {given.limit('sweeps'):g} sweeps before it is a failure")
 

@@ -37,6 +37,8 @@ def _module(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message=f"the driver's module {loaded} is loaded", observed=loaded)
 
 
+_SWITCHED = ("A100-SXM", "A800-SXM", "H100 80GB HBM3", "H200", "H800", "B200", "B300")
+_BOARD = 8  # GPUs of a board with NVSwitches
 _FABRIC_SETS_UP = (1, 2)  # NVML_GPU_FABRIC_STATE_NOT_STARTED and _IN_PROGRESS
 _RECOVER_IMEX = 5
 
@@ -48,13 +50,18 @@ def _fabric_manager(given: CheckInput) -> CheckResult:
         for reading in given.sweep.all(ReadingId.NVML_FABRIC)
         if isinstance(reading.value, dict)
     ]
+    daemons = given.value(ReadingId.PROCFS_DAEMONS)
+    runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
     if not any(states):
-        raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
+        names = [gpu.product for gpu in given.sweep.gpus if "NVL" not in gpu.product]
+        boards = sum(any(word in name for word in _SWITCHED) for name in names)
+        if boards < _BOARD or runs or not isinstance(daemons, list) or "kubelet" not in daemons:
+            raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
+        text = f"{boards} GPUs on a board with NVSwitches, and the fabric manager does not run: programs cannot start"
+        return CheckResult(status=FAIL, message=text, observed=boards, action=RepairAction.REBOOT_NODE)
     waiting = sum(state in _FABRIC_SETS_UP for state in states)
     if not waiting:
         return CheckResult(status=PASS, message="the fabric is complete", observed=0)
-    daemons = given.value(ReadingId.PROCFS_DAEMONS)
-    runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
     text = "the fabric manager is running" if runs else "the fabric manager is not visible"
     return CheckResult(
         status=WARN, message=f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", observed=waiting
@@ -72,6 +79,9 @@ def _imex(given: CheckInput) -> CheckResult:
         )
     daemons = given.value(ReadingId.PROCFS_DAEMONS)
     if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
+        if given.expected.imex:
+            text = f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}"
+            return CheckResult(status=FAIL, message=text)
         raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
     return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
 

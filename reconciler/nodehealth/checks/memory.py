@@ -27,10 +27,13 @@ def _ecc_mode(given: CheckInput) -> CheckResult:
     current, pending = (int(given.field(ReadingId.NVML_ECC_MODE, key)) for key in ("current", "pending"))
     if current != pending:
         return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
+    if not current and any(word in given.gpu.product for word in _WITHOUT_ECC):
+        raise Unmeasured(CheckStatus.SKIP, "this product is sold without ECC, or with ECC off")
     status = PASS if current else WARN
     return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
 
 
+_WITHOUT_ECC = ("GeForce", "TITAN", "RTX", "Quadro")
 _ON = {True: "on", False: "off"}
 
 

@@ -98,11 +98,13 @@ def _is_fatal(finding: HealthFinding) -> bool:
 
 
 def _failures(report: NodeReport, check: str) -> Iterator[str]:
-    """Yield the failures of a check with the index of the GPU: `dcgm.level3.5`."""
+    """Yield the tests of a check that failed, each with its GPUs: `pcie.0.3`; the check itself if it names none."""
     index = {gpu.slot: gpu.index for gpu in report.gpus}
     for one in report.findings:
-        if one.check == check and one.status is CheckStatus.FAIL:
-            yield f"{one.check}.{index[one.slot]}" if one.slot in index else one.check
+        if one.check == check and one.status in (CheckStatus.FAIL, CheckStatus.WARN):
+            named = one.observed if isinstance(one.observed, str) else ""
+            gpu = f".{index[one.slot]}" if one.slot in index else ""
+            yield from named.split(",") if named else (f"{one.check}{gpu}",)
 
 
 # AgentaFlow.

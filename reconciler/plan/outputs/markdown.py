@@ -212,11 +212,11 @@ def _full_block(group: ChangeGroup, *, full: bool, rest: tuple[FieldChange, ...]
     if change.recreated:
         parts.append(f"Deleted and created again because of {code(change.recreated)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
-    lines = list(_compact(group) if is_compact else _diff(group, full=full))
+    lines = list(compact_lines(group) if is_compact else diff_of(group, full=full))
     if lines:
         parts.append(_fenced(lines))
     if rest:
-        parts.append(details(f"The {len(rest):,} fields", _fenced(list(_fields(group, rest, full=False)))))
+        parts.append(details(f"The {len(rest):,} fields", _fenced(list(field_lines(group, rest, full=False)))))
     return details(_title(group), "\n\n".join(parts)) if parts else _short_block(group)
 
 
@@ -245,7 +245,8 @@ def _title(group: ChangeGroup) -> str:
     return " · ".join([f"<code>{_SIGNS[change.operation]}</code> {start}", *facts])
 
 
-def _compact(group: ChangeGroup) -> Iterator[str]:
+def compact_lines(group: ChangeGroup) -> Iterator[str]:
+    """Yield what summarizes a created or deleted object, as lines of a diff."""
     change = group.first
     if not group.others:
         sign = "+" if change.operation is Operation.CREATE else "-"
@@ -258,18 +259,20 @@ def _compact(group: ChangeGroup) -> Iterator[str]:
         yield from _because(group.reason(why))
 
 
-def _diff(group: ChangeGroup, *, full: bool) -> Iterator[str]:
+def diff_of(group: ChangeGroup, *, full: bool) -> Iterator[str]:
+    """Yield the edit of an object as lines of a diff: what follows from what, then the fields that are listed."""
     parts = told(group, full=full)
     for followers in parts.followers:
         yield f"# {followers.because}"
         yield f"# {followers.count}"
-    yield from _fields(group, parts.listed, full=full)
+    yield from field_lines(group, parts.listed, full=full)
     if not group.first.fields:
         for why in group.first.because[:1]:
             yield from _because(group.reason(why))
 
 
-def _fields(group: ChangeGroup, fields: Iterable[FieldChange], *, full: bool) -> Iterator[str]:
+def field_lines(group: ChangeGroup, fields: Iterable[FieldChange], *, full: bool) -> Iterator[str]:
+    """Yield fields as lines of a diff, with their reasons."""
     for position, alike in enumerate(group_fields(fields)):
         if position:
             yield ""
@@ -376,8 +379,10 @@ def _piece(piece: Piece) -> str:
         return code(piece.text) if piece.text else ""
     if isinstance(piece, str):
         return prose(piece)
-    shown = prose(piece.text.strip())
-    return f"**{shown}**" if shown and piece.style in _BOLD else shown
+    words = piece.text.strip()
+    shown = prose(words)
+    before, _, after = piece.text.partition(words) if words else ("", "", "")
+    return f"{before}**{shown}**{after}" if shown and piece.style in _BOLD else f"{before}{shown}{after}"
 
 
 def _record(record: FactsBlock) -> Iterator[str]:

@@ -13,22 +13,23 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.queues.flavors import NEWEST, Version
-from reconciler.queues.forecast.assigning import Assigner, Assignment, Tried
-from reconciler.queues.forecast.fairness import Entry, shares_with, winner
-from reconciler.queues.forecast.preempting import Preemptor, Target
-from reconciler.queues.forecast.tree import Node, Share, forest
+from reconciler.queues.forecast.assigning import Assigner, FlavorAssignment, Tried
+from reconciler.queues.forecast.fairness import FairEntry, shares_with, winner
+from reconciler.queues.forecast.preempting import PreemptionTarget, TargetFinder
+from reconciler.queues.forecast.tree import DominantShare, QueueNode, forest
 from reconciler.queues.forecast.values import (
     ANY,
-    Admitted,
+    AdmittedWorkload,
     Amounts,
-    Asked,
     Cell,
-    Fairness,
-    Mode,
-    NodeSpec,
-    Outcome,
-    Preempted,
-    Running,
+    FairSharing,
+    FitMode,
+    ForecastOutcome,
+    HeldQuota,
+    PreemptedWorkload,
+    QueuedWorkload,
+    QueueNodeSpec,
+    Shortfall,
 )
 
 _KEEPS_PROGRESS: Version = (0, 19)
@@ -41,16 +42,16 @@ _MOST_CYCLES = 300  # queues may preempt each other for ever
 _LATER = 1e12  # when the forecast's own admissions happen: after all others
 
 
-class _Pending(Struct):
+class _PendingWorkload(Struct):
     """A workload in a queue, with the flavors tried for it, and the assignment of the last cycle."""
 
-    asked: Asked
+    asked: QueuedWorkload
     tried: Tried | None = None
     evictions: int = 0
     cycle: int = 0
     seen: tuple[int, Tried | None] | None = None
-    found: tuple[Assignment, list[Target]] | None = None
-    reasons: tuple[str, ...] = ()
+    found: tuple[FlavorAssignment, list[PreemptionTarget]] | None = None
+    reasons: tuple[Shortfall, ...] = ()
 
     @property
     def has_more_flavors(self) -> bool:
@@ -61,16 +62,16 @@ class _Pending(Struct):
         return (self.asked.priority, self.asked.sets)
 
 
-class _Line:
+class _PendingLine:
     """The workloads of a queue in their order, and those that are set aside until something changes."""
 
-    def __init__(self, pending: Iterable[_Pending]) -> None:
+    def __init__(self, pending: Iterable[_PendingWorkload]) -> None:
         self.heap = [(one.asked.order, one) for one in pending]
         heapify(self.heap)
-        self.aside: dict[str, _Pending] = {}
+        self.aside: dict[str, _PendingWorkload] = {}
         self.sticky = ""
 
-    def pop(self) -> _Pending | None:
+    def pop(self) -> _PendingWorkload | None:
         """Take the head: a workload that preempts others, until it is admitted; else the first."""
         if self.sticky:
             for index, (_, one) in enumerate(self.heap):
@@ -80,10 +81,10 @@ class _Line:
                     return one
         return heappop(self.heap)[1] if self.heap else None
 
-    def push(self, one: _Pending) -> None:
+    def push(self, one: _PendingWorkload) -> None:
         heappush(self.heap, (one.asked.order, one))
 
-    def set_aside(self, one: _Pending, *, with_equals: bool) -> None:
+    def set_aside(self, one: _PendingWorkload, *, with_equals: bool) -> None:
         """Set a workload aside, and those that request the same."""
         self.aside[one.asked.name] = one
         if not with_equals:
@@ -102,38 +103,38 @@ class _Line:
         self.aside.clear()
 
 
-class _Head(Struct):
+class _QueueHead(Struct):
     """The head of a queue in a cycle."""
 
-    one: _Pending
-    queue: Node
-    assignment: Assignment
-    targets: list[Target]
+    one: _PendingWorkload
+    queue: QueueNode
+    assignment: FlavorAssignment
+    targets: list[PreemptionTarget]
 
 
 def forecast(
-    cohorts: Iterable[NodeSpec],
-    queues: Iterable[NodeSpec],
-    workloads: Iterable[Asked],
+    cohorts: Iterable[QueueNodeSpec],
+    queues: Iterable[QueueNodeSpec],
+    workloads: Iterable[QueuedWorkload],
     version: Version = NEWEST,
-    fairness: Fairness | None = None,
-) -> Outcome:
+    fairness: FairSharing | None = None,
+) -> ForecastOutcome:
     """Return what happens to the workloads; those of unknown or stopped queues, or of cycles, stay as they are."""
-    return _World(cohorts, queues, workloads, version, fairness).run()
+    return _CycleRun(cohorts, queues, workloads, version, fairness).run()
 
 
-class _World:
+class _CycleRun:
     def __init__(
         self,
-        cohorts: Iterable[NodeSpec],
-        queues: Iterable[NodeSpec],
-        workloads: Iterable[Asked],
+        cohorts: Iterable[QueueNodeSpec],
+        queues: Iterable[QueueNodeSpec],
+        workloads: Iterable[QueuedWorkload],
         version: Version,
-        fairness: Fairness | None,
+        fairness: FairSharing | None,
     ) -> None:
         self._queues = forest(cohorts, queues)
         self._version, self._fairness = version, fairness
-        waiting: dict[str, list[_Pending]] = {name: [] for name in self._queues}
+        waiting: dict[str, list[_PendingWorkload]] = {name: [] for name in self._queues}
         for one in workloads:
             queue = self._queues.get(one.queue)
             if queue is None:
@@ -141,17 +142,17 @@ class _World:
             if one.running is not None:
                 queue.start(one)
             elif not queue.spec.is_stopped:
-                waiting[one.queue].append(_Pending(one))
+                waiting[one.queue].append(_PendingWorkload(one))
         self._lines = {
-            name: _Line(pending) for name, pending in waiting.items() if pending or self._queues[name].running
+            name: _PendingLine(pending) for name, pending in waiting.items() if pending or self._queues[name].running
         }
-        self._preemptor = Preemptor(self._queues, version, fairness)
+        self._preemptor = TargetFinder(self._queues, version, fairness)
         self._versions: dict[int, int] = {}
         self._cycle = 0
-        self._shares: dict[str, dict[int, Share]] = {}
-        self._outcome = Outcome(admitted={}, preempted={}, reasons={})
+        self._shares: dict[str, dict[int, DominantShare]] = {}
+        self._outcome = ForecastOutcome(admitted={}, preempted={}, reasons={})
 
-    def run(self) -> Outcome:
+    def run(self) -> ForecastOutcome:
         """Run cycles until all workloads are set aside, or a cycle ends as an earlier one since the last change."""
         seen: set[tuple[object, ...]] = set()
         while self._cycle < _MOST_CYCLES:
@@ -165,20 +166,25 @@ class _World:
             if state in seen:
                 break
             seen.add(state)
+        for name, queue in self._queues.items():
+            cells = [cell for cell in queue.usage if queue.exceeds(cell)]
+            over = {cell: -free for cell in cells if (free := queue.free(cell)) < 0}
+            if over:
+                self._outcome.over[name] = over
         self._outcome.is_settled = self._cycle < _MOST_CYCLES
         for line in self._lines.values():
             for one in (*line.aside.values(), *(one for _, one in line.heap)):
                 self._outcome.reasons[one.asked.name] = one.reasons
         return self._outcome
 
-    def _heads(self) -> Iterator[_Head]:
+    def _heads(self) -> Iterator[_QueueHead]:
         for name, line in self._lines.items():
             one = line.pop()
             if one is not None:
                 queue = self._queues[name]
-                yield _Head(one, queue, *self._nominated(one, queue))
+                yield _QueueHead(one, queue, *self._nominated(one, queue))
 
-    def _nominated(self, one: _Pending, queue: Node) -> tuple[Assignment, list[Target]]:
+    def _nominated(self, one: _PendingWorkload, queue: QueueNode) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
         if one.tried is not None and self._is_outdated(one, queue):
             one.tried = None
         seen = (self._versions.get(id(queue.root), 0), one.tried)
@@ -189,30 +195,31 @@ class _World:
         one.reasons = assignment.reasons
         return assignment, targets
 
-    def _is_outdated(self, one: _Pending, queue: Node) -> bool:
+    def _is_outdated(self, one: _PendingWorkload, queue: QueueNode) -> bool:
         if self._version >= _KEEPS_PROGRESS and self._cycle - one.cycle <= 1:
             return False
         return queue.evictions > one.evictions
 
-    def _assigned(self, one: _Pending, queue: Node) -> tuple[Assignment, list[Target]]:
+    def _assigned(self, one: _PendingWorkload, queue: QueueNode) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
         """Return the assignment of all pods, or of the most that can start."""
         asked = one.asked
+        self._preemptor.forget()
 
         def simulate(cell: Cell, amount: int) -> tuple[str, int]:
             return self._preemptor.simulate(asked, cell, amount)
 
         assigner = Assigner(queue, asked, self._version, simulate, is_fair=self._fairness is not None)
 
-        def tried(counts: Sequence[int] | None) -> tuple[Assignment, list[Target]]:
+        def tried(counts: Sequence[int] | None) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
             assignment = assigner.assign(one.tried, counts)
-            targets: list[Target] = []
-            if assignment.mode is Mode.PREEMPT:
+            targets: list[PreemptionTarget] = []
+            if assignment.mode is FitMode.PREEMPT:
                 usage = {cell: amount for cell, amount in assignment.usage.items() if amount}
                 targets = self._preemptor.targets(asked, assignment.short, usage)
             return assignment, targets
 
         full = tried(None)
-        if full[0].mode is Mode.FIT or full[1]:
+        if full[0].mode is FitMode.FIT or full[1]:
             return full
         spare = [pods.pods - (pods.least or pods.pods) for pods in asked.sets]
         most = sum(spare)
@@ -222,18 +229,18 @@ class _World:
         while low < high:
             middle = (low + high) // 2
             found = tried([pods.pods - each * middle // most for pods, each in zip(asked.sets, spare, strict=True)])
-            if found[0].mode is Mode.FIT or found[1]:
+            if found[0].mode is FitMode.FIT or found[1]:
                 best, best_at, high = found, middle, middle
             else:
                 low = middle + 1
         return best if low == best_at else full
 
-    def _process(self, heads: list[_Head]) -> bool:
+    def _process(self, heads: list[_QueueHead]) -> bool:
         """Admit, preempt or skip the heads. Return whether a workload got or lost its quota."""
         before = {node: {**node.usage} for head in heads for node in (head.queue, *head.queue)}
-        taking: set[Node] = set()
-        preempted: dict[str, Target] = {}
-        admitted: list[_Head] = []
+        taking: set[QueueNode] = set()
+        preempted: dict[str, PreemptionTarget] = {}
+        admitted: list[_QueueHead] = []
         self._shares.clear()
         for head in self._in_order(heads):
             if self._decide(head, preempted, taking):
@@ -241,21 +248,21 @@ class _World:
             if head.queue in taking:
                 self._forget_shares(head.queue.root)
         for node, usages in before.items():
-            node.usage = usages
+            node.restore(usages)
         for head in admitted:
             self._admit(head)
         for target in preempted.values():
             self._evict(target)
         return bool(admitted or preempted)
 
-    def _decide(self, head: _Head, preempted: dict[str, Target], taking: set[Node]) -> bool:
+    def _decide(self, head: _QueueHead, preempted: dict[str, PreemptionTarget], taking: set[QueueNode]) -> bool:
         """Decide about a head, and count what it takes for the rest of the cycle; return whether it is admitted."""
         one, assignment, targets, queue = head.one, head.assignment, head.targets, head.queue
         line = self._lines[queue.name]
-        if assignment.mode is Mode.NO_FIT:
+        if assignment.mode is FitMode.NO_FIT:
             self._requeue(line, queue, one, is_hopeless=True)
             return False
-        if assignment.mode is Mode.PREEMPT and not targets:
+        if assignment.mode is FitMode.PREEMPT and not targets:
             if queue.spec.policies.reclaim != ANY:
                 taking.add(queue)
                 queue.add(_to_reserve(assignment, queue).items())
@@ -263,17 +270,17 @@ class _World:
             return False
         overlaps = any(target.one.name in preempted for target in targets)
         if overlaps or not self._still_fits(head, preempted):
-            one.reasons = ("what another workload takes first",)
+            one.reasons = (Shortfall("what another workload takes first"),)
             if self._version < _KEEPS_PROGRESS:
                 one.tried = None
             line.push(one)
             return False
         taking.add(queue)
         queue.add(assignment.usage.items())
-        if assignment.mode is Mode.PREEMPT:
+        if assignment.mode is FitMode.PREEMPT:
             for target in targets:
                 preempted[target.one.name] = target
-                self._outcome.preempted.setdefault(target.one.name, Preempted(one.asked.name, target.reason))
+                self._outcome.preempted.setdefault(target.one.name, PreemptedWorkload(one.asked.name, target.reason))
             one.tried = None
             if not queue.spec.policies.is_strict:
                 line.sticky = one.asked.name
@@ -281,13 +288,13 @@ class _World:
             return False
         return True
 
-    def _requeue(self, line: _Line, queue: Node, one: _Pending, *, is_hopeless: bool) -> None:
+    def _requeue(self, line: _PendingLine, queue: QueueNode, one: _PendingWorkload, *, is_hopeless: bool) -> None:
         if queue.spec.policies.is_strict or one.has_more_flavors:
             line.push(one)
         else:
             line.set_aside(one, with_equals=is_hopeless and self._version >= _SHAPES)
 
-    def _still_fits(self, head: _Head, preempted: dict[str, Target]) -> bool:
+    def _still_fits(self, head: _QueueHead, preempted: dict[str, PreemptionTarget]) -> bool:
         root = head.queue.root
         gone = {target.one.name: target for target in head.targets}
         gone |= {name: target for name, target in preempted.items() if target.queue.root is root}
@@ -298,35 +305,37 @@ class _World:
             target.queue.add(target.one.running.usage if target.one.running is not None else ())
         return fits
 
-    def _admit(self, head: _Head) -> None:
+    def _admit(self, head: _QueueHead) -> None:
         asked, assignment = head.one.asked, head.assignment
         usage = tuple(assignment.usage.items())
-        head.queue.start(replace(asked, running=Running(usage, _LATER + self._cycle)))
+        head.queue.start(replace(asked, running=HeldQuota(usage, _LATER + self._cycle)))
         flavors = tuple({name: flavor for name, (flavor, _) in one.items()} for one in assignment.flavors)
-        self._outcome.admitted[asked.name] = Admitted(flavors, assignment.counts, self._cycle, assignment.borrowing > 0)
+        self._outcome.admitted[asked.name] = AdmittedWorkload(
+            flavors, assignment.counts, self._cycle, assignment.borrowing > 0
+        )
         line = self._lines[head.queue.name]
         if line.sticky == asked.name:
             line.sticky = ""
         self._touch(head.queue)
 
-    def _evict(self, target: Target) -> None:
+    def _evict(self, target: PreemptionTarget) -> None:
         queue, one = target.queue, target.one
         queue.stop(one)
         queue.evictions += 1
         self._outcome.admitted.pop(one.name, None)
         self._touch(queue)
         if not queue.spec.is_stopped:
-            self._lines[queue.name].push(_Pending(replace(one, running=None)))
+            self._lines[queue.name].push(_PendingWorkload(replace(one, running=None)))
         for member in queue.root.below() if queue.parent is not None else (queue,):
             line = self._lines.get(member.name)
             if line is not None:
                 line.retry()
 
-    def _touch(self, queue: Node) -> None:
+    def _touch(self, queue: QueueNode) -> None:
         root = id(queue.root)
         self._versions[root] = self._versions.get(root, 0) + 1
 
-    def _in_order(self, heads: list[_Head]) -> Iterator[_Head]:
+    def _in_order(self, heads: list[_QueueHead]) -> Iterator[_QueueHead]:
         if self._fairness is None:
             yield from sorted(
                 heads, key=lambda one: (one.assignment.borrowing, -one.one.asked.priority, one.one.asked.created)
@@ -335,7 +344,7 @@ class _World:
         by_name = {head.queue.name: head for head in heads}
         ordered = sorted(heads, key=lambda head: id(head.queue.root))
         for _, group in groupby(ordered, key=lambda head: id(head.queue.root)):
-            entries = {head.queue.name: Entry(head.one.asked, head.queue, head.assignment.usage) for head in group}
+            entries = {head.queue.name: FairEntry(head.one.asked, head.queue, head.assignment.usage) for head in group}
             root = next(iter(entries.values())).queue.root
             if root.is_queue:
                 yield by_name[root.name]
@@ -345,18 +354,18 @@ class _World:
                 del entries[best.queue.name]
                 yield by_name[best.queue.name]
 
-    def _shares_of(self, entry: Entry) -> dict[int, Share]:
+    def _shares_of(self, entry: FairEntry) -> dict[int, DominantShare]:
         found = self._shares.get(entry.queue.name)
         if found is None:
             found = self._shares[entry.queue.name] = shares_with(entry)
         return found
 
-    def _forget_shares(self, root: Node) -> None:
+    def _forget_shares(self, root: QueueNode) -> None:
         for queue in root.below():
             self._shares.pop(queue.name, None)
 
 
-def _to_reserve(assignment: Assignment, queue: Node) -> Amounts:
+def _to_reserve(assignment: FlavorAssignment, queue: QueueNode) -> Amounts:
     """Return what is kept free for a workload that could preempt nobody: its own quota, or all that it may borrow."""
     reserved: Amounts = {}
     for cell, amount in assignment.usage.items():

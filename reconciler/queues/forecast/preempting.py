@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from reconciler.queues.flavors import Version
 from reconciler.queues.forecast.fairness import Contest
-from reconciler.queues.forecast.tree import Node
+from reconciler.queues.forecast.tree import QueueNode
 from reconciler.queues.forecast.values import (
     ANY,
     FINAL_SHARE,
@@ -17,9 +17,9 @@ from reconciler.queues.forecast.values import (
     NEVER,
     NEWER_EQUAL,
     Amounts,
-    Asked,
     Cell,
-    Fairness,
+    FairSharing,
+    QueuedWorkload,
 )
 
 IN_QUEUE, RECLAIMED, WHILE_BORROWING, FAIR = (
@@ -32,36 +32,46 @@ _WITHIN_NOMINAL: Version = (0, 17)
 """The first version in which fair sharing gives a queue its own quota back whatever the shares are."""
 
 
-class Target(NamedTuple):
+class PreemptionTarget(NamedTuple):
     """A workload to preempt, its queue, and the reason."""
 
-    one: Asked
-    queue: Node
+    one: QueuedWorkload
+    queue: QueueNode
     reason: str
 
 
-class _Candidate(NamedTuple):
-    one: Asked
-    queue: Node
+class _EvictionChoice(NamedTuple):
+    one: QueuedWorkload
+    queue: QueueNode
     reason: str
-    above: Node | None  # the lowest cohort that both queues are in
+    above: QueueNode | None  # the lowest cohort that both queues are in
     only_within: bool  # may be preempted only if the preemptor does not borrow
 
 
-class Preemptor:
+class TargetFinder:
     """Finds the workloads to preempt for one workload. Restores the usage of the queues before it returns."""
 
-    def __init__(self, queues: dict[str, Node], version: Version, fairness: Fairness | None) -> None:
+    def __init__(self, queues: dict[str, QueueNode], version: Version, fairness: FairSharing | None) -> None:
         self._queues, self._version, self._fairness = queues, version, fairness
+        self._known: dict[tuple[frozenset[Cell], tuple[tuple[Cell, int], ...]], list[PreemptionTarget]] = {}
 
-    def targets(self, asked: Asked, cells: frozenset[Cell], usage: Amounts) -> list[Target]:
+    def forget(self) -> None:
+        """Forget what was found: for another workload, or after a change of usage."""
+        self._known.clear()
+
+    def targets(self, asked: QueuedWorkload, cells: frozenset[Cell], usage: Amounts) -> list[PreemptionTarget]:
         """Return the workloads that make room for `usage`, which lacks quota of some cells; none if they cannot."""
-        queue = self._queues[asked.queue]
-        if self._fairness is not None:
-            return self._fair(queue, asked, cells, usage, self._fairness)
-        return self._classical(queue, asked, cells, usage)
+        queue, key = self._queues[asked.queue], (cells, tuple(sorted(usage.items())))
+        found = self._known.get(key)
+        if found is None:
+            if self._fairness is not None:
+                found = self._fair(queue, asked, cells, usage, self._fairness)
+            else:
+                found = self._classical(queue, asked, cells, usage)
+            self._known[key] = found
+        return found
 
-    def simulate(self, asked: Asked, cell: Cell, amount: int) -> tuple[str, int]:
+    def simulate(self, asked: QueuedWorkload, cell: Cell, amount: int) -> tuple[str, int]:
         """Return whether others could be preempted for an amount of a cell, and from how high it would borrow then."""
         queue = self._queues[asked.queue]
         found = self.targets(asked, frozenset((cell,)), {cell: amount})
@@ -74,7 +84,9 @@ class Preemptor:
             one.queue.add(_usage(one.one))
         return "preempt" if any(one.queue is queue for one in found) else "reclaim", level
 
-    def _classical(self, queue: Node, asked: Asked, cells: frozenset[Cell], usage: Amounts) -> list[Target]:
+    def _classical(
+        self, queue: QueueNode, asked: QueuedWorkload, cells: frozenset[Cell], usage: Amounts
+    ) -> list[PreemptionTarget]:
         same = (
             [] if queue.spec.policies.within == NEVER else list(_of(queue, queue, None, asked, cells, has_right=False))
         )
@@ -90,20 +102,20 @@ class Preemptor:
         elif may_not_borrow and not by_right:
             attempts = (False, True)
         for borrows in attempts:
-            found: list[Target] = []
+            found: list[PreemptionTarget] = []
             for one in ordered:
                 if not _is_valid(one, queue, cells, borrows=borrows):
                     continue
                 one.queue.stop(one.one)
-                found.append(Target(one.one, one.queue, one.reason))
+                found.append(PreemptionTarget(one.one, one.queue, one.reason))
                 if _fits(queue, usage, borrows=borrows):
                     return _restored(_filled_back(queue, found, usage, borrows=borrows))
             _restored(found)
         return []
 
     def _fair(
-        self, queue: Node, asked: Asked, cells: frozenset[Cell], usage: Amounts, fairness: Fairness
-    ) -> list[Target]:
+        self, queue: QueueNode, asked: QueuedWorkload, cells: frozenset[Cell], usage: Amounts, fairness: FairSharing
+    ) -> list[PreemptionTarget]:
         candidates = _fair_candidates(queue, asked, cells)
         if not candidates:
             return []
@@ -119,22 +131,22 @@ class Preemptor:
             return []
         return _restored(_filled_back(queue, found, usage, borrows=True))
 
-    def _contest(self, queue: Node, candidates: Iterable[Asked]) -> Contest:
+    def _contest(self, queue: QueueNode, candidates: Iterable[QueuedWorkload]) -> Contest:
         return Contest(queue, candidates, prunes_zero=self._version < _WITHIN_NOMINAL)
 
 
 def _first(
-    contest: Contest, usage: Amounts, fairness: Fairness, *, is_own: bool
-) -> tuple[list[Target], bool, list[Asked]]:
+    contest: Contest, usage: Amounts, fairness: FairSharing, *, is_own: bool
+) -> tuple[list[PreemptionTarget], bool, list[QueuedWorkload]]:
     """Preempt by the first strategy; return also the candidates that it spares."""
-    found: list[Target] = []
-    again: list[Asked] = []
+    found: list[PreemptionTarget] = []
+    again: list[QueuedWorkload] = []
     queue = contest.queue
     is_final = fairness.strategies[0] == FINAL_SHARE
 
-    def takes(one: Asked, owner: Node, reason: str) -> bool:
+    def takes(one: QueuedWorkload, owner: QueueNode, reason: str) -> bool:
         owner.stop(one)
-        found.append(Target(one, owner, reason))
+        found.append(PreemptionTarget(one, owner, reason))
         queue.remove(usage.items())
         fits = _fits(queue, usage, borrows=True)
         queue.add(usage.items())
@@ -157,7 +169,7 @@ def _first(
     return found, False, again
 
 
-def _second(contest: Contest, usage: Amounts, found: list[Target]) -> bool:
+def _second(contest: Contest, usage: Amounts, found: list[PreemptionTarget]) -> bool:
     """Preempt at most one workload of each queue by the rule that looks at the shares before."""
     queue = contest.queue
     for owner in contest:
@@ -165,7 +177,7 @@ def _second(contest: Contest, usage: Amounts, found: list[Target]) -> bool:
         one = contest.pop(owner)
         if own < old:
             owner.stop(one)
-            found.append(Target(one, owner, FAIR))
+            found.append(PreemptionTarget(one, owner, FAIR))
             queue.remove(usage.items())
             fits = _fits(queue, usage, borrows=True)
             queue.add(usage.items())
@@ -175,9 +187,9 @@ def _second(contest: Contest, usage: Amounts, found: list[Target]) -> bool:
     return False
 
 
-def _fair_candidates(queue: Node, asked: Asked, cells: frozenset[Cell]) -> list[Asked]:
+def _fair_candidates(queue: QueueNode, asked: QueuedWorkload, cells: frozenset[Cell]) -> list[QueuedWorkload]:
     policies = queue.spec.policies
-    found: list[Asked] = []
+    found: list[QueuedWorkload] = []
     if policies.within != NEVER:
         found += [one for one in queue.running.values() if _allowed(asked, one, policies.within) and _uses(one, cells)]
     if queue.parent is not None and policies.reclaim != NEVER:
@@ -188,7 +200,7 @@ def _fair_candidates(queue: Node, asked: Asked, cells: frozenset[Cell]) -> list[
     return found
 
 
-def _allowed(asked: Asked, one: Asked, policy: str) -> bool:
+def _allowed(asked: QueuedWorkload, one: QueuedWorkload, policy: str) -> bool:
     is_lower = asked.priority > one.priority
     if policy == LOWER:
         return is_lower
@@ -197,26 +209,37 @@ def _allowed(asked: Asked, one: Asked, policy: str) -> bool:
     return policy == ANY
 
 
-def _uses(one: Asked, cells: frozenset[Cell]) -> bool:
-    return one.running is not None and any(cell in cells for cell, _ in one.running.usage)
+def _uses(one: QueuedWorkload, cells: frozenset[Cell]) -> bool:
+    if one.running is None:
+        return False
+    for cell, _ in one.running.usage:  # noqa: SIM110 - the innermost loop
+        if cell in cells:
+            return True
+    return False
 
 
-def _usage(one: Asked) -> Sequence[tuple[Cell, int]]:
+def _usage(one: QueuedWorkload) -> Sequence[tuple[Cell, int]]:
     return one.running.usage if one.running is not None else ()
 
 
-def _order(one: Asked) -> tuple[int, float, str]:
+def _order(one: QueuedWorkload) -> tuple[int, float, str]:
     """Return its place among candidates: the lower priority first, then what got its quota last."""
     return (one.priority, -one.running.since if one.running is not None else 0.0, one.name)
 
 
-def _ordered(candidates: Iterable[_Candidate], queue: Node) -> list[_Candidate]:
+def _ordered(candidates: Iterable[_EvictionChoice], queue: QueueNode) -> list[_EvictionChoice]:
     return sorted(candidates, key=lambda each: (each.queue is queue, *_order(each.one)))
 
 
 def _of(
-    owner: Node, queue: Node, above: Node | None, asked: Asked, cells: frozenset[Cell], *, has_right: bool
-) -> Iterator[_Candidate]:
+    owner: QueueNode,
+    queue: QueueNode,
+    above: QueueNode | None,
+    asked: QueuedWorkload,
+    cells: frozenset[Cell],
+    *,
+    has_right: bool,
+) -> Iterator[_EvictionChoice]:
     """Yield the candidates of a queue."""
     policies = queue.spec.policies
     policy = policies.within if owner is queue else policies.reclaim
@@ -224,25 +247,25 @@ def _of(
         if not _allowed(asked, one, policy) or not _uses(one, cells):
             continue
         if owner is queue:
-            yield _Candidate(one, owner, IN_QUEUE, None, only_within=False)
+            yield _EvictionChoice(one, owner, IN_QUEUE, None, only_within=False)
         elif has_right:
-            yield _Candidate(one, owner, RECLAIMED, above, only_within=False)
+            yield _EvictionChoice(one, owner, RECLAIMED, above, only_within=False)
         else:
             is_above = policies.threshold is not None and one.priority > policies.threshold
             only = policies.borrow == NEVER or one.priority >= asked.priority or is_above
-            yield _Candidate(one, owner, RECLAIMED if only else WHILE_BORROWING, above, only)
+            yield _EvictionChoice(one, owner, RECLAIMED if only else WHILE_BORROWING, above, only)
 
 
 def _from_cohort(
-    queue: Node, asked: Asked, cells: frozenset[Cell], usage: Amounts
-) -> tuple[list[_Candidate], list[_Candidate]]:
+    queue: QueueNode, asked: QueuedWorkload, cells: frozenset[Cell], usage: Amounts
+) -> tuple[list[_EvictionChoice], list[_EvictionChoice]]:
     """Return the candidates whose quota is closer to the preemptor than to them, and the others."""
-    by_right: list[_Candidate] = []
-    by_priority: list[_Candidate] = []
+    by_right: list[_EvictionChoice] = []
+    by_priority: list[_EvictionChoice] = []
     if queue.parent is None or queue.spec.policies.reclaim == NEVER:
         return by_right, by_priority
     has_right, rest = _held(queue, usage)
-    below: Node | None = None
+    below: QueueNode | None = None
     for cohort in queue:
         found = by_right if has_right else by_priority
         for owner in _over(cohort, below, cells):
@@ -254,7 +277,7 @@ def _from_cohort(
     return by_right, by_priority
 
 
-def _over(cohort: Node, skipped: Node | None, cells: frozenset[Cell]) -> Iterator[Node]:
+def _over(cohort: QueueNode, skipped: QueueNode | None, cells: frozenset[Cell]) -> Iterator[QueueNode]:
     """Yield the queues below a cohort that use more than they have, but not those in cohorts that do not."""
     for child in cohort.cohorts:
         if child is not skipped and not child.is_within(cells):
@@ -264,13 +287,13 @@ def _over(cohort: Node, skipped: Node | None, cells: frozenset[Cell]) -> Iterato
             yield owner
 
 
-def _held(node: Node, requests: Amounts) -> tuple[bool, Amounts]:
+def _held(node: QueueNode, requests: Amounts) -> tuple[bool, Amounts]:
     """Return whether a node's quota holds requests, and what of them it passes on to the cohort above."""
     fits = all(node.quota.get(cell, 0) >= node.usage.get(cell, 0) + amount for cell, amount in requests.items())
     return fits, {cell: max(0, amount - node.spare(cell)) for cell, amount in requests.items()}
 
 
-def _is_valid(one: _Candidate, queue: Node, cells: frozenset[Cell], *, borrows: bool) -> bool:
+def _is_valid(one: _EvictionChoice, queue: QueueNode, cells: frozenset[Cell], *, borrows: bool) -> bool:
     if one.queue is queue:
         return True
     if borrows and one.only_within:
@@ -285,14 +308,16 @@ def _is_valid(one: _Candidate, queue: Node, cells: frozenset[Cell], *, borrows: 
     return True
 
 
-def _fits(queue: Node, usage: Amounts, *, borrows: bool) -> bool:
+def _fits(queue: QueueNode, usage: Amounts, *, borrows: bool) -> bool:
     return all(
         (borrows or not queue.exceeds(cell, amount)) and amount <= queue.available(cell)
         for cell, amount in usage.items()
     )
 
 
-def _filled_back(queue: Node, found: list[Target], usage: Amounts, *, borrows: bool) -> list[Target]:
+def _filled_back(
+    queue: QueueNode, found: list[PreemptionTarget], usage: Amounts, *, borrows: bool
+) -> list[PreemptionTarget]:
     """Add back those that need not be preempted, the last ones first."""
     for index in range(len(found) - 2, -1, -1):
         target = found[index]
@@ -305,7 +330,7 @@ def _filled_back(queue: Node, found: list[Target], usage: Amounts, *, borrows: b
     return found
 
 
-def _restored(found: list[Target]) -> list[Target]:
+def _restored(found: list[PreemptionTarget]) -> list[PreemptionTarget]:
     for target in found:
         target.queue.start(target.one)
     return found

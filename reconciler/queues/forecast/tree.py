@@ -6,28 +6,29 @@ A queue keeps to itself what it does not lend. What it uses beyond that counts i
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
 
-from reconciler.queues.forecast.values import Amounts, Asked, Cell, Limits, NodeSpec
+from reconciler.queues.forecast.values import Amounts, Cell, CellLimits, QueuedWorkload, QueueNodeSpec
 
-_NONE = Limits(0)
+_NONE = CellLimits(0)
 
 
-class Node:
+class QueueNode:
     """A ClusterQueue or cohort of a forest. `running` holds the workloads of a queue that have quota."""
 
-    def __init__(self, spec: NodeSpec, *, is_queue: bool) -> None:
+    def __init__(self, spec: QueueNodeSpec, *, is_queue: bool) -> None:
         self.spec, self.name, self.is_queue = spec, spec.name, is_queue
-        self.parent: Node | None = None
-        self.cohorts: list[Node] = []
-        self.queues: list[Node] = []
+        self.parent: QueueNode | None = None
+        self.cohorts: list[QueueNode] = []
+        self.queues: list[QueueNode] = []
         self.quota: Amounts = {}
         self.kept: Amounts = {}
         self.usage: Amounts = {}
-        self.running: dict[str, Asked] = {}
+        self.running: dict[str, QueuedWorkload] = {}
         self.evictions = 0  # AllocatableResourceGeneration
+        self.known_share: DominantShare | None = None  # until its usage changes
         self._potential: Amounts = {}
         self._lendable: dict[str, int] | None = None
 
-    def __iter__(self) -> Iterator["Node"]:
+    def __iter__(self) -> Iterator["QueueNode"]:
         """Yield the cohorts above, from the nearest."""
         above = self.parent
         while above is not None:
@@ -35,20 +36,20 @@ class Node:
             above = above.parent
 
     @property
-    def root(self) -> "Node":
+    def root(self) -> "QueueNode":
         """The cohort at the top, or the queue itself if it is in none."""
         top = self
         while top.parent is not None:
             top = top.parent
         return top
 
-    def below(self) -> Iterator["Node"]:
+    def below(self) -> Iterator["QueueNode"]:
         """Yield all queues of a cohort and of the cohorts in it."""
         yield from self.queues
         for cohort in self.cohorts:
             yield from cohort.below()
 
-    def limits(self, cell: Cell) -> Limits:
+    def limits(self, cell: Cell) -> CellLimits:
         """Return its own quota."""
         return self.spec.limits.get(cell, _NONE)
 
@@ -109,6 +110,7 @@ class Node:
             at, rest = self, amount
             while True:
                 spare = at.spare(cell)
+                at.known_share = None
                 at.usage[cell] = at.usage.get(cell, 0) + rest
                 if at.parent is None or rest <= spare:
                     break
@@ -120,17 +122,18 @@ class Node:
             at, rest = self, amount
             while True:
                 beyond = at.usage.get(cell, 0) - at.kept.get(cell, 0)
+                at.known_share = None
                 at.usage[cell] = at.usage.get(cell, 0) - rest
                 if at.parent is None or beyond <= 0:
                     break
                 at, rest = at.parent, min(rest, beyond)
 
-    def start(self, one: Asked) -> None:
+    def start(self, one: QueuedWorkload) -> None:
         """Add a running workload."""
         self.running[one.name] = one
         self.add(one.running.usage if one.running is not None else ())
 
-    def stop(self, one: Asked) -> None:
+    def stop(self, one: QueuedWorkload) -> None:
         """Remove a running workload."""
         del self.running[one.name]
         self.remove(one.running.usage if one.running is not None else ())
@@ -160,10 +163,19 @@ class Node:
             rest -= cohort.spare(cell)
         return self.root.height(), False
 
-    def share(self) -> "Share":
+    def share(self) -> "DominantShare":
         """Return its dominant resource share: what it borrows, of what the cohort above could lend."""
+        if self.known_share is None:
+            self.known_share = self._share()
+        return self.known_share
+
+    def restore(self, usage: Amounts) -> None:
+        """Set back what it uses."""
+        self.usage, self.known_share = usage, None
+
+    def _share(self) -> "DominantShare":
         if self.parent is None:
-            return Share(0.0, self.spec.weight)
+            return DominantShare(0.0, self.spec.weight)
         borrowed: dict[str, int] = {}
         cells = []
         for cell, quota in self.quota.items():
@@ -172,10 +184,10 @@ class Node:
                 borrowed[cell[1]] = borrowed.get(cell[1], 0) + more
                 cells.append(cell)
         if not borrowed:
-            return Share(0.0, self.spec.weight)
+            return DominantShare(0.0, self.spec.weight)
         lendable = self.parent.lendable()
         ratios = (amount * 1000.0 / lendable[name] for name, amount in borrowed.items() if lendable.get(name, 0) > 0)
-        return Share(max(ratios, default=0.0), self.spec.weight, tuple(cells))
+        return DominantShare(max(ratios, default=0.0), self.spec.weight, tuple(cells))
 
     def lendable(self) -> Mapping[str, int]:
         """Return what a cohort could lend of each resource, of all flavors."""
@@ -186,7 +198,7 @@ class Node:
         return self._lendable
 
 
-class Share:
+class DominantShare:
     """A dominant resource share. Who borrows without a weight has the greatest."""
 
     def __init__(self, ratio: float, weight: float, borrowed: tuple[Cell, ...] = ()) -> None:
@@ -197,15 +209,17 @@ class Share:
             self.key = (0, 0.0 if not ratio else ratio / weight if weight else inf)
 
 
-def forest(cohorts: Iterable[NodeSpec], queues: Iterable[NodeSpec]) -> dict[str, Node]:
+def forest(cohorts: Iterable[QueueNodeSpec], queues: Iterable[QueueNodeSpec]) -> dict[str, QueueNode]:
     """Return the nodes of queues by name, without those in cycles. A cohort that no object defines has no quota."""
-    above = {spec.name: Node(spec, is_queue=False) for spec in cohorts}
-    found = {spec.name: Node(spec, is_queue=True) for spec in queues}
+    above = {spec.name: QueueNode(spec, is_queue=False) for spec in cohorts}
+    found = {spec.name: QueueNode(spec, is_queue=True) for spec in queues}
     for node in [*above.values(), *found.values()]:
         if node.spec.parent:
             parent = above.get(node.spec.parent)
             if parent is None:
-                parent = above[node.spec.parent] = Node(NodeSpec(name=node.spec.parent, limits={}), is_queue=False)
+                parent = above[node.spec.parent] = QueueNode(
+                    QueueNodeSpec(name=node.spec.parent, limits={}), is_queue=False
+                )
             node.parent = parent
             (parent.queues if node.is_queue else parent.cohorts).append(node)
     for node in above.values():
@@ -219,9 +233,9 @@ def forest(cohorts: Iterable[NodeSpec], queues: Iterable[NodeSpec]) -> dict[str,
     return found
 
 
-def _is_in_cycle(node: Node) -> bool:
+def _is_in_cycle(node: QueueNode) -> bool:
     seen = set()
-    at: Node | None = node
+    at: QueueNode | None = node
     while at is not None:
         if id(at) in seen:
             return True

@@ -20,7 +20,14 @@ PREEMPT_FIRST = "PreemptionOverBorrowing"
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 
 
-class Mode(IntEnum):
+def written(resource: str, amount: int) -> str:
+    """Return an amount as people write it."""
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    return f"{amount / (1 << 30):.3g}Gi" if resource in ("memory", "ephemeral-storage") else str(amount)
+
+
+class FitMode(IntEnum):
     """How an assignment of flavors can be had, from the worst."""
 
     NO_FIT = 0
@@ -28,7 +35,7 @@ class Mode(IntEnum):
     FIT = 3
 
 
-class Limits(NamedTuple):
+class CellLimits(NamedTuple):
     """The quota of a queue or cohort for a cell; without a limit it borrows and lends all."""
 
     nominal: int
@@ -36,14 +43,14 @@ class Limits(NamedTuple):
     lending: int | None = None
 
 
-class Group(NamedTuple):
+class FlavorGroup(NamedTuple):
     """Resources that come from the same flavor, and these flavors in the order of the attempts."""
 
     resources: frozenset[str]
     flavors: tuple[str, ...]
 
 
-class Policies(NamedTuple):
+class AdmissionPolicies(NamedTuple):
     """The policies of a ClusterQueue: `spec.preemption`, `spec.flavorFungibility` and `spec.queueingStrategy`.
 
     threshold: the greatest priority that is preempted while borrowing; None: any.
@@ -72,14 +79,14 @@ class PodSetAsk(NamedTuple):
     excluded: tuple[tuple[str, str], ...] = ()
 
 
-class Running(NamedTuple):
+class HeldQuota(NamedTuple):
     """What an admitted workload uses, and when it got its quota."""
 
     usage: tuple[tuple[Cell, int], ...]
     since: float
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class QueuedWorkload(Struct, frozen=True, kw_only=True):
     """A workload in a queue. `created` and `since` are seconds of one clock; `running` is None while it waits."""
 
     name: str
@@ -87,7 +94,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     priority: int = 0
     created: float = 0.0
     sets: tuple[PodSetAsk, ...] = ()
-    running: Running | None = None
+    running: HeldQuota | None = None
 
     @property
     def order(self) -> tuple[int, float, str]:
@@ -95,32 +102,32 @@ class Asked(Struct, frozen=True, kw_only=True):
         return (-self.priority, self.created, self.name)
 
 
-class NodeSpec(Struct, frozen=True, kw_only=True):
+class QueueNodeSpec(Struct, frozen=True, kw_only=True):
     """A ClusterQueue (with groups) or a cohort. `parent` is the cohort above it; empty if there is none."""
 
     name: str
     parent: str = ""
-    limits: Mapping[Cell, Limits]
-    groups: tuple[Group, ...] = ()
-    policies: Policies = Policies()
+    limits: Mapping[Cell, CellLimits]
+    groups: tuple[FlavorGroup, ...] = ()
+    policies: AdmissionPolicies = AdmissionPolicies()
     weight: float = 1.0
     is_stopped: bool = False
 
 
-class Fairness(NamedTuple):
+class FairSharing(NamedTuple):
     """The setting `fairSharing` of Kueue: its strategies of preemption."""
 
     strategies: tuple[str, ...] = (FINAL_SHARE, INITIAL_SHARE)
 
 
-class Preempted(NamedTuple):
+class PreemptedWorkload(NamedTuple):
     """A workload that is preempted: by which one, and why (Kueue's reason)."""
 
     by: str
     reason: str
 
 
-class Admitted(NamedTuple):
+class AdmittedWorkload(NamedTuple):
     """The flavors of an admitted workload, by pod set and resource, and the pods that start."""
 
     flavors: tuple[Mapping[str, str], ...]
@@ -129,13 +136,22 @@ class Admitted(NamedTuple):
     borrows: bool = False
 
 
-class Outcome(Struct, kw_only=True):
+class Shortfall(NamedTuple):
+    """What keeps a workload from a flavor. is_final: no quota that others give back ever changes that."""
+
+    text: str
+    is_final: bool = False
+
+
+class ForecastOutcome(Struct, kw_only=True):
     """What a forecast finds. `preempted` are all that lose their quota, even those that get another one later.
 
-    reasons: of those that wait. is_settled: further cycles change nothing.
+    reasons: of those that wait. over: by queue, what it uses beyond its quota and all that it may borrow.
+    is_settled: further cycles change nothing.
     """
 
-    admitted: dict[str, Admitted]
-    preempted: dict[str, Preempted]
-    reasons: dict[str, tuple[str, ...]]
+    admitted: dict[str, AdmittedWorkload]
+    preempted: dict[str, PreemptedWorkload]
+    reasons: dict[str, tuple[Shortfall, ...]]
+    over: dict[str, dict[Cell, int]] = {}
     is_settled: bool = True

@@ -12,7 +12,7 @@ from reconciler.repo.config.config import (
     parse_config,
     parse_requester,
 )
-from reconciler.repo.config.placement import PlacementSettings, PriorityClass, Strategy
+from reconciler.repo.config.placement import PlacementSettings, PriorityClass, StrategyName
 from reconciler.sizing.config import Goal, Labels, SizedJobs, SizingSettings, Unanswered, Write
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.prices import NO_PRICES, Prices
@@ -34,7 +34,7 @@ __all__ = [
     "Selector",
     "SizedJobs",
     "SizingSettings",
-    "Strategy",
+    "StrategyName",
     "Unanswered",
     "Vendor",
     "Write",

@@ -11,7 +11,7 @@ from reconciler.kube.problems import Violation
 PRIORITY_MAX = 10
 
 
-class Strategy(StrEnum):
+class StrategyName(StrEnum):
     """The order in which nodes are tried for a job."""
 
     LEAST_UTILIZED = "least_utilized"
@@ -39,7 +39,7 @@ class PlacementSettings(Struct, frozen=True, kw_only=True):
     the pods. annotate: labels and annotations `agentaflow.gpu/…` are rendered.
     """
 
-    strategy: Strategy = Strategy.LEAST_UTILIZED
+    strategy: StrategyName = StrategyName.LEAST_UTILIZED
     utilisation_goal: int = 80  # percent; nodes above it are tried last
     is_type_required: bool = False
     pin: bool = False
@@ -55,7 +55,7 @@ def parse_placement(spec: Mapping[str, Any]) -> PlacementSettings:
     """Read `placement`, which its JSON Schema has accepted."""
     shipped = PlacementSettings()
     return PlacementSettings(
-        strategy=Strategy(spec.get("strategy", shipped.strategy)),
+        strategy=StrategyName(spec.get("strategy", shipped.strategy)),
         utilisation_goal=spec.get("utilisationGoal", shipped.utilisation_goal),
         is_type_required=spec.get("preferredType") == "require",
         pin=spec.get("pin", shipped.pin),
