@@ -52,6 +52,7 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     """The replies of live clusters: their states, versions of the existing objects by path, refusals, and drift.
 
     adopted: paths of existing objects that are not ours and become ours, with whose they are, in words.
+    contents: what is in a namespace that goes, besides what the plan deletes itself, by the path of the namespace.
     """
 
     clusters: tuple[LiveState, ...] = ()
@@ -59,6 +60,7 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     drift: tuple[Drift, ...] = ()
     adopted: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     desired: summaries of the objects that the sources define.
     existing: blob ids of the rendered files of the base that we own.
     existing_rows: summaries of the existing objects whose blob id differs from the desired one.
-    kept: existing objects that an annotation keeps when their source is removed.
+    kept: existing objects that an annotation keeps when their source is removed. external: those that others own now.
     common: objects that are equal on both sides and not part of the three mappings above.
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
@@ -116,6 +118,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     reviewed: Mapping[str, Change] = field(default_factory=dict)
     causes: Causes = NO_CAUSES
     kept: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
     kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None

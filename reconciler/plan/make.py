@@ -27,6 +27,7 @@ from reconciler.plan.inputs import Inputs
 from reconciler.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.plan.replacements import find_refusals, kept_specs
 from reconciler.plan.risks import RiskContext, find_risks
+from reconciler.plan.spaces import DeletedSpace, deleted_spaces
 from reconciler.queues.queues import QueueUsage, defines_queues, usage_by_cluster
 
 
@@ -37,12 +38,10 @@ def make_plan(inputs: Inputs) -> Plan:
     paths = replace(paths, before=_resolved(paths.before, before), after=_resolved(paths.after, after))
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
-    problems = (
-        *inputs.problems,
-        *inputs.live.problems,
-        *find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered),
-    )
+    refusals = find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered)
+    problems = (*inputs.problems, *inputs.live.problems, *refusals)
     gpus, queues = gpu_lines(before, after), queue_lines(before, after, inputs.config)
+    spaces = deleted_spaces(inputs, paths, edits)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
     plan = Plan(
@@ -73,11 +72,13 @@ def make_plan(inputs: Inputs) -> Plan:
         clusters=inputs.live.clusters,
         drift=inputs.live.drift,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
-        breaches=_breaches(inputs, edits, gpus, queues),
+        breaches=_breaches(inputs, edits, gpus, queues, spaces),
         review=not inputs.config.is_rendered,
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
-    return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan))
+    return apply_approvals(
+        replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan, spaces)
+    )
 
 
 def _jobs_and_costs(
@@ -91,7 +92,11 @@ def _jobs_and_costs(
 
 
 def _breaches(
-    inputs: Inputs, edits: Sequence[Edit], gpus: Sequence[GpuLine], queues: Sequence[QueueLine]
+    inputs: Inputs,
+    edits: Sequence[Edit],
+    gpus: Sequence[GpuLine],
+    queues: Sequence[QueueLine],
+    spaces: Sequence[DeletedSpace],
 ) -> tuple[Breach, ...]:
     """Return the budgets that the plan exceeds."""
     return breaches(
@@ -104,10 +109,11 @@ def _breaches(
         folders=inputs.folders,
         settings=inputs.settings,
         lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
+        spaces=spaces,
     )
 
 
-def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan) -> frozenset[str]:
+def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan, spaces: Sequence[DeletedSpace]) -> frozenset[str]:
     """Return the budgets that a live plan exceeds by what the plan against `rendered/` does not have."""
     git = inputs.approvals.git
     if git is None:
@@ -124,6 +130,7 @@ def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan) -> frozenset[
         gpus=plan.gpus,
         queues=queues,
         folders={},
+        spaces=[space for space in spaces if not git.has(space.change)],
     )
     return frozenset(breach.budget for breach in exceeded)
 

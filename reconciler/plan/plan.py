@@ -427,6 +427,53 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
         return f"somebody who removed it{last}"
 
 
+class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a workload would run: a forecast, which the scheduler of the cluster may not follow.
+
+    word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
+    nodes: each with the number of pods. racks: how many domains of the topology these are in.
+    guaranteed_by: what the cluster is bound by: `nodeAffinity`, `Kueue TAS`, `KAI`, `DRA`, or `forecast only`.
+    why: the reason for which it waits. notes: what speaks against its nodes.
+    """
+
+    key: ObjectKey
+    word: str
+    gpus: Gpus
+    strategy: str
+    nodes: tuple[tuple[str, int], ...] = ()
+    racks: int = 0
+    guaranteed_by: str = ""
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    before: str = ""
+    source: SourceRef | None = None
+
+
+class PlacementLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The placement of a cluster before and after a plan. unknown: why it cannot be told; the rest is then empty.
+
+    gpus: of open nodes. used: in use now. allocated: with what waits and is new. stranded: free GPUs that the typical
+    mix of pods cannot use. days: age of the evidence.
+    """
+
+    cluster: str
+    strategy: str
+    observed_at: str = ""
+    days: int | None = None
+    unknown: str = ""
+    gpus: Gpus = 0
+    used: Gpus = 0
+    allocated_before: Gpus = 0
+    allocated_after: Gpus = 0
+    stranded_before: Gpus = 0
+    stranded_after: Gpus = 0
+    racks_before: int = 0
+    racks_after: int = 0
+    workloads: tuple[PlacedWorkload, ...] = ()
+    excluded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
 NEW_FIELDS = frozenset(("admissions",))
 """Fields of a plan that are not written while they are empty, so that plans without them stay as they were."""
 
@@ -451,6 +498,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
+    placement: tuple[PlacementLine, ...] = ()  # of clusters with evidence of use, where GPUs change
     admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
     costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
     owners: tuple[OwnerCost, ...] = ()

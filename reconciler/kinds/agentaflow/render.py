@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kinds.agentaflow.nodes import FittingNodes, NodeWish, Requirement, fitting_nodes
 from reconciler.kinds.agentaflow.queue import workload_queue
 from reconciler.kinds.agentaflow.selector import node_selector
-from reconciler.kinds.agentaflow.wishes import DURATION, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
+from reconciler.kinds.agentaflow.wishes import DURATION, MEMORY, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
@@ -221,6 +221,7 @@ def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: T
         value = fields.plain(*path)
         if value is not None:
             annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
+    annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
     metadata = {"name": name, "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
     return metadata | {part: found for part, found in (("labels", all_labels), ("annotations", annotations)) if found}

@@ -23,7 +23,14 @@ from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.requests import Rules, Target, carry_out
 from reconciler.live.apply.results import Ending, Record, StepResult, count, encode_record, failures
 from reconciler.live.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
-from reconciler.live.apply.stored import add_record, change_inventory, forget_elsewhere, make_namespace, read_records
+from reconciler.live.apply.stored import (
+    add_record,
+    change_inventory,
+    forget_elsewhere,
+    let_go,
+    make_namespace,
+    read_records,
+)
 from reconciler.live.apply.waiting import Waiter, wait_ready, wait_reliable
 from reconciler.plan import LiveVersion, Plan
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
@@ -66,7 +73,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     written; None if it has to be read. waves: positions that annotations set, by path.
     summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
     desired. added: what others added to an object, and its update removes. left: paths of objects that keep drifted
-    fields, so that they are not as desired for every policy.
+    fields, so that they are not as desired for every policy. released: objects that others own now, by cluster.
     """
 
     plan: Plan
@@ -83,6 +90,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     cache: Cache
     added: Callable[[str], Sequence[FieldPath]] = lambda _: ()
     left: AbstractSet[str] = frozenset()
+    released: Mapping[str, Sequence[ObjectKey]] = field(default_factory=dict)
     approvals: Approvals = NO_APPROVALS
 
 
@@ -108,7 +116,7 @@ def apply(runs: Mapping[str, ApplyRun], saved: Plan, work: Work) -> tuple[Applie
     applied: list[Applied] = []
     for name, run in runs.items():
         steps = [step for step in work.steps if step.summary.cluster == name]
-        if steps or name in begun:
+        if steps or name in begun or work.released.get(name):
             mine = replace(work, steps=steps)
             applied.append(_apply_to(run, name, saved, mine, is_resumed=name in begun, is_first=not records[name]))
             if applied[-1].interruption is not None:
@@ -189,6 +197,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         cluster=cluster,
         server=run.live.server,
         user=who_am_i(run.live),
+        released=tuple(str(key) for key in work.released.get(cluster, ())),
         plan=saved.digest,
         commit=work.plan.head.commit,
         base=work.plan.base.commit,
@@ -256,6 +265,8 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     ours = [one.key for one in results if one.uid and one.key in adopted]
     note(lambda: forget_elsewhere(run.live, [(key, claim) for key in ours for claim in claims.get(key, ())]))
     _remember(run.live, work, results)
+    if interruption is None:
+        note(lambda: let_go(run.live, run.place, work.released.get(record.cluster, ())))
     not_ready: dict[str, str] = {}
     steps = {step.path: step for step in work.steps}
     done = [result for result in results if result.ending is Ending.DONE]
@@ -371,9 +382,8 @@ def who_am_i(live: LiveCluster) -> str:
 def emit_event(run: ApplyRun, record: Record) -> None:
     """Leave an event at the records, where `kubectl get events` shows it."""
     counts = ", ".join(f"{number} {name}" for name, number in record.counts.items())
-    what = f"applied plan {record.plan} of commit {record.commit}: {counts}"
-    if record.released:
-        what = f"released {', '.join(record.released)}"
+    released = f"released {', '.join(record.released)}" if record.released else ""
+    what = f"applied plan {record.plan} of commit {record.commit}: {counts or released}" if record.plan else released
     run.live.create(
         {
             "apiVersion": "events.k8s.io/v1",
@@ -383,8 +393,8 @@ def emit_event(run: ApplyRun, record: Record) -> None:
             "reportingController": "gpureconciler.io/reconciler",
             "reportingInstance": record.user[:128] or "unknown",
             "type": "Normal" if record.result in ("Applied", "Released") else "Warning",
-            "reason": f"{'Objects' if record.released else 'Plan'}{record.result}",
-            "action": "Release" if record.released else "Apply",
+            "reason": f"{'Plan' if record.plan else 'Objects'}{record.result}",
+            "action": "Apply" if record.plan else "Release",
             "note": f"{record.user} {what}"[:1024],
             "regarding": {
                 "apiVersion": "v1",

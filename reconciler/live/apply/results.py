@@ -75,7 +75,7 @@ class Record(Struct, frozen=True, kw_only=True):
             return "Started"
         if self.interrupted:
             return "Interrupted"
-        if self.released:
+        if self.released and not self.plan:
             return "Released"
         return "Failed" if self.failures else "Applied"
 

@@ -62,6 +62,7 @@ def plan_work(
         waves={path: wave(body(path)) for path, content in contents.items() if may_set_wave(content)},
         version_of=live.version_of,
         added=live.added,
+        released=live.released,
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
         left=live.left().keys(),

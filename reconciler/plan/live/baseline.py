@@ -118,7 +118,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     """The objects of live clusters, by path. One that is as desired has the blob id of its desired content.
 
     versions: of all objects. found: those that are not as desired, or that keep drift. deleted: those that somebody
-    deleted. rules: what decided about drift and adoption. warnings: of servers.
+    deleted. rules: what decided about drift and adoption. warnings: of servers. released: objects of our inventories
+    that are external now, by cluster. contents: what else is in namespaces that an apply deletes, by path.
     """
 
     fields: LiveFields
@@ -129,6 +130,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     doubts: tuple[Doubt, ...]
     warnings: Mapping[str, tuple[str, ...]]
     states: tuple[LiveState, ...]
+    released: Mapping[str, tuple[ObjectKey, ...]] = {}
+    contents: Mapping[str, tuple[str, ...]] = {}
 
     # As a `Baseline`.
 

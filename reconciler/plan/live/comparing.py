@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import LABEL, LABEL_PATH, OWNER
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
@@ -28,6 +29,7 @@ from reconciler.plan.live.additions import without_additions
 from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.baseline import Doubt, LiveBaseline, LiveContent, LiveFields, LiveObject
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
+from reconciler.plan.live.contents import contents_of
 from reconciler.plan.live.controlled import as_desired
 from reconciler.plan.live.creations import Places, created_places, still_absent
 from reconciler.plan.live.drift import (
@@ -57,6 +59,7 @@ from reconciler.plan.live.reading import (
     read_clusters,
     version_of,
 )
+from reconciler.repo.config.external import is_external
 from reconciler.repo.port import Cache, Repository
 
 
@@ -156,6 +159,8 @@ class ComparedCluster(Struct, frozen=True, kw_only=True, eq=False):
     doubts: tuple[Doubt, ...]
     warnings: Mapping[str, tuple[str, ...]]
     state: LiveState
+    released: tuple[ObjectKey, ...] = ()
+    contents: Mapping[str, tuple[str, ...]] = {}
 
 
 class ObjectAnswer(Struct, frozen=True, kw_only=True, eq=False):
@@ -225,6 +230,8 @@ def _together(fields: LiveFields, rules: DriftRules, compared: Sequence[Compared
         doubts=tuple(doubt for one in compared for doubt in one.doubts),
         warnings={path: texts for one in compared for path, texts in one.warnings.items()},
         states=tuple(one.state for one in compared),
+        released={one.state.cluster: one.released for one in compared if one.released},
+        contents={path: found for one in compared for path, found in one.contents.items()},
     )
 
 
@@ -279,7 +286,27 @@ def _compare(one: DesiredCluster, reading: ClusterReading) -> ComparedCluster:
             unchecked=tuple(sorted(str(one.keys[path]) for path in waiting)),
             unknown=tuple(sorted(str(one.keys[path]) for path in blind)),
         ),
+        released=tuple(sorted(identity.key for identity in owned.identities.values() if _is_released(one, identity))),
+        contents=_contents(one, objects),
     )
+
+
+def _is_released(one: DesiredCluster, identity: LiveIdentity) -> bool:
+    """Return whether an object of our inventory is external now, and no source defines it: others own it."""
+    key = identity.key
+    is_desired = one.fields.kinds.manifest_path(one.name, key) in one.keys
+    config = one.index.revision.config
+    is_ours = one.ownership.is_listed(identity)
+    return is_ours and not is_desired and is_external(config, one.name, key.kind, key.namespace, key.name)
+
+
+def _contents(one: DesiredCluster, objects: Mapping[str, LiveObject]) -> dict[str, tuple[str, ...]]:
+    """Return what is in the namespaces that are not desired any more, besides what goes for itself."""
+    gone = {path: found.identity.key for path, found in objects.items() if found.identity and path not in one.keys}
+    kinds, known = one.fields.kinds, frozenset(gone.values())
+    spaces = {path: key.name for path, key in gone.items() if kinds.find(key.group, key.kind).holds is Holds.OBJECTS}
+    found = {path: contents_of(one.live, kinds, name, without=known) for path, name in spaces.items()}
+    return {path: names for path, names in found.items() if names is not None}
 
 
 def _may_differ(found: LiveObject) -> bool:
@@ -336,7 +363,7 @@ def _listed(one: DesiredCluster, owned: Owned, before: Proofs, *, without: Colle
         if claims and not is_adopted:
             problem = claimed(one.file(path), key, one.index.revision.config.name, claims)
             found[path] = LiveObject(version=version.uid, foreign=problem)
-        elif is_desired or (not identity.is_terminating and one.ownership.is_listed(identity)):
+        elif is_desired or _is_gone(one, identity):
             is_proven = is_desired and before.get(path) == proof(one.blob(path), version)
             is_as_desired = is_proven and not identity.is_terminating and not is_adopted
             found[path] = LiveObject(
@@ -349,6 +376,13 @@ def _listed(one: DesiredCluster, owned: Owned, before: Proofs, *, without: Colle
         if one.ownership.leaves(one.keys[path]):
             found[path] = _foreign(one, path, owned.taken[path], ())
     return found
+
+
+def _is_gone(one: DesiredCluster, identity: LiveIdentity) -> bool:
+    """Return whether an object that no source defines is one that an apply deletes."""
+    if identity.is_terminating or not one.ownership.is_listed(identity):
+        return False
+    return not _is_released(one, identity)
 
 
 def _foreign(one: DesiredCluster, path: str, live: Body, changed: Sequence[str]) -> LiveObject:

@@ -69,6 +69,9 @@ EXCLUDED = "live.excluded"
 UNLABELLED = "live.unlabelled"
 """Rule of an object that an apply deletes although somebody took our label away: the inventory says that it is ours."""
 
+EXTERNAL = "live.external"
+"""Rule of an object of our inventory that others own now, by `external` of its cluster."""
+
 WARNED = "live.warning"
 """Rule of what a server warns of in a dry run."""
 
@@ -87,6 +90,7 @@ def live_facts(
         problems=tuple(_problems(index, live, updates, kept)),
         drift=tuple(find_drift(index, live, existing, updates)),
         adopted=live.adopted(),
+        contents=live.contents,
     )
 
 
@@ -115,6 +119,15 @@ def _problems(
             hint=doubt.hint,
         )
     yield from _exclusions(index, live, updates, kept)
+    for cluster, keys in live.released.items():
+        for key in keys:
+            yield Problem(
+                rule=EXTERNAL,
+                place=SourceRef(path=CONFIG_PATH),
+                message=f"{key} is external now: an apply releases it on {cluster}, with all of its values, and "
+                "no plan changes or deletes it any more",
+                severity=Severity.WARNING,
+            )
     for path, warnings in live.warnings.items():
         for text in warnings:
             yield Problem(rule=WARNED, place=rows[path].place, message=text, severity=Severity.WARNING)

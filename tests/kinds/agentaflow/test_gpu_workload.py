@@ -84,6 +84,7 @@ def test_the_workload_of_the_readme(judged: Judge) -> None:
     assert job["metadata"]["annotations"] == {
         "agentaflow.gpu/scheduling-strategy": "least_utilized",
         "agentaflow.gpu/priority": "5",
+        "agentaflow.gpu/gpu-memory": "8192",
     }
     (container,) = pod(result)["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}

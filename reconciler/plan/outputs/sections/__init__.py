@@ -25,6 +25,7 @@ from reconciler.plan.outputs.sections.gpus import capacity, jobs, queues
 from reconciler.plan.outputs.sections.health import quarantines
 from reconciler.plan.outputs.sections.live import clusters, drift
 from reconciler.plan.outputs.sections.model import PageSection, View
+from reconciler.plan.outputs.sections.placement import placement
 from reconciler.plan.outputs.sections.settings import settings
 from reconciler.plan.outputs.sections.sizing import sizing
 
@@ -51,6 +52,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(capacity),
     SectionRow(quarantines, in_summary=True),
     SectionRow(jobs),
+    SectionRow(placement),
     SectionRow(sizing),
     SectionRow(admissions),
     SectionRow(costs),

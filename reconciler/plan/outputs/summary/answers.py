@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.console.page import Style
 from reconciler.console.printable import clip
 from reconciler.kube.values import plural
-from reconciler.plan import CapacityLine, Harm, Plan
+from reconciler.plan import CapacityLine, Harm, PlacedWorkload, Plan
 from reconciler.plan.outputs.summary import risk_counts, short_name
 from reconciler.plan.outputs.summary.queues import QueueRow, number, queue_rows
 
@@ -40,6 +40,7 @@ def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     lines = [line for line in plan.capacity if line.cluster in clusters]
     short = [line for line in lines if line.requested > line.capacity]
     over += [f"{short_name(line.cluster)} has {_of(line)} for {line.requested} requested" for line in short]
+    over += [f"{_workload(one)} finds no room: {clip(one.why, _MESSAGE)}" for one in _without_room(plan)]
     if over:
         yield ReviewPoint(question="Fits", text=f"no: {_listed(over)}", style=Style.ERROR)
         return
@@ -53,6 +54,16 @@ def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     used = [f"{line.requested} of {_of(line)} requested on {short_name(line.cluster)}" for line in lines]
     style = Style.WARNING if borrowed else Style.PLAIN
     yield ReviewPoint(question="Fits", text=f"yes: {_listed(used)}{reclaimed}{_age(lines)}", style=style)
+
+
+def _without_room(plan: Plan) -> list[PlacedWorkload]:
+    """Return the workloads of the plan that no nodes have room for, or that lose their place in the forecast."""
+    every = (one for line in plan.placement for one in line.workloads)
+    return [one for one in every if one.word == "waits" and one.before != "waits"]
+
+
+def _workload(one: PlacedWorkload) -> str:
+    return f"{one.key.kind} {short_name(one.key.name)}"
 
 
 def _queue(row: QueueRow) -> str:
