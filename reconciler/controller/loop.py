@@ -396,6 +396,12 @@ class Controller:
             max_repository=self._options.max_repository,
         )
 
+    def requests(self) -> dict[str, Request]:
+        """Return a request for every source that a pass was made over."""
+        with self._lock:
+            rows = [(key, self._sources[key], self._statuses.get(key)) for key in self._sources]
+        return {key: self._request(source, status) for key, source, status in rows if status and status.last_commit}
+
     def health_requests(self) -> list[Request]:
         """Return a request for every source with node health that this replica works on and has made a pass over."""
         with self._lock:

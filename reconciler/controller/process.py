@@ -29,6 +29,7 @@ from reconciler.controller.health import HealthLane, health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
+from reconciler.controller.pages import PagesLane, only_source
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
@@ -41,6 +42,7 @@ from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
+from reconciler.web.guard import Login, choose_guard
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import Metrics
 
@@ -373,6 +375,9 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
     log_format: str = "json"
     lease_namespace: str = ""
     lease_seconds: float = 15.0
+    web_address: str = ""
+    web_source: str = ""
+    web_login: Login = Login()
     cluster: ClusterFlags = ClusterFlags()
 
 
@@ -386,6 +391,8 @@ def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
     """Run until SIGTERM or Ctrl-C, which the caller turns into the end of the process."""
     set_up(level=flags.log_level, form=flags.log_format)
+    if flags.web_address:
+        choose_guard(flags.web_address, flags.web_login, None)  # what would let everybody in is an error at the start
     state = _state_folder(flags.state)
     scratch = _scratch_folder(state)
     with ExitStack() as stack:
@@ -427,6 +434,17 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         health = HealthLane(controller, rounds, lambda: open_cluster(flags.cluster, environ), gauges=gauges)
         health.start()
         stack.callback(health.stop)
+        if flags.web_address:
+            lane = PagesLane(
+                lambda: only_source(controller.requests(), flags.web_source),
+                flags.web_address,
+                flags.web_login,
+                environ=environ,
+                folder=scratch,
+                memory_bytes=memory,
+            )
+            lane.start()
+            stack.callback(lane.stop)
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())

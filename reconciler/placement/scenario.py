@@ -106,7 +106,7 @@ def with_scenario(known: PlacementEvidence, scenario: PlacementScenario) -> Plac
     gone = {*scenario.drain_nodes, *_of_racks(known, scenario.failed_racks)}
     nodes = [replace(node, unschedulable=True) if node.name in gone else node for node in known.inventory.nodes]
     for one in scenario.add_nodes:
-        nodes += _new_nodes(known, one, len(nodes))
+        nodes += _new_nodes(known, one, len(nodes) - len(known.inventory.nodes) + 1)
     inventory = Inventory(cluster=known.inventory.cluster, taken_at=known.inventory.taken_at, nodes=tuple(nodes))
     return replace(known, inventory=inventory, usage=_without(known.usage, gone) if gone else known.usage)
 

@@ -51,7 +51,7 @@ class PlacementReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     before: without the scenario, by the first strategy. starts: workloads that the scenario lets start.
     unplaced: the first workload that no strategy has nodes for. edits: what would make the scenario true, in Git or
-    elsewhere. costs: of the GPUs that each strategy gives to new workloads, per hour; None: a price is unknown.
+    elsewhere. costs: per hour, of the GPUs that each strategy gives to new workloads; None: a product is `unpriced`.
     """
 
     cluster: str
@@ -59,6 +59,7 @@ class PlacementReport(Struct, frozen=True, kw_only=True, rename="camel"):
     strategies: tuple[PlacementLine, ...] = ()
     costs: tuple[float | None, ...] = ()
     moves: tuple[NodeMove, ...] = ()
+    unpriced: tuple[str, ...] = ()
     unplaced: PlacedWorkload | None = None
     before: PlacementLine | None = None
     starts: tuple[str, ...] = ()
@@ -76,11 +77,12 @@ def report_placement(
     changed = None if scenario is None else with_scenario(one.evidence, scenario)
     lines = tuple(placement_line(one, name, one.look(name, changed), every=True) for name in strategies)
     before = None if scenario is None else placement_line(one, strategies[0], every=True)
-    inventory = (changed or one.evidence).inventory
+    inventory, known = (changed or one.evidence).inventory, {product for product, _ in prices.gpu_hours}
     return PlacementReport(
         cluster=one.cluster,
         strategies=lines,
         costs=tuple(_cost(line, inventory, prices) for line in lines),
+        unpriced=tuple(sorted({each for line in lines for each in _products(line, inventory)} - known)),
         moves=tuple(move for other in lines[1:] for move in _moves(lines[0], other)),
         unplaced=_unplaced(lines),
         before=before,
@@ -181,18 +183,23 @@ def _newly(before: PlacementLine, after: PlacementLine, word: str) -> Iterator[s
             yield _name(each) + (f": {each.why}" if each.why else "")
 
 
-def _cost(line: PlacementLine, inventory: Inventory, prices: Prices) -> float | None:
-    """Return what the GPUs cost per hour that new workloads get; None if a price is unknown, or there are none."""
+def _products(line: PlacementLine, inventory: Inventory) -> dict[str, float]:
+    """Return the GPUs that new workloads get, by product."""
     products = {node.name: node.product for node in inventory.nodes}
-    total = 0.0
+    found: dict[str, float] = {}
     for one in line.workloads:
         pods = sum(count for _, count in one.nodes)
         for name, count in one.nodes:
-            price = prices.hour(products[name])
-            if price is None:
-                return None
-            total += price * one.gpus * count / pods
-    return round(total, 2)
+            found[products[name]] = found.get(products[name], 0.0) + one.gpus * count / pods
+    return found
+
+
+def _cost(line: PlacementLine, inventory: Inventory, prices: Prices) -> float | None:
+    """Return what the GPUs cost per hour that new workloads get; None if a price is unknown."""
+    costs = [(prices.hour(product), gpus) for product, gpus in _products(line, inventory).items()]
+    if any(price is None for price, _ in costs):
+        return None
+    return round(sum(gpus * price for price, gpus in costs if price is not None), 2)
 
 
 def _added(scenario: PlacementScenario, prices: Prices) -> Iterator[CostDelta]:

@@ -35,6 +35,7 @@ class Difference(NamedTuple):
     names: tuple[str, ...]
 
 
+@pytest.mark.timeout(300 + 5 * CROWDS)
 @pytest.mark.parametrize(
     ("part", "version"), [(KUEUE_FORECAST, NEWEST), (KUEUE_016_FORECAST, (0, 16))], ids=["newest", "0.16"]
 )

@@ -88,7 +88,7 @@ def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
             key=f"{cluster}/breaker/{check}",
             stage="stops",
             title=f"{_at(cluster)}the circuit breaker stops quarantines: {reason}",
-            text=f"Nothing more is fenced until a commit resets the breaker.{nodes}{common}",
+            text=f"It goes on by itself when this is over; a commit resets it.{nodes}{common}",
         )
 
 
@@ -114,7 +114,7 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
 
 def _end(key: str, cluster: str) -> HealthNotice:
     _, what, name = key.split("/", 2)
-    title = f"node {name} is back in use" if what == "node" else "the circuit breaker is reset"
+    title = f"node {name} is back in use" if what == "node" else "the circuit breaker goes on"
     return HealthNotice(key=key, stage="", title=f"{_at(cluster)}{title}", is_over=True)
 
 

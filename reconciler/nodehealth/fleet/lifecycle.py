@@ -26,6 +26,7 @@ class Signal(StrEnum):
     VALIDATED = "validated"  # a deep pass
     RELEASED = "released"  # its quarantine left Git, or our taint expired while the check passes
     OVERRIDDEN = "overridden"  # a person removed our taint
+    WITHDRAWN = "withdrawn"  # the policy of today has no fast rule for what it was fenced for
     SURVIVED = "survived"  # the probation is over
     REPLACED = "replaced"  # another node has the name, or another GPU the slot
 
@@ -64,6 +65,7 @@ TRANSITIONS: Mapping[tuple[HealthPhase, Signal], HealthPhase] = {
     (P.PROBATION, S.FENCED): P.QUARANTINED,
     (P.PROBATION, S.MERGED): P.QUARANTINED,
     (P.PROBATION, S.SURVIVED): P.HEALTHY,
+    **{(phase, S.WITHDRAWN): P.SUSPECT for phase in (P.QUARANTINED, P.DRAINING, P.REMEDIATING, P.VALIDATING)},
     **{(phase, S.RETIRE): P.RETIRED for phase in P if phase is not P.RETIRED},
     **{(phase, S.REPLACED): P.HEALTHY for phase in P},
 }
@@ -86,7 +88,8 @@ _STAGES = {
 class NodeView(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one for this node. is_stale: the report is too old to say anything.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything. is_bound: it is surely
+    about this machine. is_withdrawn: our taint has no rule any more.
     """
 
     facts: FleetNode
@@ -97,6 +100,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     stale_quarantine: NodeQuarantine | None = None
     is_replaced: bool = False
     is_stale: bool = False
+    is_bound: bool = False
+    is_withdrawn: bool = False
 
     @property
     def acts(self) -> bool:
@@ -134,6 +139,8 @@ def _decided(view: NodeView) -> Iterator[Signal]:
         yield Signal.RELEASED
     elif state.ours and view.facts.unfenced:
         yield Signal.OVERRIDDEN
+    elif view.is_withdrawn:
+        yield Signal.WITHDRAWN
 
 
 def _was_done(stage: Stage, phase: HealthPhase) -> bool:
@@ -149,8 +156,9 @@ def _was_done(stage: Stage, phase: HealthPhase) -> bool:
 def _measured(view: NodeView, now: float, *, is_admitted: bool) -> Signal | None:
     if is_admitted:
         return Signal.FENCED
-    if view.is_stale:  # pods are counted all the same
-        return Signal.DRAINED if _is_drained(view) else None
+    if view.is_stale:  # pods are counted all the same, and what was seen is told
+        is_seen = view.state.phase is HealthPhase.HEALTHY and any(one.is_failing for one in view.state.failures)
+        return Signal.DRAINED if _is_drained(view) else Signal.SUSPECTED if is_seen else None
     if _has_expired(view, now):
         return Signal.RELEASED
     state, before = view.state, view.before
@@ -168,7 +176,8 @@ def _of_phase(view: NodeView, now: float) -> Iterator[tuple[Signal, bool]]:
             yield Signal.SUSPECTED, any(one.is_failing for one in state.failures)
         case HealthPhase.VALIDATING:
             yield Signal.SUSPECTED, any(confirmed(state, view.confirmations))
-            yield Signal.VALIDATED, view.quarantine is None and state.validated_at > state.since
+            is_tested = view.quarantine is None and state.validated_at > state.since
+            yield Signal.VALIDATED, is_tested and not needs_a_person(view, now)
         case HealthPhase.DRAINING:
             yield Signal.DRAINED, _is_drained(view)
         case HealthPhase.PROBATION:
@@ -187,7 +196,14 @@ def _has_expired(view: NodeView, now: float) -> bool:
     """Say whether our taint ended without a merge, and the check passes. While it fails, the taint is renewed."""
     state = view.state
     failing = any(one.is_failing for one in state.failures)
-    return state.ours and view.quarantine is None and 0 < state.until <= now and not failing
+    has_ended = state.ours and view.quarantine is None and 0 < state.until <= now
+    return has_ended and not failing and not needs_a_person(view, now)
+
+
+def needs_a_person(view: NodeView, now: float) -> bool:
+    """Say whether the node came back too often to do so again by itself."""
+    life = view.policy.lifecycle
+    return view.state.returned(now, life.return_window) >= life.inspect_after
 
 
 def _is_over(view: NodeView, now: float) -> bool:

@@ -51,11 +51,13 @@ def _blocks(report: PlacementReport, *, full: bool) -> Iterator[Block]:
     rows = [_strategy(line, cost) for line, cost in zip(report.strategies, report.costs, strict=True)]
     before = report.before
     if before is not None:
-        rows.insert(0, (f"{before.strategy}, now", *_strategy(before, None)[1:]))
+        rows.insert(0, (f"{before.strategy}, now", *_strategy(before, None)[1:-1], "-"))
     yield TableBlock(columns=_STRATEGIES, rows=tuple(rows))
+    if report.unpriced and None in report.costs:
+        yield SentenceBlock((Styled(f"No price of {', '.join(report.unpriced)} in spec.prices", Style.WARNING),))
     yield from _scenario(report)
     yield from placement_blocks(report.strategies[0], full=full)
-    if report.unplaced is not None:
+    if report.unplaced is not None and len(report.strategies) > 1:
         one = report.unplaced
         yield SentenceBlock(("The first that no strategy can place: ", Name(one.key.name), f": {one.why}"))
     moves = report.moves if full else report.moves[:20]

@@ -203,6 +203,7 @@ class _CycleRun:
     def _assigned(self, one: _PendingWorkload, queue: QueueNode) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
         """Return the assignment of all pods, or of the most that can start."""
         asked = one.asked
+        self._preemptor.forget()
 
         def simulate(cell: Cell, amount: int) -> tuple[str, int]:
             return self._preemptor.simulate(asked, cell, amount)
@@ -247,7 +248,7 @@ class _CycleRun:
             if head.queue in taking:
                 self._forget_shares(head.queue.root)
         for node, usages in before.items():
-            node.usage = usages
+            node.restore(usages)
         for head in admitted:
             self._admit(head)
         for target in preempted.values():
