@@ -299,6 +299,19 @@ def test_variables_have_the_defaults_of_the_seed() -> None:
     assert (found["KUBERNETES_NAMESPACE"], found["SCHEDULING_STRATEGY"]) == ("b", "priority")
 
 
+def test_the_namespace_of_a_submitted_file(observed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-124, agentaflow defect 16: a file keeps its namespace; one without any is for KUBERNETES_NAMESPACE."""
+    values = gpu_scheduler.read_environment({"KUBERNETES_NAMESPACE": "team-a"})
+    text = AGENTAFLOW["my-workload.yaml"]
+    for name, content, namespace in (
+        ("own.yaml", text, []),
+        ("none.yaml", text.replace("  namespace: agentaflow\n", ""), ["--namespace", "team-a"]),
+    ):
+        observed.write(name, content)
+        words = gpu_scheduler.native(["submit", name], values, is_live=False)
+        assert words == ["submit", "--file", name, *namespace]
+
+
 @pytest.mark.parametrize("line", ["", "help", "submit", "status now", "bogus"])
 def test_wrong_lines(observed: Fleet, line: str) -> None:
     """F-123: what is no line of AgentaFlow is a usage error; no line at all shows the verbs."""
