@@ -200,7 +200,7 @@ def _compact_node(node: NodeState, *, texts: bool) -> NodeState:
 
 
 def _is_plain(node: NodeState) -> bool:
-    history = (node.failures, node.returns, node.override_until, node.validated_at)
+    history = (node.failures, node.returns, node.override_until, node.validated_at, node.flaps, node.unbound)
     return node.phase is HealthPhase.HEALTHY and not (any(history) or node.ours or node.merged)
 
 

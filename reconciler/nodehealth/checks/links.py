@@ -12,14 +12,13 @@ from reconciler.nodehealth.checks.check import (
     MINUTE,
     CheckInput,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import change
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane, PortExpectation
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import PortExpectation
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -351,67 +350,13 @@ def _per_second(given: CheckInput, ports: dict[str, dict[str, Any]]) -> float:
     return _grown(ports, earlier, "symbol_error") / (given.sweep.taken_at - earlier[0][0]) if earlier else 0.0
 
 
-CHECKS = (
-    HealthCheck(
-        id="nvlink.active",
-        title="All NVLinks are up",
-        judge=_active,
-        reads=(ReadingId.NVML_NVLINK_STATES, ReadingId.NVML_MIG_MODE),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        unit="links",
-    ),
-    HealthCheck(
-        id="nvlink.speed",
-        title="NVLinks have their full speed",
-        judge=_speed,
-        reads=(ReadingId.NVML_NVLINK_SPEEDS,),
-        action=RepairAction.RESET_GPU,
-        unit="MB/s",
-    ),
-    HealthCheck(
-        id="nvlink.errors",
-        title="No lasting NVLink errors",
-        judge=_errors,
-        reads=(ReadingId.NVML_NVLINK_ERRORS,),
-        limits={
-            "crcASecond": Threshold(value=100, source=ThresholdSource.VENDOR, citation="DCGM, NVLink CRC errors"),
-            "windows": Threshold(value=15, source=ThresholdSource.VENDOR, citation="NVRx, of 30 windows of a minute"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=_HALF_HOUR,
-        unit="errors",
-    ),
-    HealthCheck(
-        id="fabric.state",
-        title="The GPU is part of its NVSwitch fabric",
-        judge=_fabric,
-        reads=(ReadingId.NVML_FABRIC, ReadingId.NVML_MIG_MODE, ReadingId.PROCFS_UPTIME),
-        limits={
-            "startMinutes": Threshold(value=5, source=ThresholdSource.SPEC),
-            "missingMinutes": Threshold(value=10, source=ThresholdSource.SPEC),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        window=10 * MINUTE,
-    ),
-    HealthCheck(
-        id="ib.state",
-        title="InfiniBand and Ethernet ports stay up, at their rate",
-        judge=_ports_state,
-        reads=(ReadingId.SYSFS_INFINIBAND_PORTS,),
-        scope=CheckScope.NODE,
-        vendor="",
-        limits={
-            "downsInAnHour": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, 3 events in 1 h"),
-            "symbolErrorsASecond": Threshold(value=10, source=ThresholdSource.VENDOR, citation="NVSentinel"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=8 * DAY,
-        unit="ports",
-        is_log=True,
-    ),
+CHECKS = health_checks(
+    "links",
+    {
+        "nvlink.active": _active,
+        "nvlink.speed": _speed,
+        "nvlink.errors": _errors,
+        "fabric.state": _fabric,
+        "ib.state": _ports_state,
+    },
 )

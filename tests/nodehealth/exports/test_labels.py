@@ -10,13 +10,11 @@ from msgspec.structs import replace
 from reconciler.nodehealth.exports.labels import (
     MAX_LENGTH,
     GpuHealthLabel,
-    GpuIssue,
     GpuLoad,
     UtilizationTier,
     agentaflow_labels,
     autopilot_labels,
     gpu_health,
-    graded,
     steady_tier,
     utilization_tier,
 )
@@ -190,25 +188,3 @@ def test_unknown_utilisation_has_no_tier() -> None:
     made = agentaflow_labels(report(finding("a", PASS)), {})
     assert made.labels["agentaflow.gpu/utilization-tier"] is None
     assert made.labels["agentaflow.gpu/schedulable"] == "false"
-
-
-_GB = 1e9
-
-
-@pytest.mark.parametrize(
-    ("load", "issue"),
-    [
-        (GpuLoad(temperature=85), GpuIssue.HEALTHY),
-        (GpuLoad(temperature=86), GpuIssue.WARNING),
-        (GpuLoad(temperature=95), GpuIssue.WARNING),
-        (GpuLoad(temperature=96), GpuIssue.UNHEALTHY),
-        (GpuLoad(temperature=40, utilization=96), GpuIssue.INFO),
-        (GpuLoad(temperature=40, memory_used=38 * _GB, memory_total=80 * _GB), GpuIssue.HEALTHY),
-        (GpuLoad(temperature=40, memory_used=73 * _GB, memory_total=80 * _GB), GpuIssue.WARNING),
-        (GpuLoad(utilization=10), GpuIssue.UNKNOWN),
-    ],
-    ids=str,
-)
-def test_the_rules_of_agentaflow(load: GpuLoad, issue: GpuIssue) -> None:
-    """F-100: fixed limits, with the real amount of memory; a temperature that cannot be read is not healthy."""
-    assert graded(load) is issue

@@ -78,13 +78,13 @@ def test_maintenance_of_a_fifth_stops_nothing() -> None:
 def test_a_small_pool_stops_no_other() -> None:
     """Each pool and each cause has its own limit."""
     fleet = Rounds(100)
+    fleet.policy(breaker={"perModel": "100%"})
     for index in range(4):
         fleet.change(f"n00{index}", pool="debug", product="L40S")
     for index in (0, 1, 2):
         fleet.round(report(f"n00{index}", 0, fail("gpu.lost")), minutes=61)
     assert out(fleet) == ["n000", "n001"]
     assert "pool debug has had 2 new quarantines for gpu.lost" in fleet.of("n002").refused
-    fleet.change("n003", product="H100")
     fleet.round(report("n050", 0, fail("gpu.lost")), report("n003", 0, fail("gpu.xid")))
     assert out(fleet) == ["n000", "n001", "n003", "n050"]
 
