@@ -17,11 +17,10 @@ from playwright.sync_api import Browser, sync_playwright
 
 from reconciler.plan import opening
 from reconciler.repo.evidence.usage import RUNNING, WAITING, Usage, UsedPodSet, UsedWorkload, WaitReason, write_usage
-from reconciler.web.command import read_shown
 from reconciler.web.guard import local_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website
-from reconciler.web.snapshot import Snapshot, take
+from reconciler.web.snapshot import Snapshot, read_shown, take
 
 PICTURES = Path(__file__).parents[1] / "docs/pictures"
 GPU = "nvidia.com/gpu"

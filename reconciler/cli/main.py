@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
     "show": ("plan.commands.show", "Show a saved plan in any format."),
     "web": ("web.command", "Show plan, queues, jobs and nodes as pages in a browser."),
+    "forge": ("forge.commands.forge", "Comment plans and propose changes on a forge."),
     "apply": ("live.commands.apply", "Carry out a saved plan on live clusters."),
     "drift": ("live.commands.drift", "Show what others changed on live clusters, and adopt it."),
     "release": ("live.commands.release", "Hand live objects over to others, without deleting them."),

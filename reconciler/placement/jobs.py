@@ -149,7 +149,7 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None, seconds: float | Non
 
 
 def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
-    cpu, memory, gpus, resource = _amounts(
+    cpu, memory, gpus, share, resource = _amounts(
         {name: parse_quantity(text) or Fraction(0) for name, text in one.requests.items()}
     )
     return PodAsk(
@@ -158,17 +158,20 @@ def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
         cpu=cpu,
         memory=memory,
         gpus=gpus,
+        share=share,
         site=PodSite(resource=resource) if known is None else known.site,
         prefers=() if known is None else known.prefers,
         topology=None if known is None else known.topology,
     )
 
 
-def _amounts(requests: Mapping[str, Fraction]) -> tuple[int, int, int, str]:
-    """Return thousandths of cores, MiB, GPUs, and the resource of these."""
+def _amounts(requests: Mapping[str, Fraction]) -> tuple[int, int, int, int, str]:
+    """Return thousandths of cores, MiB, GPUs, the share of each, and their resource."""
     cpu, memory = requests.get("cpu", Fraction(0)), requests.get("memory", Fraction(0))
-    gpus = {name: int(amount) for name, amount in requests.items() if is_gpu(name) and amount}
-    return math.ceil(cpu * _MILLI), math.ceil(memory / _MIB), sum(gpus.values()), next(iter(gpus), "")
+    gpus = {name: amount for name, amount in requests.items() if is_gpu(name) and amount > 0}
+    total, resource = sum(gpus.values()), next(iter(gpus), "")
+    share = WHOLE if total >= 1 else round(total * WHOLE)
+    return math.ceil(cpu * _MILLI), math.ceil(memory / _MIB), math.ceil(total), share or WHOLE, resource
 
 
 def _pods(row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds) -> tuple[tuple[PodAsk, ...], str]:
@@ -222,12 +225,13 @@ def _of_product(ask: PodAsk, product: str, copies: int) -> PodAsk:
 
 def _ask(pods: PodRequest, spec: Mapping[str, Any]) -> PodAsk:
     each = pod_total(pods.overhead, [(one, {**values(one.limits), **values(one.requests)}) for one in pods.containers])
-    cpu, memory, gpus, resource = _amounts(each)
+    cpu, memory, gpus, share, resource = _amounts(each)
     return PodAsk(
         pods=pods.pods,
         cpu=cpu,
         memory=memory,
         gpus=gpus,
+        share=share,
         site=PodSite(resource=resource, selector=pods.selector, terms=pods.terms, tolerations=pods.tolerations),
         prefers=_preferred(spec),
         topology=pods.topology,

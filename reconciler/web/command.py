@@ -1,28 +1,20 @@
 """`reconciler web`: the pages of a config repository, until Ctrl-C."""
 
-import contextlib
 import webbrowser
-from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import click
 
 from reconciler.console import options
 from reconciler.console.printing import emit
-from reconciler.errors import ConfigError, ReconcilerError
-from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, open_cluster
-from reconciler.repo.port import Repository
-from reconciler.web import guard as guards
-from reconciler.web.guard import Guard
+from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website
-from reconciler.web.snapshot import take
+from reconciler.web.snapshot import Snapshot, read_shown, take
 
 ADDRESS = "127.0.0.1:8484"
-_MAX_SHOWN = 3 << 20
 
 
 @click.command(
@@ -43,13 +35,15 @@ Examples:
 @click.option(
     "--token-file",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
+    default="",
     help="File with the token that readers send: as Authorization: Bearer, or as the password of a browser.",
 )
 @click.option(
     "--proxy-secret-file",
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=click.Path(dir_okay=False),
+    default="",
     help="File with the secret by which a proxy that logs readers in proves itself (X-Proxy-Secret, X-Forwarded-User).",
 )
 @click.option("--token-review", is_flag=True, help="Ask Kubernetes whose token it is, and what that user may read.")
@@ -66,15 +60,21 @@ def command(*, repo: str, address: str, is_opened: bool, **flags: Any) -> int:
 
 def serve_pages(address: str, repo: str) -> int:
     """Serve the pages of a repository as `reconciler web` does without other flags."""
-    return run(repo, address, {"token_file": None, "proxy_secret_file": None, "token_review": False}, is_opened=False)
+    return run(repo, address, {"token_file": "", "proxy_secret_file": "", "token_review": False}, is_opened=False)
 
 
 def run(repo: str, address: str, flags: dict[str, Any], *, is_opened: bool) -> int:
     """Serve the pages until Ctrl-C."""
     environ = options.environment()
-    chosen = _guard(address, flags, environ)
+    login = PageLogin(**{name: flags.pop(name) for name in PageLogin.__struct_fields__})
+    chosen = choose_guard(
+        address,
+        login,
+        lambda: open_cluster(access_flags(flags), environ),
+        namespace=environ.get("POD_NAMESPACE", "default"),
+    )
 
-    def snapshot() -> Any:
+    def snapshot() -> Snapshot:
         found = opening.open_run(repo, options.setting_flags(flags), environ)
         return take(found, name=found.workspace.repository.root.name)
 
@@ -95,35 +95,3 @@ def run(repo: str, address: str, flags: dict[str, Any], *, is_opened: bool) -> i
         return 0
     finally:
         listener.stop()
-
-
-def _guard(address: str, flags: dict[str, Any], environ: Mapping[str, str]) -> Guard:
-    """Return the guard that the flags ask for. Raises `ConfigError` where everybody could read."""
-    token, proxy, review = (flags.pop(name) for name in ("token_file", "proxy_secret_file", "token_review"))
-    if sum(map(bool, (token, proxy, review))) > 1:
-        raise click.UsageError("choose one of --token-file, --proxy-secret-file and --token-review")
-    if token:
-        return guards.token_guard(token)
-    if proxy:
-        return guards.proxy_guard(proxy)
-    if review:
-        return guards.cluster_guard(open_cluster(access_flags(flags), environ), environ.get("POD_NAMESPACE", "default"))
-    if not guards.is_loopback(address):
-        raise ConfigError(
-            f"--address {address}: everybody who reaches this address could read the pages",
-            hint="add --token-file, --proxy-secret-file or --token-review, or listen on 127.0.0.1",
-        )
-    return guards.local_guard
-
-
-def read_shown(repository: Repository, path: str) -> str | None:
-    """Return a file of the working tree for people: only YAML, and none with a Secret in it."""
-    if not path.endswith((".yaml", ".yml")):
-        return None
-    with contextlib.suppress(ReconcilerError):
-        entry = repository.work_file(path)
-        if entry is not None and entry.is_file:
-            raw = next(iter(repository.read([entry.oid])))
-            if len(raw) <= _MAX_SHOWN and b"Secret" not in raw:
-                return mask_text(raw.decode("utf-8", "replace"))
-    return None

@@ -9,6 +9,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from reconciler.errors import ConfigError, OutsideError
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import mapping
@@ -21,6 +23,40 @@ _LEAST = 16
 """Characters of a secret: one of fewer can be guessed."""
 _LOOPBACK_NAMES = frozenset({"localhost", ""})
 USER_HEADER, SECRET_HEADER = "x-forwarded-user", "x-proxy-secret"
+
+
+class PageLogin(Struct, frozen=True, kw_only=True):
+    """How readers prove who they are: the token in a file, a proxy that knows a secret, or a token of Kubernetes."""
+
+    token_file: str = ""
+    proxy_secret_file: str = ""
+    token_review: bool = False
+
+
+def choose_guard(
+    address: str, login: PageLogin, open_cluster: Callable[[], LiveCluster] | None, *, namespace: str = "default"
+) -> Guard:
+    """Return the guard of an address. Raises `ConfigError` where everybody could read.
+
+    open_cluster: opens the cluster that reviews tokens; None if the guard is only checked.
+    """
+    if sum(map(bool, (login.token_file, login.proxy_secret_file, login.token_review))) > 1:
+        raise ConfigError(
+            "there are several ways to log in",
+            hint="choose one of --token-file, --proxy-secret-file and --token-review",
+        )
+    if login.token_file:
+        return token_guard(Path(login.token_file))
+    if login.proxy_secret_file:
+        return proxy_guard(Path(login.proxy_secret_file))
+    if login.token_review:
+        return local_guard if open_cluster is None else cluster_guard(open_cluster(), namespace)
+    if not is_loopback(address):
+        raise ConfigError(
+            f"{address}: everybody who reaches this address could read the pages",
+            hint="add --token-file, --proxy-secret-file or --token-review, or listen on 127.0.0.1",
+        )
+    return local_guard
 
 
 def is_loopback(address: str) -> bool:

@@ -1,16 +1,19 @@
 """The state of a config repository that the pages show: its plan, and for each cluster jobs, queues, nodes and use."""
 
+import contextlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from msgspec import Struct
 
+from reconciler.errors import ReconcilerError
 from reconciler.index.build import CompiledRevision
 from reconciler.index.evidence import Evidence
 from reconciler.index.totals import evaluate_totals
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.secrets import mask_text
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.fleet.evidence import FleetHealth
 from reconciler.plan import Plan, use_cases
@@ -23,6 +26,7 @@ from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.prices import Prices
 
 _COMMITS = 30
+_MAX_SHOWN = 3 << 20  # bytes of a file
 
 
 class ClusterState(Struct, frozen=True, kw_only=True):
@@ -141,3 +145,17 @@ def queue_name(state: ClusterState, job: ObjectSummary) -> str:
     """Return the name of the queue that a job is counted in; empty without one."""
     queue = state.queues.queue_of(job)
     return "" if queue == NO_QUEUE else queue.name
+
+
+def read_shown(repository: Repository, path: str, revision: str = "") -> str | None:
+    """Return a file of a revision, or of the working tree, for people: only YAML, and none that mentions a Secret."""
+    if not path.endswith((".yaml", ".yml")):
+        return None
+    with contextlib.suppress(ReconcilerError):
+        commit = repository.resolve(revision).oid if revision else ""
+        entry = repository.tree(commit, (path,)).get(path) if commit else repository.work_file(path)
+        if entry is not None and entry.is_file:
+            raw = next(iter(repository.read([entry.oid])))
+            if len(raw) <= _MAX_SHOWN and b"Secret" not in raw:
+                return mask_text(raw.decode("utf-8", "replace"))
+    return None

@@ -12,6 +12,7 @@ import yaml
 from reconciler.cli import gpu_scheduler
 from tests.cli.agentaflow_fleet import make_agentaflow
 from tests.cli.fleet import Fleet
+from tests.kinds.test_gateway import POOL, ROUTE
 from tests.seeds import AGENTAFLOW, AGENTAFLOW_LINES, PYTORCH_JOB
 
 TRAINING = """\
@@ -82,6 +83,29 @@ def test_annotations_of_other_jobs(repository: Fleet) -> None:
     wrong = repository.run("lint")
     assert wrong.code == 3
     assert "'11' is not a priority" in wrong.out + wrong.err
+
+
+KAIWO = """\
+apiVersion: kaiwo.silogen.ai/v1alpha1
+kind: KaiwoJob
+metadata:
+  name: tune
+  namespace: agentaflow
+  labels: {team: vision}
+  annotations: {agentaflow.gpu/scheduling-strategy: best_fit, agentaflow.gpu/priority: "2"}
+spec: {gpus: 1, gpuVendor: nvidia, image: "train:1.0", entrypoint: python train.py, clusterQueue: gpus}
+"""
+
+
+def test_annotations_of_jobs_that_are_rendered(repository: Fleet) -> None:
+    """F-029, AF-16: a KaiwoJob's annotations reach its Job; those of a value that is none are an error in any kind."""
+    repository.write("jobs/tune.yaml", KAIWO)
+    metadata = body(repository, "tune")["metadata"]
+    assert metadata["annotations"]["agentaflow.gpu/scheduling-strategy"] == "best_fit"
+    assert metadata["annotations"]["agentaflow.gpu/priority"] == "2"
+    assert metadata["labels"]["kueue.x-k8s.io/priority-class"] == "low"
+    repository.edit("jobs/tune.yaml", "best_fit", "spread")
+    assert repository.run("lint").code == 3
 
 
 def test_a_template_is_ready(repository: Fleet) -> None:
@@ -195,7 +219,12 @@ def written(observed: Fleet, line: str) -> int:
 
 
 HERE = {"status": "24 total", "nodes": "gpu-a", "workloads": "my-training-job", "watch": "my-training-job"}
-HERE |= {"strategy": "reconciler.yaml", "health": "3 nodes", "generate-template": "wrote my-workload.yaml", "submit": "GPU"}
+HERE |= {
+    "strategy": "reconciler.yaml",
+    "health": "3 nodes",
+    "generate-template": "wrote my-workload.yaml",
+    "submit": "GPU",
+}
 LINES = [line for line in AGENTAFLOW_LINES.splitlines() if "--mode=cli" in line]
 
 
@@ -270,6 +299,19 @@ def test_variables_have_the_defaults_of_the_seed() -> None:
     assert (found["KUBERNETES_NAMESPACE"], found["SCHEDULING_STRATEGY"]) == ("b", "priority")
 
 
+def test_the_namespace_of_a_submitted_file(observed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-124, agentaflow defect 16: a file keeps its namespace; one without any is for KUBERNETES_NAMESPACE."""
+    values = gpu_scheduler.read_environment({"KUBERNETES_NAMESPACE": "team-a"})
+    text = AGENTAFLOW["my-workload.yaml"]
+    for name, content, namespace in (
+        ("own.yaml", text, []),
+        ("none.yaml", text.replace("  namespace: agentaflow\n", ""), ["--namespace", "team-a"]),
+    ):
+        observed.write(name, content)
+        words = gpu_scheduler.native(["submit", name], values, is_live=False)
+        assert words == ["submit", "--file", name, *namespace]
+
+
 @pytest.mark.parametrize("line", ["", "help", "submit", "status now", "bogus"])
 def test_wrong_lines(observed: Fleet, line: str) -> None:
     """F-123: what is no line of AgentaFlow is a usage error; no line at all shows the verbs."""
@@ -294,3 +336,14 @@ def test_a_job_is_completed(observed: Fleet) -> None:
         '+    gpureconciler.io/suspend: "true"',
     ]
     assert observed.run("complete", "absent").code == 2
+
+
+def test_a_route_to_a_pool_that_does_not_exist(repository: Fleet) -> None:
+    """F-136: a plan reviews how requests reach models: the name of the pool is wrong."""
+    route = ROUTE.replace("serving", "agentaflow").replace("InferencePool, name: llama", "InferencePool, name: lama")
+    repository.write("jobs/serving.yaml", f"{route}---\n{POOL.replace('serving', 'agentaflow')}")
+    found = repository.run("lint")
+    assert found.code == 0
+    assert "refers to InferencePool agentaflow/lama" in found.out.replace("\n      ", " ")
+    assert "did you mean 'llama'?" in found.out.replace("\n      ", " ")
+    assert "reference.route" in found.out

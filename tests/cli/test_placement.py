@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode, write_health
 from reconciler.repo.evidence.usage import Usage, UsedWorkload, write_usage
 from reconciler.sizing.inventory import Inventory, Node, write_inventory
 from tests.cli.fleet import IDENTITY, Fleet
@@ -297,3 +299,45 @@ def test_priorities_of_annotations_decide_the_order(placed: Fleet) -> None:
         placed.edit(f"jobs/{name}.yaml", "  labels:", annotation)
     (line,) = _report(placed, "--strategy", "priority")["strategies"]
     assert {one["key"]["name"]: one["word"] for one in line["workloads"]} == {"top": "starts", "low": "waits"}
+
+
+def test_a_pin_is_an_edit_that_needs_consent_and_recent_evidence(placed: Fleet) -> None:
+    """AF-12: `pin: true` alone changes nothing; old evidence pins nothing; the plan warns about a pinned job."""
+    write_job(placed, "vit", 2, pods=3)
+    refused = placed.run("placement", "pin", "--write")
+    assert (refused.code, "spec.placement.pin is false" in refused.err) == (2, True)
+    placed.edit("reconciler.yaml", "utilisationGoal: 80", "utilisationGoal: 80\n    pin: true\n    annotate: true")
+    source = (placed.root / "jobs/vit.yaml").read_text()
+    (before,) = _plan(placed)["workloads"]
+    shown = placed.run("placement", "pin")
+    assert (shown.code, (placed.root / "jobs/vit.yaml").read_text()) == (0, source)
+    assert placed.run("placement", "pin", "--write").code == 0
+    (pinned,) = _plan(placed)["workloads"]
+    assert pinned["nodes"] == before["nodes"] != []
+    names = [name for name, _ in before["nodes"]]
+    assert (pinned["guaranteedBy"], f"pinned to {', '.join(names)}" in pinned["notes"][0]) == ("nodeAffinity", True)
+    assert f"agentaflow.gpu/assigned-node: {','.join(names)}" in (placed.root / "jobs/vit.yaml").read_text()
+    placed.write("jobs/vit.yaml", source)
+    observe(placed, at="2026-10-20T09:00:00Z")
+    stale = placed.run("placement", "pin", "--write")
+    assert "main: nothing is pinned: the evidence is 13 days old" in stale.err
+    assert (placed.root / "jobs/vit.yaml").read_text() == source
+
+
+def test_torchrun_jobs_leave_nodes_with_warnings(fleet: Fleet) -> None:
+    """F-099, F-102: a job is placed off WARN nodes while others have room, and never on FAIL ones; gangs of KAI, too."""
+    job = (fleet.root / "jobs/vision/vit.yaml").read_text()
+    fleet.write("jobs/vision/vit-two.yaml", job.replace("name: vit\n", "name: vit-two\n"))
+    warned = {f"h100-0{number}": CheckStatus.WARN for number in (1, 2, 3)}
+    health = {**warned, "h100-04": CheckStatus.FAIL}
+    nodes = {name: ObservedNode(name=name, status=status) for name, status in health.items()}
+    nodes |= {f"h100-0{number}": ObservedNode(name=f"h100-0{number}", status=CheckStatus.PASS) for number in (5, 6)}
+    folder, at = fleet.root / "evidence/main", "2026-11-02T09:00:00Z"
+    (folder / "health.yaml").write_bytes(write_health(FleetHealth(cluster="main", taken_at=at, nodes=nodes)))
+    (folder / "usage.yaml").write_bytes(write_usage(Usage(cluster="main", observed_at=at)))
+    fleet.commit()
+    (line,) = json.loads(fleet.run("plan", "-o", "json").out)["placement"]
+    (one,) = line["workloads"]
+    assert (one["key"]["name"], one["word"], one["guaranteedBy"]) == ("vit-two", "starts", "KAI")
+    assert not {name for name, _ in one["nodes"]} & set(health)
+    assert line["excluded"] == ["1 node with 8 GPUs: failed health checks"]

@@ -15,11 +15,10 @@ from reconciler.repo.evidence.usage import (
     WaitReason,
     write_usage,
 )
-from reconciler.web.command import read_shown
 from reconciler.web.guard import Guard, local_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website
-from reconciler.web.snapshot import Snapshot, take
+from reconciler.web.snapshot import Snapshot, read_shown, take
 from tests.cli.fleet import Fleet
 
 GPU = "nvidia.com/gpu"

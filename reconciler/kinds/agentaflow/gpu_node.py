@@ -27,11 +27,12 @@ class GpuDevice(Struct, frozen=True, kw_only=True):
 
 
 class GpuState(Struct, frozen=True, kw_only=True):
-    """What a GPU does; None: not said. Utilisation in percent, memory in MiB."""
+    """What a GPU does; None: not said. Utilisation in percent, memory in MiB, temperature in degrees Celsius."""
 
     id: str
     utilization: float | None = None
     memory_used: int | None = None
+    temperature: float | None = None
     workload: str = ""
 
 
@@ -57,6 +58,7 @@ def parse_gpu_node(document: Document) -> GpuNode:
                 id=text(one.get("id")),
                 utilization=one.get("utilization"),
                 memory_used=one.get("memoryUsed"),
+                temperature=one.get("temperature"),
                 workload=text(one.get("currentWorkload")),
             )
             for one in map(mapping, sequence(status.get("gpuStatus")))

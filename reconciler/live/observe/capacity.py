@@ -16,6 +16,7 @@ from reconciler.live.observe.status import ClusterStatus
 from reconciler.live.pages.capacity import ClusterCapacity
 from reconciler.live.status.capacity import (
     NodeCapacity,
+    gpu_issues,
     live_nodes,
     live_queues,
     node_loads,
@@ -68,8 +69,11 @@ def _vendors(view: str) -> tuple[Vendor, ...]:
 def _loaded(index: CompiledRevision, cluster: str, nodes: Sequence[NodeCapacity]) -> tuple[NodeCapacity, ...]:
     """Return nodes with their utilisation, which only evidence has."""
     evidence = index.context.evidence
-    loads = node_loads(evidence.utilisation.get(cluster), evidence.gpu_nodes.get(cluster, ()))
-    return tuple(sorted((replace(node, load=loads.get(node.name)) for node in nodes), key=lambda node: node.name))
+    gpu_nodes = evidence.gpu_nodes.get(cluster, ())
+    loads = node_loads(evidence.utilisation.get(cluster), gpu_nodes)
+    issues = {one.name: gpu_issues(one) for one in gpu_nodes}
+    found = (replace(one, load=loads.get(one.name), issues=issues.get(one.name, ())) for one in nodes)
+    return tuple(sorted(found, key=lambda node: node.name))
 
 
 def live(workspace: Workspace, open_cluster: OpenCluster, view: str) -> Iterator[ClusterCapacity]:

@@ -66,7 +66,7 @@ def _node(row: NodeCapacity, *, has_loads: bool) -> list[Piece]:
         "-" if row.memory_gib is None else f"{_used(row.used_memory_gib)}{row.memory_gib:g}",
         "-" if row.pods is None else str(row.pods),
         *([shown] if has_loads else []),
-        "" if row.is_open else Styled("cordoned", Style.WARNING),
+        Styled(mask_text("; ".join([*([] if row.is_open else ["cordoned"]), *row.issues])), Style.WARNING),
     ]
 
 

@@ -14,6 +14,7 @@ from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
 from reconciler.live.observe.placed import pod_amounts, pod_gpus
+from reconciler.nodehealth.exports.labels import GpuIssue, GpuLoad, graded
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.evidence.usage import Usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation
@@ -65,6 +66,7 @@ class NodeCapacity(Struct, frozen=True, kw_only=True):
     pods: int | None = None
     is_open: bool = True
     load: NodeLoad | None = None
+    issues: tuple[str, ...] = ()  # of its GPUs, as a GPUNode says
 
 
 # Queues.
@@ -172,6 +174,23 @@ def node_loads(utilisation: GpuUtilisation | None, gpu_nodes: Iterable[GpuNode])
                 total_mib=sum(one.memory_mib for one in node.devices) if memories else None,
             )
     return found
+
+
+def gpu_issues(node: GpuNode) -> tuple[str, ...]:
+    """Return what is wrong with the GPUs of a node by AgentaFlow's rules. Heat is never hidden by load."""
+    memory = {one.id: float(one.memory_mib) for one in node.devices if one.memory_mib}
+    issues = []
+    for state in node.states:
+        load = GpuLoad(
+            utilization=state.utilization,
+            memory_used=None if state.memory_used is None else float(state.memory_used),
+            memory_total=memory.get(state.id),
+            temperature=state.temperature,
+        )
+        issue = graded(load)
+        if issue in (GpuIssue.WARNING, GpuIssue.UNHEALTHY):
+            issues.append(f"{state.id} {issue.value} ({state.temperature:g} °C)")
+    return tuple(issues)
 
 
 def used_gpus(usage: Usage) -> dict[str, int]:

@@ -13,13 +13,14 @@ from reconciler.console.printing import emit, emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.sized.splice import edit_source
-from reconciler.kube.values import mapping
+from reconciler.kube.values import mapping, plural
 from reconciler.kube.yaml import read
 from reconciler.placement.scenario import FORMS, merged, scenario_of
 from reconciler.plan import opening, use_cases
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.drift import render_diff
 from reconciler.plan.outputs.placement import render_placement
+from reconciler.plan.pinning import pin_jobs
 from reconciler.plan.placement import ClusterForecast
 from reconciler.plan.what_if import (
     PlacementReport,
@@ -205,6 +206,43 @@ def strategy(*, name: str | None, repo: str, **flags: Any) -> int:
     reports = [_report(run, one, [name, present], None) for one in planned.forecasts]
     if reports:
         emit_report(render_placement(reports, full=False, **terminal(settings)), settings)
+    return 0
+
+
+@command.command(
+    "pin",
+    epilog="""\b
+Examples:
+  reconciler placement pin             show the edits as a diff
+  reconciler placement pin --write     write them to the working tree
+""",
+)
+@options.repo
+@options.base
+@options.cluster
+@click.option("--write", is_flag=True, help="Write the edits to the working tree.")
+@options.date
+@options.run_options
+def pin(*, repo: str, write: bool, **flags: Any) -> int:
+    """Write the nodes of the forecast into the jobs of the working tree, as required node affinity.
+
+    Needs spec.placement.pin: true, and evidence that is recent enough. A pinned job waits if its node fails: prefer
+    topologies and preferences. With spec.placement.annotate, an annotation names the nodes, too.
+    """
+    run = opening.open_run(repo, options.setting_flags(flags), options.environment())
+    wanted, settings = run.workspace.config.placement, run.settings
+    if not wanted.pin:
+        hint = "set it to true, if jobs may wait for one node"
+        raise ConfigError("spec.placement.pin is false, so that no job is pinned", hint=hint)
+    planned = use_cases.plan(run.workspace, base=settings.base, date=settings.date)
+    found = pin_jobs(run.workspace.repository, planned.index, planned.plan.placement, annotate=wanted.annotate)
+    for note in found.notes:
+        emit(note, err=True)
+    for one in found.files:
+        emit("".join(render_diff(one.path, one.before, one.after)), nl=False)
+    if write and found.files:
+        opening.write_edits({one.path: one.after for one in found.files}, run)
+        emit(f"wrote {plural(len(found.files), 'file')}")
     return 0
 
 

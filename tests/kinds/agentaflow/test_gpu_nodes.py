@@ -10,7 +10,7 @@ from reconciler.index.parsed import ParsedFile
 from reconciler.kinds.agentaflow.gpu_node import annotated_devices, common, parse_gpu_node
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.live.observe.evidence import observe_nodes
-from reconciler.live.status.capacity import node_loads
+from reconciler.live.status.capacity import gpu_issues, node_loads
 from reconciler.repo.config import Cluster, Config
 from tests.kinds.kaiwo.kaiwo_cases import CATALOGUE, documents
 
@@ -113,3 +113,21 @@ def test_a_gpu_node_is_no_source() -> None:
     """F-027: it says what a node is, which nobody decides."""
     row = BUILT_IN.find("agentaflow.io", "GPUNode")
     assert row.source.refusal is not None
+
+
+@pytest.mark.parametrize(
+    ("state", "issues"),
+    [
+        ({"temperature": 85}, ()),
+        ({"temperature": 86}, ("gpu-0 warning (86 °C)",)),
+        ({"temperature": 86, "utilization": 99}, ("gpu-0 warning (86 °C)",)),
+        ({"temperature": 96}, ("gpu-0 unhealthy (96 °C)",)),
+        ({"temperature": 40, "memoryUsed": 40000}, ()),
+        ({"temperature": 40, "memoryUsed": 75000}, ("gpu-0 warning (40 °C)",)),
+        ({"utilization": 99}, ()),
+    ],
+)
+def test_issues_of_gpus(state: dict[str, Any], issues: tuple[str, ...]) -> None:
+    """F-100, agentaflow defect 21: the real memory decides, and a busy GPU stays as hot as it is."""
+    (document,) = documents(json.dumps({**NODE, "status": {"gpuStatus": [{"id": "gpu-0", **state}]}}))
+    assert gpu_issues(parse_gpu_node(document)) == issues

@@ -66,7 +66,8 @@ def _figures(line: PlacementLine) -> Iterator[Piece]:
     yield f", {arrow(line.racks_before, line.racks_after)} racks" if line.racks_after or line.racks_before else ""
     yield f"; evidence of {line.observed_at}"
     if line.days is not None:
-        yield Styled(f" ({plural(line.days, 'day')} old)", Style.WARNING if line.days else Style.PLAIN)
+        yield ", "
+        yield Styled(f"{plural(line.days, 'day')} old", Style.WARNING if line.days else Style.PLAIN)
 
 
 def _row(one: PlacedWorkload) -> Row:
