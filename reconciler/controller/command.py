@@ -13,7 +13,7 @@ from reconciler.controller.process import ControllerFlags, run_controller, run_p
 from reconciler.errors import Terminated
 from reconciler.plan.live.clusters import access_flags
 from reconciler.processes import end_with_parent
-from reconciler.web.guard import Login
+from reconciler.web.guard import PageLogin
 
 
 @click.command(
@@ -120,7 +120,7 @@ def command(*, is_pass: bool, is_pages: bool, **flags: Any) -> int:
     if is_pages:
         serve_source(sys.stdin.buffer, _answer, environ)
         return 0
-    login = Login(**{name: flags.pop(f"web_{name}") for name in Login.__struct_fields__})
+    login = PageLogin(**{name: flags.pop(f"web_{name}") for name in PageLogin.__struct_fields__})
     try:
         known: dict[str, Any] = {
             name: value for name, value in flags.items() if name in ControllerFlags.__struct_fields__

@@ -17,7 +17,7 @@ from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
-from reconciler.web.guard import Login, choose_guard
+from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website
 from reconciler.web.snapshot import Snapshot, read_shown, take
@@ -34,7 +34,7 @@ class PagesRequest(Struct, frozen=True, kw_only=True):
 
     request: Request
     address: str
-    login: Login
+    login: PageLogin
     namespace: str
 
 
@@ -83,7 +83,7 @@ class PagesLane:
         self,
         find: Callable[[], Request | None],
         address: str,
-        login: Login,
+        login: PageLogin,
         *,
         environ: Mapping[str, str],
         folder: Path,

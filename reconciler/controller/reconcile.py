@@ -13,6 +13,7 @@ from reconciler.controller.preempting import commit_suspensions
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
+from reconciler.controller.use import use_of
 from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, UnsafePlan, one_line
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
@@ -115,7 +116,8 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)
         summary = summarize(planned.plan)
-        outcome = replace(outcome, plan=summary, message=summary.text)
+        use = use_of(planned.plan, planned.index)
+        outcome = replace(outcome, plan=summary, message=summary.text, use=use)
         refuse_in_full(planned.plan)
         if source.mode is Mode.COMMIT:
             done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)

@@ -13,9 +13,10 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
+from reconciler.plan.admissions_kai import NEVER, OVER, PREEMPTED, PREEMPTS, STARTS, UNKNOWN, WAITS, asks, kai_lines
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
-from reconciler.plan.plan import AdmissionLine, Displaced, Operation
+from reconciler.plan.plan import AdmissionLine, Displaced
 from reconciler.queues.admission import KueueAdmission
 from reconciler.queues.flavors import Version
 from reconciler.queues.forecast.gather import Gatherer, fair_sharing, seconds, specs, used
@@ -26,15 +27,6 @@ from reconciler.repo.evidence.usage import UsedWorkload
 from reconciler.sizing.inventory import Inventory
 
 _EMPTY = QueueUsage()
-STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN, PREEMPTED, OVER = (
-    "starts",
-    "waits",
-    "preempts",
-    "never",
-    "unknown",
-    "preempted",
-    "over",
-)
 _MOST_REASONS = 2
 _MOST_OTHERS = 50  # workloads that a plan does not change, of one cluster
 
@@ -90,6 +82,7 @@ def admission_lines(
             most_days=inputs.config.evidence_days,
         )
         lines += _lines(cluster)
+        lines += kai_lines(inputs, evidence, cluster.changed, cluster.after)
     return tuple(lines)
 
 
@@ -103,7 +96,7 @@ def _waiting_rows(inputs: Inputs, cluster: str, evidence: UsageEvidence) -> dict
 
 
 def _lines(cluster: _ForecastCluster) -> Iterator[AdmissionLine]:
-    asking = {_name(edit.change.key): edit for edit in cluster.changed if _asks(edit)}
+    asking = {_name(edit.change.key): edit for edit in cluster.changed if asks(edit)}
     if cluster.age:
         for edit in asking.values():
             if edit.row_after is not None and _queue_terms(cluster.after, edit.row_after) is not None:
@@ -122,17 +115,6 @@ def _lines(cluster: _ForecastCluster) -> Iterator[AdmissionLine]:
     if queues_change:
         yield from _others(cluster, _forecast(cluster, cluster.before, {}), after, known, asking)
     yield from _over(cluster, after)
-
-
-def _asks(edit: Edit) -> bool:
-    """Return whether an edit makes a workload ask for quota: it is new, resized, resumed, replaced or elsewhere."""
-    old, new = edit.row_before, edit.row_after
-    if new is None or not new.is_workload or new.suspended or edit.change.is_refused:
-        return False
-    if old is None or old.suspended or edit.change.operation is not Operation.UPDATE:
-        return True
-    fields = ("pod_requests", "workloads", "queue", "queued_as")
-    return any(getattr(old, field) != getattr(new, field) for field in fields)
 
 
 def _forecast(cluster: _ForecastCluster, usage: QueueUsage, asking: Mapping[str, Edit]) -> _SideForecast:
@@ -160,7 +142,7 @@ def _forecast(cluster: _ForecastCluster, usage: QueueUsage, asking: Mapping[str,
 
 def _frees(edit: Edit) -> bool:
     new = edit.row_after
-    return new is None or new.suspended or (_asks(edit) and edit.row_before is not None)
+    return new is None or new.suspended or (asks(edit) and edit.row_before is not None)
 
 
 def _decided(

@@ -9,7 +9,7 @@ from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, open_cluster
-from reconciler.web.guard import Login, choose_guard
+from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website
 from reconciler.web.snapshot import Snapshot, read_shown, take
@@ -66,7 +66,7 @@ def serve_pages(address: str, repo: str) -> int:
 def run(repo: str, address: str, flags: dict[str, Any], *, is_opened: bool) -> int:
     """Serve the pages until Ctrl-C."""
     environ = options.environment()
-    login = Login(**{name: flags.pop(name) for name in Login.__struct_fields__})
+    login = PageLogin(**{name: flags.pop(name) for name in PageLogin.__struct_fields__})
     chosen = choose_guard(
         address,
         login,

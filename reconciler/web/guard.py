@@ -25,7 +25,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", ""})
 USER_HEADER, SECRET_HEADER = "x-forwarded-user", "x-proxy-secret"
 
 
-class Login(Struct, frozen=True, kw_only=True):
+class PageLogin(Struct, frozen=True, kw_only=True):
     """How readers prove who they are: the token in a file, a proxy that knows a secret, or a token of Kubernetes."""
 
     token_file: str = ""
@@ -34,7 +34,7 @@ class Login(Struct, frozen=True, kw_only=True):
 
 
 def choose_guard(
-    address: str, login: Login, open_cluster: Callable[[], LiveCluster] | None, *, namespace: str = "default"
+    address: str, login: PageLogin, open_cluster: Callable[[], LiveCluster] | None, *, namespace: str = "default"
 ) -> Guard:
     """Return the guard of an address. Raises `ConfigError` where everybody could read.
 

@@ -185,6 +185,12 @@ KUEUE_016_FORECAST = Part(
     own=("forecasting",),
     tags="kueue016",
 )
+KAI_FORECAST = Part(
+    name="kai-forecast",
+    module=Module(path=KAI_MODULE.path, version=KAI_MODULE.version),
+    programs=(("kai_forecasting", "./cmd/kai_forecasting"),),
+    own=("kai_forecasting",),
+)
 APPWRAPPER_ADMISSION = Part(
     name="appwrapper-admission",
     module=Module(path="github.com/project-codeflare/appwrapper", version="v1.2.0"),
@@ -328,6 +334,7 @@ PARTS = (
     KUEUE_016_ADMISSION,
     KUEUE_FORECAST,
     KUEUE_016_FORECAST,
+    KAI_FORECAST,
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,

@@ -1,10 +1,11 @@
-"""The forecast of admission: what starts and what is preempted, against the scheduler of Kueue on random crowds."""
+"""The forecast of admission: what starts and what is preempted, against the schedulers of Kueue and KAI."""
 
 import json
 import os
 import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +15,15 @@ from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import summarize
 from reconciler.queues.flavors import NEWEST, Flavors, Version
 from reconciler.queues.forecast.gather import specs, used
+from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.forecast.kueue import forecast
 from reconciler.queues.forecast.values import FairSharing, ForecastOutcome, QueuedWorkload
 from reconciler.queues.queues import QueueUsage, usage_by_cluster
 from reconciler.repo.evidence.usage import RUNNING, WAITING, Usage, UsedPodSet, UsedWorkload
 from tests.cluster.fixtures import Parts
-from tests.cluster.parts import KUEUE_016_FORECAST, KUEUE_FORECAST, Part
+from tests.cluster.parts import KAI_FORECAST, KUEUE_016_FORECAST, KUEUE_FORECAST, Part
 from tests.differential.crowds import POOL, Body, Crowd, crowd
+from tests.differential.kai_crowds import UNLIMITED, KaiCrowd, kai_crowd
 
 CROWDS = int(os.environ.get("RECONCILER_TEST_CROWDS", "150"))
 _MOST_WRONG = {"admitted": 0.01, "preempted": 0.03}
@@ -166,3 +169,60 @@ def differences(seed: int, one: Crowd, ours: ForecastOutcome, said: Body) -> Ite
         if flavors[name] != list(said["admitted"][name].values())
     }:
         yield Difference(seed, "flavors", tuple(sorted(names)))
+
+
+KAI_CROWDS = int(os.environ.get("RECONCILER_TEST_KAI_CROWDS", "150"))
+
+
+@pytest.mark.timeout(300 + KAI_CROWDS)
+def test_what_kai_starts_and_evicts(parts: Parts) -> None:
+    """F-158, AF-24: the same jobs run at the end, and the same ones were evicted, as KAI's own scheduler does it."""
+    made = [kai_crowd(seed) for seed in range(KAI_CROWDS)]
+    lines = "".join(f"{json.dumps(one.question)}\n" for one in made)
+    program = parts.program(KAI_FORECAST)
+    answered = subprocess.run([program], input=lines, capture_output=True, text=True, check=False, timeout=900)
+    assert answered.returncode == 0, answered.stderr[-2000:]
+    answers = [json.loads(line) for line in answered.stdout.splitlines()]
+    counts: Counter[str] = Counter()
+    wrong: list[Difference] = []
+    for seed, (one, said) in enumerate(zip(made, answers, strict=True)):
+        ours = our_kai_forecast(one)
+        counts.update({"workloads": len(one.jobs), "preempted": len(ours.preempted.keys() | {*said["preempted"]})})
+        for what, names in (
+            ("running", ours.placed.keys() ^ {*said["running"]}),
+            ("preempted", ours.preempted.keys() ^ {*said["preempted"]}),
+        ):
+            wrong += [Difference(seed, what, tuple(sorted(names)))] if names else []
+    found = Counter(what for _, what, names in wrong for _ in names)
+    print(f"{KAI_CROWDS} crowds, {dict(counts)}, wrong: {dict(found)}")  # noqa: T201 - the figures of a large run
+    assert found["running"] <= 0.01 * counts["workloads"], "\n".join(map(str, wrong[:20]))
+    assert found["preempted"] <= max(2, 0.05 * counts["preempted"]), "\n".join(map(str, wrong[:20]))
+    assert counts["preempted"] > KAI_CROWDS / 10, "the crowds are worth it"
+
+
+def our_kai_forecast(one: KaiCrowd) -> KaiOutcome:
+    """Forecast a crowd of KAI."""
+    queues = [
+        KaiQueueSpec(
+            name=body["name"],
+            parent=body.get("parent", ""),
+            quota=body["quota"],
+            limit=inf if body["limit"] == UNLIMITED else body["limit"],
+            weight=body.get("weight", 1.0),
+        )
+        for body in (*one.departments, *one.queues)
+    ]
+    jobs = [
+        KaiJob(
+            name=body["name"],
+            queue=body["queue"],
+            pods=body["pods"],
+            gpus=body["gpus"],
+            priority=body["priority"],
+            created=-float(body["age"]),
+            is_preemptible=body["priority"] < 100,
+            nodes=tuple(body["nodes"]),
+        )
+        for body in one.jobs
+    ]
+    return forecast_kai(queues, jobs, one.nodes, lambda _job, _node: True)

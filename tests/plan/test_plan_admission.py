@@ -12,7 +12,7 @@ from reconciler.plan.inputs import UsageEvidence
 from reconciler.plan.outputs.text import render_text
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.usage import QueueWaits, Usage, UsedPodSet, UsedWorkload
-from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, flavor, job, local_queue, plan
+from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, flavor, inventory, job, kai_queue, local_queue, plan
 
 NOW = "2026-11-28T12:00:00Z"
 _REQUESTS = {"nvidia.com/gpu": "8", "cpu": "4", "memory": "64Gi"}
@@ -168,3 +168,35 @@ def test_a_plan_with_a_forecast_is_read_back(state: str) -> None:
     found = plan(queues(), [*queues(), kueue_job("new")], **evidence(used("old", state=state, pods=2)))
     assert from_json(encode(found)) == found
     assert found.digest == plan(queues(), [*queues(), kueue_job("new")]).digest
+
+
+def kai_used(name: str, *nodes: str, queue: str = "team-a", priority: int = 50) -> UsedWorkload:
+    found = used(name, pods=len(nodes) or 1, state="running" if nodes else "waiting", queue=queue, priority=priority)
+    (pods,) = found.pod_sets
+    on_nodes = msgspec.structs.replace(pods, nodes=tuple((node, 1) for node in nodes), flavors={})
+    return msgspec.structs.replace(found, cluster_queue="", pod_sets=(on_nodes,))
+
+
+KAI_QUEUES = [kai_queue("all", 16), kai_queue("team-a", 8, parent="all"), kai_queue("team-b", 8, parent="all")]
+
+
+def test_kai_starts_waits_and_reclaims() -> None:
+    """F-158: a job in a queue of KAI starts on free nodes, waits for GPUs, or gets back the quota of its queue."""
+    nodes = {"inventories": {"main": inventory(2)}}
+    started = plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], **nodes, **evidence(kai_used("old", "H100-0")))
+    assert [(line.verdict, line.queue) for line in started.admissions] == [("starts", "team-a")]
+    both = evidence(kai_used("old", "H100-0"), kai_used("other", "H100-1", queue="team-b"))
+    waits = lines(plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], **nodes, **both))["new"]
+    assert (waits.verdict, waits.reason) == ("waits", "for 8 more GPUs")
+    borrowed = evidence(kai_used("old", "H100-0", queue="team-b"), kai_used("other", "H100-1", queue="team-b"))
+    gets = lines(plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], **nodes, **borrowed))["new"]
+    assert gets.verdict == "preempts"
+    assert [(one.gpus, one.seconds, one.reason) for one in gets.displaces] == [(8, 9000, "Reclaim")]
+
+
+def test_kai_without_nodes_is_unknown() -> None:
+    """F-158: where the evidence has no nodes, nothing says whether a job starts."""
+    found = plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], **evidence(kai_used("old", "H100-0")))
+    assert [(line.verdict, line.reason) for line in found.admissions] == [
+        ("unknown", "there is no evidence of its nodes")
+    ]

@@ -56,7 +56,7 @@ class _FlavorRank(NamedTuple):
     level: int
 
 
-class _Choice(NamedTuple):
+class _FlavorChoice(NamedTuple):
     rank: _FlavorRank
     flavors: dict[str, tuple[str, FitMode, int]]
 
@@ -124,9 +124,9 @@ class Assigner:
 
     def _flavor(
         self, group: FlavorGroup, pods: PodSetAsk, wanted: Mapping[str, int], taken: Amounts, first: int
-    ) -> tuple[_Choice, int, list[Shortfall]]:
+    ) -> tuple[_FlavorChoice, int, list[Shortfall]]:
         """Return the best flavor of a group, the last one that was tried, and why the others are none."""
-        best, last, reasons = _Choice(_FlavorRank(_NO_FIT, 1 << 30), {}), -1, list[Shortfall]()
+        best, last, reasons = _FlavorChoice(_FlavorRank(_NO_FIT, 1 << 30), {}), -1, list[Shortfall]()
         excluded = dict(pods.excluded)
         for index in range(first, len(group.flavors)):
             flavor = group.flavors[index]
@@ -143,7 +143,7 @@ class Assigner:
                 best = choice
         return best, -1 if last == len(group.flavors) - 1 else last, reasons
 
-    def _tried(self, flavor: str, wanted: Mapping[str, int], taken: Amounts) -> tuple[_Choice, list[Shortfall]]:
+    def _tried(self, flavor: str, wanted: Mapping[str, int], taken: Amounts) -> tuple[_FlavorChoice, list[Shortfall]]:
         """Return how a flavor can be had: as the worst of its resources."""
         rank, flavors, reasons = _FlavorRank(_FIT, 0), {}, list[Shortfall]()
         for name, amount in wanted.items():
@@ -154,10 +154,10 @@ class Assigner:
             if self._is_better(rank, one):
                 rank = one
             if rank.mode == _NO_FIT:
-                return _Choice(rank, {}), reasons
+                return _FlavorChoice(rank, {}), reasons
             mode = FitMode.FIT if one.mode == _FIT else FitMode.PREEMPT
             flavors[name] = (flavor, mode, one.level)
-        return _Choice(rank, flavors), reasons
+        return _FlavorChoice(rank, flavors), reasons
 
     def _fits(self, cell: Cell, amount: int) -> tuple[_FlavorRank, Shortfall | None]:
         queue = self._queue
