@@ -20,7 +20,7 @@ from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
 from reconciler.health.fleet_reading import pods_on
 from reconciler.health.jobs.preflight import acknowledge
 from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
-from reconciler.health.proposals import CaseBranches, ClusterRound
+from reconciler.health.proposals import CaseBranches, ChangeRequests, ClusterRound
 from reconciler.health.quarantine_files import HealthSources, mirror_files
 from reconciler.health.state_store import StateStore, claim_fleet
 from reconciler.http import IncomingWebhook
@@ -328,12 +328,17 @@ def gauges(rounds: Sequence[ClusterRound]) -> dict[str, FleetSamples]:
 
 
 def tell_git(
-    remote: GitRemote, reference: str, rounds: Iterable[ClusterRound], open_run: Callable[[str], opening.Run]
+    remote: GitRemote,
+    reference: str,
+    rounds: Iterable[ClusterRound],
+    open_run: Callable[[str], opening.Run],
+    open_requests: Callable[[opening.Run], ChangeRequests | None] = lambda _: None,
 ) -> str:
     """Commit what the fast lane did, or else push what the reviewed lane proposes, for clusters that were looked at.
 
     reference: the branch that is read. open_run: opens a commit of the mirror. Returns the id of a commit that was
     pushed; proposals then follow on top of it in the next round. Raises `StalePlan` if others push at every attempt.
+    open_requests: opens the forge of a repository that has one.
     """
     acted = {one.cluster: one for one in rounds if one.done is not None}
     branches = CaseBranches(remote)
@@ -346,7 +351,7 @@ def tell_git(
         except StalePlan:  # somebody pushed meanwhile: the next attempt is on top of it
             continue
         if not pushed:
-            branches.propose(run, sources, acted, tips)
+            CaseBranches(remote, open_requests(run)).propose(run, sources, acted, tips)
         return pushed
     raise StalePlan(f"{reference} moved at every attempt to push", hint="the next round tries again")
 
