@@ -141,31 +141,6 @@ def _is_free(percent: float | None) -> bool:
     return percent is not None and percent < _BUSY
 
 
-class GpuIssue(StrEnum):
-    """The grade of a GPU by AgentaFlow."""
-
-    HEALTHY = "healthy"
-    INFO = "info"
-    WARNING = "warning"
-    UNHEALTHY = "unhealthy"
-    UNKNOWN = "unknown"
-
-
-_WARM, _HOT, _FULL = 85.0, 95.0, 0.9
-
-
-def graded(load: GpuLoad) -> GpuIssue:
-    """Grade a GPU by AgentaFlow's fixed limits: 85 and 95 °C, 90 % of its real memory, 95 % busy."""
-    if load.temperature is None:
-        return GpuIssue.UNKNOWN
-    if load.temperature > _HOT:
-        return GpuIssue.UNHEALTHY
-    is_full = bool(load.memory_total) and (load.memory_used or 0.0) > _FULL * (load.memory_total or 0.0)
-    if load.temperature > _WARM or is_full:
-        return GpuIssue.WARNING
-    return GpuIssue.INFO if (load.utilization or 0.0) > _HOT else GpuIssue.HEALTHY
-
-
 _TIER = f"{AGENTAFLOW}utilization-tier"
 
 
