@@ -195,7 +195,12 @@ def written(observed: Fleet, line: str) -> int:
 
 
 HERE = {"status": "24 total", "nodes": "gpu-a", "workloads": "my-training-job", "watch": "my-training-job"}
-HERE |= {"strategy": "reconciler.yaml", "health": "3 nodes", "generate-template": "wrote my-workload.yaml", "submit": "GPU"}
+HERE |= {
+    "strategy": "reconciler.yaml",
+    "health": "3 nodes",
+    "generate-template": "wrote my-workload.yaml",
+    "submit": "GPU",
+}
 LINES = [line for line in AGENTAFLOW_LINES.splitlines() if "--mode=cli" in line]
 
 
