@@ -124,10 +124,9 @@ def _idle(one: IdleCost) -> Row:
 def _commitment(one: CommitmentUse) -> str:
     before, after = f"{one.used_before:g}", f"{one.used_after:g}"
     used = after if before == after else f"{before} → {after}"
-    return (
-        f"Commitment in {one.cluster}: {used} of {one.count} {one.product} requested; "
-        f"the rest costs {one.unused_per_hour:,.2f} {one.currency} per hour all the same"
-    )
+    rest = f"; the rest costs {one.unused_per_hour:,.2f} {one.currency} per hour all the same"
+    said = f"Commitment in {one.cluster}: {used} of {one.count} {one.product} requested"
+    return said + (rest if one.unused_per_hour else "")
 
 
 def _name(text: str) -> Piece:
