@@ -73,15 +73,15 @@ def _check(facts: PlacementEvidence, side: ClusterPlacement) -> None:
                 free[name] = max(0, free[name] - count * pods.pod_gpus)
     taken = Counter[str]()
     for placed in side.jobs:
-        (pods,) = placed.job.pods
+        (asked,) = placed.job.pods
         assert placed.is_placed or placed.why, placed
-        assert sum(count for _, count in placed.nodes) in (0, pods.pods)
+        assert sum(count for _, count in placed.nodes) in (0, asked.pods)
         for name, count in placed.nodes:
-            taken[name] += count * pods.gpus
+            taken[name] += count * asked.gpus
             assert nodes[name].is_open
             assert not nodes[name].taints
             assert facts.health is None or facts.health.status(name) is not CheckStatus.FAIL
-        if placed.is_placed and pods.topology is not None and pods.topology.mode == "required":
+        if placed.is_placed and asked.topology is not None and asked.topology.mode == "required":
             assert len({nodes[name].labels[RACK] for name, _ in placed.nodes}) == 1
     assert all(taken[name] <= free[name] for name in taken)
     assert side.allocated <= side.gpus
