@@ -18,6 +18,8 @@ from reconciler.kinds.agentaflow.wishes import strategy_problem
 from reconciler.kinds.preemption import seconds_of
 from reconciler.kube.client.access import HOST_VARIABLE, has_kubeconfig
 from reconciler.kube.patterns import later
+from reconciler.kube.values import metadata_text
+from reconciler.kube.yaml import read
 
 ENVIRONMENT = {
     "KUBERNETES_NAMESPACE": "agentaflow",
@@ -142,12 +144,19 @@ def native(words: Sequence[str], values: Mapping[str, str], *, is_live: bool) ->
         return plain[verb]
     namespace = ["--namespace", values["KUBERNETES_NAMESPACE"]]
     if verb == "submit":
-        return ["submit", "--file", _argument(words), *namespace]
+        file = _argument(words)
+        return ["submit", "--file", file, *([] if _names_namespace(Path(file)) else namespace)]
     if verb == "complete":
         return ["complete", _argument(words), *namespace]
     if verb == "strategy":
         return ["placement", "strategy", *filter(None, [_argument(words, default="")])]
     raise ConfigError(f"{verb!r} is not a verb", hint=f"verbs: {', '.join(_VERBS)}")
+
+
+def _names_namespace(path: Path) -> bool:
+    """Return whether the documents of a file say where they belong; a file that cannot be read is for `submit`."""
+    documents = read(str(path), path.read_bytes()).documents if path.is_file() else ()
+    return any(metadata_text(one.data, "namespace") for one in documents)
 
 
 def _argument(words: Sequence[str], *, default: str | None = None, most: int = 1) -> str:

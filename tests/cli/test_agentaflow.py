@@ -299,6 +299,34 @@ def test_variables_have_the_defaults_of_the_seed() -> None:
     assert (found["KUBERNETES_NAMESPACE"], found["SCHEDULING_STRATEGY"]) == ("b", "priority")
 
 
+def test_several_workloads_are_submitted(observed: Fleet) -> None:
+    """F-123: the documents of a folder are files of one branch; two of one name are refused."""
+    for name in ("one", "two"):
+        observed.write(f"../new/{name}.yaml", AGENTAFLOW["my-workload.yaml"].replace("my-training-job", name))
+    folder = observed.root.parent / "new"
+    ran = observed.run("submit", "--file", str(folder))
+    assert ran.code == 0, ran.out + ran.err
+    changed = observed.git("diff", "--name-only", "HEAD", "submit/one-and-1-more").split()
+    assert changed == ["jobs/agentaflow/one.yaml", "jobs/agentaflow/two.yaml"]
+    observed.write("../new/three.yaml", AGENTAFLOW["my-workload.yaml"].replace("my-training-job", "one"))
+    assert "holds two workloads for jobs/agentaflow/one.yaml" in observed.run("submit", "--file", str(folder)).err
+    observed.write("../none.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: x}\n")
+    assert "holds no workload" in observed.run("submit", "-f", str(observed.root.parent / "none.yaml")).err
+
+
+def test_the_namespace_of_a_submitted_file(observed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-124, agentaflow defect 16: a file keeps its namespace; one without any is for KUBERNETES_NAMESPACE."""
+    values = gpu_scheduler.read_environment({"KUBERNETES_NAMESPACE": "team-a"})
+    text = AGENTAFLOW["my-workload.yaml"]
+    for name, content, namespace in (
+        ("own.yaml", text, []),
+        ("none.yaml", text.replace("  namespace: agentaflow\n", ""), ["--namespace", "team-a"]),
+    ):
+        observed.write(name, content)
+        words = gpu_scheduler.native(["submit", name], values, is_live=False)
+        assert words == ["submit", "--file", name, *namespace]
+
+
 @pytest.mark.parametrize("line", ["", "help", "submit", "status now", "bogus"])
 def test_wrong_lines(observed: Fleet, line: str) -> None:
     """F-123: what is no line of AgentaFlow is a usage error; no line at all shows the verbs."""

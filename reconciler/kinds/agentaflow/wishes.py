@@ -13,6 +13,7 @@ from reconciler.kinds.kueue.labels import PRIORITY_LABEL
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.templates import with_changes
 from reconciler.kinds.preemption import seconds_of
+from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kube.objects import FieldPath, format_path
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
@@ -25,12 +26,11 @@ from reconciler.sizing.devices import pod_devices
 PREFIX = "agentaflow.gpu/"
 STRATEGY = f"{PREFIX}scheduling-strategy"
 PRIORITY = f"{PREFIX}priority"
-DURATION = f"{PREFIX}estimated-duration"
 MEMORY = f"{PREFIX}gpu-memory"
 PRIORITY_LABELS = {Backend.KUEUE: PRIORITY_LABEL, Backend.KAI: KAI_PRIORITY}
 """The labels by which workloads name the class of their priority."""
 
-_SAID = frozenset((STRATEGY, PRIORITY, DURATION))
+_SAID = frozenset((STRATEGY, PRIORITY, ESTIMATE))
 _DIGITS = 9
 _METADATA: FieldPath = ("metadata", "annotations")
 
@@ -59,13 +59,13 @@ def mentions_wish(raw: bytes) -> bool:
 def placement_wish(body: Mapping[str, Any]) -> PlacementWish:
     """Return the wish of an object, rendered or live; what is not valid counts as not said."""
     found = mapping(value_at(body, _METADATA))
-    if not any(type(key) is str and key.startswith(PREFIX) for key in found):
+    if not any(type(key) is str and (key.startswith(PREFIX) or key == ESTIMATE) for key in found):
         return NO_WISH
     strategy = text(found.get(STRATEGY))
     return PlacementWish(
         strategy=StrategyName(strategy) if strategy in list(StrategyName) else None,
         priority=_priority(found.get(PRIORITY)),
-        duration_seconds=_duration(text(found.get(DURATION))),
+        duration_seconds=_duration(text(found.get(ESTIMATE))),
         memory_mib=_whole(text(found.get(MEMORY))),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -14,7 +15,6 @@ from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
 from reconciler.live.observe.placed import pod_amounts, pod_gpus
-from reconciler.nodehealth.exports.labels import GpuIssue, GpuLoad, graded
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.evidence.usage import Usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation
@@ -25,6 +25,7 @@ Body = Mapping[str, Any]
 
 _ENDED = ("Succeeded", "Failed")
 _GIB = 1 << 30
+_WARM, _HOT, _FULL = 85.0, 95.0, 0.9  # AgentaFlow's limits of a GPU: degrees, and the share of its memory
 
 
 class QueueCapacity(Struct, frozen=True, kw_only=True):
@@ -181,15 +182,13 @@ def gpu_issues(node: GpuNode) -> tuple[str, ...]:
     memory = {one.id: float(one.memory_mib) for one in node.devices if one.memory_mib}
     issues = []
     for state in node.states:
-        load = GpuLoad(
-            utilization=state.utilization,
-            memory_used=None if state.memory_used is None else float(state.memory_used),
-            memory_total=memory.get(state.id),
-            temperature=state.temperature,
-        )
-        issue = graded(load)
-        if issue in (GpuIssue.WARNING, GpuIssue.UNHEALTHY):
-            issues.append(f"{state.id} {issue.value} ({state.temperature:g} °C)")
+        if state.temperature is None:
+            continue
+        is_full = float(state.memory_used or 0) > _FULL * memory.get(state.id, inf)
+        if state.temperature > _HOT:
+            issues.append(f"{state.id} unhealthy ({state.temperature:g} °C)")
+        elif state.temperature > _WARM or is_full:
+            issues.append(f"{state.id} warning ({state.temperature:g} °C)")
     return tuple(issues)
 
 

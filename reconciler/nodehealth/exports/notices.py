@@ -12,6 +12,7 @@ from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecisio
 from reconciler.nodehealth.fleet.state import HealthPhase
 
 _MAX_LENGTH = 1000
+_SLACK_TITLE, _SLACK_TEXT = 150, 3000  # characters that Slack takes in a block
 _ESCALATED = "!"
 """The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
@@ -61,7 +62,11 @@ def payload(notice: HealthNotice, form: NoticeFormat) -> dict[str, Any]:
     """Return the body of the request."""
     match form:
         case NoticeFormat.SLACK:
-            return {"text": f"*{notice.title}*\n{notice.text}".strip()}
+            title = {"type": "plain_text", "text": notice.title[:_SLACK_TITLE]}
+            slack: list[dict[str, Any]] = [{"type": "header", "text": title}]
+            if notice.text:
+                slack.append({"type": "section", "text": {"type": "plain_text", "text": notice.text[:_SLACK_TEXT]}})
+            return {"text": notice.title, "blocks": slack}
         case NoticeFormat.TEAMS:
             blocks = [{"type": "TextBlock", "text": notice.title, "weight": "bolder", "wrap": True}]
             blocks += [{"type": "TextBlock", "text": notice.text, "wrap": True}] if notice.text else []
