@@ -109,8 +109,8 @@ def agentaflow_labels(
     A GPU is available if it is not failing and less than 90 % busy; one of which that is not known is not.
     """
     failing = {one.slot for one in report.findings if one.status is CheckStatus.FAIL and one.severity != "app"}
-    is_out = "" in failing
-    available = [gpu for gpu in report.gpus if not is_out and gpu.slot not in failing and _is_free(loads.get(gpu.slot))]
+    free = {slot for slot, percent in loads.items() if percent < _BUSY} - failing
+    available = [] if "" in failing else [gpu for gpu in report.gpus if gpu.slot in free]
     known = list(loads.values())
     average = sum(known) / len(known) if known else None
     return NodeLabels(
@@ -135,35 +135,6 @@ def steady_tier(percent: float, tier: UtilizationTier | None) -> UtilizationTier
     """Return the tier, but the old one while the utilisation is within 5 points of it: labels must not flap."""
     near = {utilization_tier(percent - _HYSTERESIS), utilization_tier(percent + _HYSTERESIS)}
     return tier if tier in near else utilization_tier(percent)
-
-
-def _is_free(percent: float | None) -> bool:
-    return percent is not None and percent < _BUSY
-
-
-class GpuIssue(StrEnum):
-    """The grade of a GPU by AgentaFlow."""
-
-    HEALTHY = "healthy"
-    INFO = "info"
-    WARNING = "warning"
-    UNHEALTHY = "unhealthy"
-    UNKNOWN = "unknown"
-
-
-_WARM, _HOT, _FULL = 85.0, 95.0, 0.9
-
-
-def graded(load: GpuLoad) -> GpuIssue:
-    """Grade a GPU by AgentaFlow's fixed limits: 85 and 95 °C, 90 % of its real memory, 95 % busy."""
-    if load.temperature is None:
-        return GpuIssue.UNKNOWN
-    if load.temperature > _HOT:
-        return GpuIssue.UNHEALTHY
-    is_full = bool(load.memory_total) and (load.memory_used or 0.0) > _FULL * (load.memory_total or 0.0)
-    if load.temperature > _WARM or is_full:
-        return GpuIssue.WARNING
-    return GpuIssue.INFO if (load.utilization or 0.0) > _HOT else GpuIssue.HEALTHY
 
 
 _TIER = f"{AGENTAFLOW}utilization-tier"
