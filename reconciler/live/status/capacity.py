@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from math import inf
 from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.agentaflow.gpu_node import GpuNode
+from reconciler.kinds.agentaflow.gpu_node import GpuIssue, GpuNode, graded
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.progress import holds
 from reconciler.kinds.quantities import Gpus, exact
@@ -25,7 +24,6 @@ Body = Mapping[str, Any]
 
 _ENDED = ("Succeeded", "Failed")
 _GIB = 1 << 30
-_WARM, _HOT, _FULL = 85.0, 95.0, 0.9  # AgentaFlow's limits of a GPU: degrees, and the share of its memory
 
 
 class QueueCapacity(Struct, frozen=True, kw_only=True):
@@ -179,16 +177,12 @@ def node_loads(utilisation: GpuUtilisation | None, gpu_nodes: Iterable[GpuNode])
 
 def gpu_issues(node: GpuNode) -> tuple[str, ...]:
     """Return what is wrong with the GPUs of a node by AgentaFlow's rules. Heat is never hidden by load."""
-    memory = {one.id: float(one.memory_mib) for one in node.devices if one.memory_mib}
+    memory = {one.id: one.memory_mib for one in node.devices}
     issues = []
     for state in node.states:
-        if state.temperature is None:
-            continue
-        is_full = float(state.memory_used or 0) > _FULL * memory.get(state.id, inf)
-        if state.temperature > _HOT:
-            issues.append(f"{state.id} unhealthy ({state.temperature:g} °C)")
-        elif state.temperature > _WARM or is_full:
-            issues.append(f"{state.id} warning ({state.temperature:g} °C)")
+        issue = graded(state, memory.get(state.id, 0))
+        if issue in (GpuIssue.WARNING, GpuIssue.UNHEALTHY):
+            issues.append(f"{state.id} {issue.value} ({state.temperature:g} °C)")
     return tuple(issues)
 
 

@@ -109,8 +109,8 @@ def agentaflow_labels(
     A GPU is available if it is not failing and less than 90 % busy; one of which that is not known is not.
     """
     failing = {one.slot for one in report.findings if one.status is CheckStatus.FAIL and one.severity != "app"}
-    is_out = "" in failing
-    available = [gpu for gpu in report.gpus if not is_out and gpu.slot not in failing and _is_free(loads.get(gpu.slot))]
+    free = {slot for slot, percent in loads.items() if percent < _BUSY} - failing
+    available = [] if "" in failing else [gpu for gpu in report.gpus if gpu.slot in free]
     known = list(loads.values())
     average = sum(known) / len(known) if known else None
     return NodeLabels(
@@ -135,10 +135,6 @@ def steady_tier(percent: float, tier: UtilizationTier | None) -> UtilizationTier
     """Return the tier, but the old one while the utilisation is within 5 points of it: labels must not flap."""
     near = {utilization_tier(percent - _HYSTERESIS), utilization_tier(percent + _HYSTERESIS)}
     return tier if tier in near else utilization_tier(percent)
-
-
-def _is_free(percent: float | None) -> bool:
-    return percent is not None and percent < _BUSY
 
 
 _TIER = f"{AGENTAFLOW}utilization-tier"
