@@ -36,6 +36,8 @@ ATTEMPTS = 4
 
 _TIMEOUT_SECONDS = 30.0
 
+_NEXT = re.compile(r'<(?P<url>[^>]*)>;[^,<]*\brel="?next\b')
+
 _PATH = r"[\w./~%!$&'()*+,;=:@-]*"
 
 
@@ -50,21 +52,30 @@ class HttpUnavailable(HttpError):
 
 
 class HttpResponse(Struct, frozen=True, kw_only=True):
-    """A server's answer. `retry_after_s`: how long it asks the client to wait; 0 if it does not say."""
+    """A server's answer. `retry_after_s`: how long it asks the client to wait; 0 if it does not say.
+
+    `next`: path and query of the next page (`Link: …; rel="next"`); empty on the last one.
+    """
 
     status: int
     body: bytes
     retry_after_s: int = 0
+    next: str = ""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """The address of requests. `authorization` is the value of a header and never shown."""
+    """The address of requests. `authorization` is the value of a header and never shown.
+
+    `authorities`: certificates in PEM form, trusted besides those of the system. `proxy`: `HOST:PORT`.
+    """
 
     host: str
     port: int
     is_secure: bool
     prefix: str
     authorization: str = ""
+    authorities: str = ""
+    proxy: str = ""
 
     def __repr__(self) -> str:
         return f"Endpoint({self.url})"
@@ -126,6 +137,11 @@ class HttpClient:
         self._timeout = timeout_seconds
         self._pauses = tuple(pauses)
         self._closed = Event()
+
+    @property
+    def url(self) -> str:
+        """The URL for messages."""
+        return self.endpoint.url
 
     def send(self, method: str, path: str, body: bytes | None = None) -> HttpResponse:
         """Send one request. Raises `HttpUnavailable` if no complete answer comes in time."""
@@ -210,12 +226,9 @@ class _Exchange(Thread):
         super().__init__(daemon=True)
         self._endpoint = endpoint
         self._method, self._path, self._body = method, endpoint.prefix + path, body
-        self._connection: HTTPConnection
-        if endpoint.is_secure:
-            context = ssl.create_default_context()
-            self._connection = HTTPSConnection(endpoint.host, endpoint.port, timeout=timeout, ssl_context=context)
-        else:
-            self._connection = HTTPConnection(endpoint.host, endpoint.port, timeout=timeout)
+        self._connection = _connection(endpoint, timeout)
+        if endpoint.proxy and not endpoint.is_secure:
+            self._path = f"http://{endpoint.host}:{endpoint.port}{self._path}"
         self.outcome: HttpResponse | BaseException | None = None
 
     def run(self) -> None:
@@ -250,12 +263,32 @@ class _Exchange(Thread):
                     raise HttpError(f"{self._endpoint.url} sent a response of more than {MAX_BYTES >> 20} MiB")
         wait = response.headers.get("Retry-After", "")
         seconds = int(wait) if re.fullmatch(r"[0-9]{1,5}", wait) else 0
-        return HttpResponse(status=response.status, body=bytes(content), retry_after_s=seconds)
+        following = _NEXT.search(response.headers.get("Link", ""))
+        parts = urlsplit(following["url"] if following else "")
+        page = f"{parts.path.removeprefix(self._endpoint.prefix)}?{parts.query}" if following else ""
+        return HttpResponse(status=response.status, body=bytes(content), retry_after_s=seconds, next=page)
+
+
+def _connection(endpoint: Endpoint, timeout: float) -> HTTPConnection:
+    """Return the connection to a server, or through a proxy to it; nothing is sent yet."""
+    host, port = endpoint.host, endpoint.port
+    if endpoint.proxy:
+        name, _, number = endpoint.proxy.rpartition(":")
+        host, port = name, int(number)
+    if not endpoint.is_secure:
+        return HTTPConnection(host, port, timeout=timeout)
+    context = ssl.create_default_context()
+    if endpoint.authorities:
+        context.load_verify_locations(cadata=endpoint.authorities)
+    connection = HTTPSConnection(host, port, timeout=timeout, ssl_context=context)
+    if endpoint.proxy:
+        connection.set_tunnel(endpoint.host, endpoint.port)
+    return connection
 
 
 _TIMEOUT = 10.0
 
-_REDIRECTS = 300
+_REDIRECTS, _MAX_TEXT = 300, 200
 
 
 class IncomingWebhook:
@@ -281,6 +314,5 @@ class IncomingWebhook:
         answer = self._client.send("POST", self._path, msgspec.json.encode(body))
         if answer.status >= _REDIRECTS:
             error = HttpUnavailable if answer.status == 429 or answer.status >= 500 else HttpError  # noqa: PLR2004
-            raise error(
-                f"{self.host} answered {answer.status}: {one_line(answer.body[:200].decode('utf-8', 'replace'))}"
-            )
+            text = one_line(answer.body[:1000].decode("utf-8", "replace")).replace(self._path, "***")
+            raise error(f"{self.host} answered {answer.status}: {text[:_MAX_TEXT]}")

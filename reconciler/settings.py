@@ -111,9 +111,28 @@ ALERT_WEBHOOKS = "RECONCILER_ALERT_WEBHOOKS"
 DEEP_RUNS = "RECONCILER_DEEP_RUNS"
 """Variable with image, namespace and service account of deep runs as JSON, for the controller."""
 
+FORGE_TOKEN = "RECONCILER_FORGE_TOKEN"  # noqa: S105 - the name of the variable that holds it
+"""Variable with the token of the forge. Not a setting, as all of these: the repository must not choose who gets it."""
+
+FORGE_HOST = "RECONCILER_FORGE_HOST"
+"""Variable with the host that the token is for, if it is not that of the remote or the pipeline."""
+
+FORGE_APP = "RECONCILER_FORGE_APP"
+"""Variable with the client id of a GitHub App, instead of a token."""
+
+FORGE_APP_KEY = "RECONCILER_FORGE_APP_KEY"
+"""Variable with the file of the App's private key."""
+
+FORGE_CA = "RECONCILER_FORGE_CA"
+"""Variable with a file of certificate authorities, for a forge of your own."""
+
+FORGE_PROXY = "RECONCILER_FORGE_PROXY"
+"""Variable with the proxy to the forge, HOST:PORT."""
+
+_FORGE = (FORGE_TOKEN, FORGE_HOST, FORGE_APP, FORGE_APP_KEY, FORGE_CA, FORGE_PROXY)
 # Variables that are not settings: the first two are read before the settings are.
 _OTHER_VARIABLES = frozenset(
-    {"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST, ALERT_WEBHOOKS, DEEP_RUNS}
+    {"RECONCILER_REPO", "RECONCILER_DEBUG", SIZING_TOKEN, SIZING_HOST, ALERT_WEBHOOKS, DEEP_RUNS, *_FORGE}
 )
 
 

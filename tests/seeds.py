@@ -107,3 +107,18 @@ metadata:
     agentaflow.gpu/priority: "10"
 """
 """Its annotations of Kubeflow's jobs."""
+
+AGENTAFLOW_LINES = """\
+./k8s-gpu-scheduler --mode=cli status
+./k8s-gpu-scheduler --mode=cli nodes
+./k8s-gpu-scheduler --mode=cli workloads
+./k8s-gpu-scheduler --mode=cli submit examples/k8s/pytorch-training-workload.yaml
+./k8s-gpu-scheduler --mode=cli strategy best_fit
+./k8s-gpu-scheduler --mode=cli watch
+./k8s-gpu-scheduler --mode=cli health
+./k8s-gpu-scheduler --mode=cli generate-template my-workload.yaml
+./k8s-gpu-scheduler --mode=cli submit my-workload.yaml
+./k8s-gpu-scheduler --mode=cli strategy priority
+./k8s-gpu-scheduler --mode=scheduler --log-level=debug
+"""
+"""All lines of its README that run the scheduler, in their order, each once."""

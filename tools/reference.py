@@ -35,7 +35,7 @@ from reconciler.settings import (
     SIZING_TOKEN,
     Settings,
 )
-from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, USE_METRICS, Metric
 from tools.rules.pods import unjudged
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -142,6 +142,8 @@ def _metrics() -> str:
             "`reconciler controller` serves these at `/metrics`, and `process_*` of the Prometheus client library.",
             "None of their labels names an object.\n",
             *_metric_rows(METRICS),
+            "\nOf the use of GPUs, from evidence. What is unknown or stale has no value, which is not a 0:\n",
+            *_metric_rows(USE_METRICS),
             "\nOf the health of a fleet, where health policies are in use:\n",
             *_metric_rows(FLEET_METRICS),
             "\n`reconciler agent` serves these, and `process_*`:\n",

@@ -10,6 +10,7 @@ from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, f
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
+from reconciler.controller.use import use_of
 from reconciler.errors import one_line
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text
@@ -72,7 +73,8 @@ def apply_revision(
         summary = summarize(work.plan)
         drift = sum(summary.changes.values()) if accepted == outcome.commit else 0
         left = _fields(one for one in work.plan.drift if one.action == CONTESTED)
-        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text, contested=left)
+        use = use_of(work.plan, run.workspace.compile())
+        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text, contested=left, use=use)
         try:
             refuse_in_full(work.plan, in_part=True)
             with trace.stage("apply"):

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.controller.contested import RevertedField
 from reconciler.controller.tracing import TraceSpan
+from reconciler.controller.use import ClusterUse
 from reconciler.errors import (
     ConfigError,
     InvalidInput,
@@ -88,6 +89,7 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()
     gauges: dict[str, FleetSamples] = {}  # of node health, by cluster
+    use: dict[str, ClusterUse] | None = None  # of GPUs, by cluster; None: the pass did not get that far
 
 
 def summarize(plan: Plan) -> PlanSummary:

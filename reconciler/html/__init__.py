@@ -4,7 +4,7 @@ In: values of a plan or of a cluster. Out: one HTML text without links to anythi
 repository names is escaped, and the policy of the page runs only the script that ships with it.
 """
 
-from reconciler.html.charts import Bar, Mark, bars
+from reconciler.html.charts import AmountBar, Cell, Mark, bars, cells
 from reconciler.html.page import fragment, page
 
-__all__ = ["Bar", "Mark", "bars", "fragment", "page"]
+__all__ = ["AmountBar", "Cell", "Mark", "bars", "cells", "fragment", "page"]

@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        keep_trailing_newline=True,
     )
     made.filters |= {"shown": printable}
     made.filters |= {name: partial(_clipped, cells=cells) for name, cells in (("name", 160), ("short", 26))}
@@ -44,8 +45,20 @@ def fragment(template: str, **values: Any) -> Markup:
     return Markup(_environment().get_template(template).render(**values))  # noqa: S704 - Jinja2 has escaped it
 
 
-def page(template: str, *, title: str, live: str = "", **values: Any) -> str:
-    """Return a whole page. With `live`, a path of this server, it follows the events that the path sends."""
+def page(
+    template: str,
+    *,
+    title: str,
+    live: str = "",
+    here: str = "",
+    navigation: Sequence[tuple[str, str]] = (),
+    **values: Any,
+) -> str:
+    """Return a whole page.
+
+    live: a path of this server, whose events it follows; empty for a file.
+    navigation: the names and paths of all pages, of which this one is `here`.
+    """
     style, script = _asset("page.css"), _asset("page.js")
     own = "'self'" if live else "'none'"
     policy = (
@@ -56,6 +69,8 @@ def page(template: str, *, title: str, live: str = "", **values: Any) -> str:
     return frame(
         title=title,
         live=live,
+        here=here,
+        navigation=navigation,
         policy=policy,
         style=Markup(style),  # noqa: S704 - ships with the package
         script=Markup(script),  # noqa: S704 - ships with the package

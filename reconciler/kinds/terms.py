@@ -135,6 +135,13 @@ class CohortTerms(Struct, frozen=True, array_like=True, tag="cohort"):
     weight: str = ""
 
 
+class TreeTerms(Struct, frozen=True, array_like=True, tag="tree"):
+    """The terms of a queue of KAI: its weight beyond its quota, and its priority among its siblings."""
+
+    weight: float = 0.0
+    priority: int = 100
+
+
 class PriorityTerms(Struct, frozen=True, array_like=True, tag="priority"):
     """The value of a WorkloadPriorityClass."""
 
@@ -175,7 +182,15 @@ class LimitTerms(Struct, frozen=True, array_like=True, tag="limits"):
 
 
 Terms = (
-    QueueTerms | CohortTerms | PriorityTerms | FlavorTerms | TopologyTerms | CheckTerms | NamespaceTerms | LimitTerms
+    QueueTerms
+    | CohortTerms
+    | TreeTerms
+    | PriorityTerms
+    | FlavorTerms
+    | TopologyTerms
+    | CheckTerms
+    | NamespaceTerms
+    | LimitTerms
 )
 
 

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from pathlib import Path
+from pkgutil import get_data
 from typing import NamedTuple
 
 
@@ -30,7 +30,7 @@ class KernelEvent(NamedTuple):
 @cache
 def kernel_events() -> Mapping[str, tuple[tuple[str, ...], tuple[KernelEvent, ...]]]:
     """Return the table by check: words of which a message has one, and rows, of which the first that fits counts."""
-    table = json.loads((Path(__file__).parents[1] / "data" / "kernel_events.json").read_bytes())["checks"]
+    table = json.loads(get_data("reconciler", "data/kernel_events.json") or b"")["checks"]
     return {one["check"]: (tuple(one["words"]), tuple(KernelEvent(**row) for row in one["events"])) for one in table}
 
 

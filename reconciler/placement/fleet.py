@@ -171,13 +171,19 @@ def prefers(terms: Sequence[Sequence[object]], labels: Mapping[str, str]) -> int
 
 
 def mix_of(fleet: ClusterNodes, jobs: Iterable[QueuedJob]) -> Mix:
-    """Return the pods that are typical of a cluster: those that run, wait, and are new."""
+    """Return the pods that are typical of a cluster: those that run, wait, and are new, if a node is large enough."""
     mix: dict[Ask, int] = {}
+    largest: dict[int, int] = {}
+    for room in fleet.space.rooms:
+        largest[room.group] = max(largest.get(room.group, 0), len(room.slots))
     for job in jobs:
         for pods in job.pods:
             if pods.gpus:
                 ask = fleet.ask(pods)
-                mix[ask] = mix.get(ask, 0) + pods.pods
+                groups = tuple(group for group in ask.groups if largest[group] >= ask.gpus)
+                if groups:
+                    ask = ask._replace(groups=groups)
+                    mix[ask] = mix.get(ask, 0) + pods.pods
     return mix
 
 

@@ -8,24 +8,26 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.kinds.agentaflow.wishes import PlacementWish, placement_wish
+from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
+from reconciler.kinds.kueue.labels import PRIORITY_LABEL
 from reconciler.kinds.kueue.pod_requests import pod_requests
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import LabelRequirement, PodRequest, Toleration, TopologyRequest, requirements
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.quantities import parse_quantity
-from reconciler.kube.values import annotation, mapping, sequence, text
+from reconciler.kube.values import mapping, sequence, text
 from reconciler.placement.space import WHOLE
 from reconciler.queues.limit_ranges import pod_total, values
 from reconciler.repo.evidence.usage import UsedPodSet, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_slice
 
-STRATEGY, PRIORITY = "agentaflow.gpu/scheduling-strategy", "agentaflow.gpu/priority"
-"""Annotations of a workload of any kind: its own strategy, and its priority from 0 to 10."""
-
 HOSTNAME = "kubernetes.io/hostname"
 GPU_MEMORY = "nvidia.com/gpu.memory"
-_PRIORITY_CLASS = "kueue.x-k8s.io/priority-class"
+FORECAST, AFFINITY, TAS, KAI, DRA = "forecast only", "nodeAffinity", "Kueue TAS", "KAI", "DRA"
+"""What guarantees where pods run. The first is nothing: the scheduler of the cluster decides."""
+
 _MILLI, _MIB = 1000, 1 << 20
 _Terms = tuple[tuple[LabelRequirement, ...], ...]
 
@@ -87,6 +89,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     """A workload that needs nodes. `unknown` says why that cannot be told.
 
     since: when it was submitted; empty: it is new. seconds: how long it runs; None: unknown.
+    guaranteed_by: what makes the cluster follow a placement, as far as the manifest says so.
     """
 
     key: ObjectKey
@@ -98,6 +101,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     queue: str = ""
     place: SourceRef | None = None
     unknown: str = ""
+    guaranteed_by: str = FORECAST
     is_changed: bool = True  # by the plan
 
     @property
@@ -106,29 +110,22 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
         return sum(one.amount for one in self.pods)
 
 
-def strategy_of(body: Mapping[str, Any] | None) -> str:
-    """Return the strategy that a workload names; empty if none."""
-    return annotation(body, STRATEGY) if body else ""
-
-
 def job_of_row(
-    row: ObjectSummary,
-    body: Mapping[str, Any] | None,
-    kinds: Kinds,
-    priorities: Mapping[str, int],
-    strategy: str = "",
+    row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds, priorities: Mapping[str, int]
 ) -> QueuedJob:
     """Return what an object of the repository asks for. body: its manifest, where it is at hand."""
     pods, unknown = _pods(row, body, kinds)
+    wish = placement_wish(body or {})
     return QueuedJob(
         key=row.key,
         pods=pods,
-        priority=_priority(row, body or {}, priorities),
-        seconds=_seconds(row, body or {}),
-        strategy=strategy or strategy_of(body),
+        priority=_priority(row, body or {}, priorities, wish),
+        seconds=_seconds(row, body or {}, wish),
+        strategy=wish.strategy or "",
         queue=row.queue,
         place=row.place,
         unknown=unknown,
+        guaranteed_by=_guarantee(row, pods, body or {}, kinds),
     )
 
 
@@ -145,12 +142,14 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None, seconds: float | Non
         strategy="" if known is None else known.strategy,
         queue=used.queue,
         place=None if known is None else known.place,
+        unknown="" if known is None else known.unknown,
+        guaranteed_by=FORECAST if known is None else known.guaranteed_by,
         is_changed=False,
     )
 
 
 def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
-    cpu, memory, gpus, resource = _amounts(
+    cpu, memory, gpus, share, resource = _amounts(
         {name: parse_quantity(text) or Fraction(0) for name, text in one.requests.items()}
     )
     return PodAsk(
@@ -159,24 +158,27 @@ def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
         cpu=cpu,
         memory=memory,
         gpus=gpus,
+        share=share,
         site=PodSite(resource=resource) if known is None else known.site,
         prefers=() if known is None else known.prefers,
         topology=None if known is None else known.topology,
     )
 
 
-def _amounts(requests: Mapping[str, Fraction]) -> tuple[int, int, int, str]:
-    """Return thousandths of cores, MiB, GPUs, and the resource of these."""
+def _amounts(requests: Mapping[str, Fraction]) -> tuple[int, int, int, int, str]:
+    """Return thousandths of cores, MiB, GPUs, the share of each, and their resource."""
     cpu, memory = requests.get("cpu", Fraction(0)), requests.get("memory", Fraction(0))
-    gpus = {name: int(amount) for name, amount in requests.items() if is_gpu(name) and amount}
-    return math.ceil(cpu * _MILLI), math.ceil(memory / _MIB), sum(gpus.values()), next(iter(gpus), "")
+    gpus = {name: amount for name, amount in requests.items() if is_gpu(name) and amount > 0}
+    total, resource = sum(gpus.values()), next(iter(gpus), "")
+    share = WHOLE if total >= 1 else round(total * WHOLE)
+    return math.ceil(cpu * _MILLI), math.ceil(memory / _MIB), math.ceil(total), share or WHOLE, resource
 
 
 def _pods(row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds) -> tuple[tuple[PodAsk, ...], str]:
     """Return the pods of a workload; and why they are unknown, if they are."""
     if row.uncounted:
         return (), f"{row.uncounted[0]} is not counted"
-    if any(is_slice(one.resource) or is_slice(one.product) for one in row.demands):
+    if any(is_slice(one.product) for one in row.demands):
         return (), "slices of GPUs are counted, but not placed"
     known = row.pod_requests
     templates: list[Mapping[str, Any]] = []
@@ -223,12 +225,13 @@ def _of_product(ask: PodAsk, product: str, copies: int) -> PodAsk:
 
 def _ask(pods: PodRequest, spec: Mapping[str, Any]) -> PodAsk:
     each = pod_total(pods.overhead, [(one, {**values(one.limits), **values(one.requests)}) for one in pods.containers])
-    cpu, memory, gpus, resource = _amounts(each)
+    cpu, memory, gpus, share, resource = _amounts(each)
     return PodAsk(
         pods=pods.pods,
         cpu=cpu,
         memory=memory,
         gpus=gpus,
+        share=share,
         site=PodSite(resource=resource, selector=pods.selector, terms=pods.terms, tolerations=pods.tolerations),
         prefers=_preferred(spec),
         topology=pods.topology,
@@ -243,18 +246,29 @@ def _preferred(spec: Mapping[str, Any]) -> _Terms:
     return tuple(tuple(requirements(mapping(one.get("preference")).get("matchExpressions"))) for one in ranked)
 
 
-def _priority(row: ObjectSummary, body: Mapping[str, Any], priorities: Mapping[str, int]) -> int:
+def _priority(row: ObjectSummary, body: Mapping[str, Any], priorities: Mapping[str, int], wish: PlacementWish) -> int:
     """Return the priority of a workload: of its class, else what its annotation says."""
     labels = mapping(mapping(body.get("metadata")).get("labels"))
-    name = text(labels.get(_PRIORITY_CLASS)) or row.priority_class
-    if name in priorities:
-        return priorities[name]
-    written = annotation(body, PRIORITY) if body else ""
-    return int(written) if written.isascii() and written.isdecimal() else 0
+    name = text(labels.get(PRIORITY_LABEL)) or row.priority_class
+    return priorities.get(name, wish.priority or 0)
 
 
-def _seconds(row: ObjectSummary, body: Mapping[str, Any]) -> float | None:
-    """Return how long a workload runs: as sized, else at most as long as its deadline."""
+def _guarantee(row: ObjectSummary, pods: Sequence[PodAsk], body: Mapping[str, Any], kinds: Kinds) -> str:
+    """Return what keeps pods on such nodes: a topology, claims, a queue of KAI that binds gangs and shares, labels."""
+    if any(one.topology is not None and one.topology.level for one in pods):
+        return TAS
+    sets = kinds.pod_sets(body) or () if body else ()
+    if any(mapping(one.template.get("spec")).get("resourceClaims") for one in sets):
+        return DRA
+    if row.queue_role is QueueRole.TREE and (len(pods) > 1 or any(one.pods > 1 or one.share < WHOLE for one in pods)):
+        return KAI
+    return AFFINITY if any(one.site.selector or one.site.terms for one in pods) else FORECAST
+
+
+def _seconds(row: ObjectSummary, body: Mapping[str, Any], wish: PlacementWish) -> float | None:
+    """Return how long a workload runs: as it says, else as sized, else at most as long as its deadline."""
+    if wish.duration_seconds is not None:
+        return float(wish.duration_seconds)
     if row.gpu_hours and row.gpus:
         return 3600 * row.gpu_hours / row.gpus
     spec = mapping(body.get("spec"))

@@ -47,16 +47,16 @@ def outlook(
 ) -> Outlook:
     """Place what waits and what is new by a strategy. changed: the evidence as a scenario would have it."""
     after = known if changed is None else changed
-    running, first = _running(known.usage, intent)
-    left = [one for one in running if one.job.key not in intent.gone]
-    waiting = [*first, *_waiting(known.usage, intent.known)]
-    queued = [one for one in waiting if one.key not in intent.gone]
-    new = {job.key: job for job in intent.jobs}
+    running, waiting = _demand(known.usage, intent)
+    left, queued = (running, waiting) if after.usage is known.usage else _demand(after.usage, intent)
+    left = [one for one in left if one.job.key not in intent.gone]
+    new = {job.key for job in intent.jobs} | intent.gone
     queued = [job for job in queued if job.key not in new]
     jobs = [*queued, *_as_queued(known.usage, intent.jobs)]
     every = [*(one.job for one in running), *waiting, *jobs]
-    earlier, _, _ = _placed(known, strategy, running, waiting, every)
     later, fleet, notes = _placed(after, strategy, left, jobs, every)
+    is_same = after is known and left == running and jobs == waiting
+    earlier = later if is_same else _placed(known, strategy, running, waiting, every)[0]
     return Outlook(before=earlier, after=later, excluded=tuple(fleet.excluded), notes=(*notes, *known.usage.coverage))
 
 
@@ -81,8 +81,8 @@ def _cursor(fleet: ClusterNodes, running: Sequence[_Held]) -> int:
     return max((fleet.index[name] for name in names if name in fleet.index), default=-1)
 
 
-def _running(usage: Usage, intent: Intent) -> tuple[list[_Held], list[QueuedJob]]:
-    """Return the workloads that hold nodes, and those that got quota and have no nodes yet."""
+def _demand(usage: Usage, intent: Intent) -> tuple[list[_Held], list[QueuedJob]]:
+    """Return the workloads that hold nodes, and those that want some: first those that have quota already."""
     held, admitted = [], []
     for one in usage.workloads:
         if one.state not in (RUNNING, ADMITTED) or not one.pod_sets:
@@ -90,14 +90,11 @@ def _running(usage: Usage, intent: Intent) -> tuple[list[_Held], list[QueuedJob]
         job = job_of_use(one, intent.known.get(one.key))
         if any(pods.nodes for pods in one.pod_sets):
             held.append(_Held(job, one.started_at or one.admitted_at, tuple(pods.nodes for pods in one.pod_sets)))
-        elif one.gpus:
+        elif job.amount:
             admitted.append(job)
-    return held, admitted
-
-
-def _waiting(usage: Usage, known: Mapping[ObjectKey, QueuedJob]) -> list[QueuedJob]:
-    waiting = (one for one in usage.workloads if one.state == WAITING and one.gpus)
-    return sorted((job_of_use(one, known.get(one.key)) for one in waiting), key=lambda job: (job.since, job.key))
+    waiting = (job_of_use(one, intent.known.get(one.key)) for one in usage.workloads if one.state == WAITING)
+    waits = sorted((job for job in waiting if job.amount), key=lambda job: (job.since, job.key))
+    return held, [*admitted, *waits]
 
 
 def _as_queued(usage: Usage, jobs: Sequence[QueuedJob]) -> list[QueuedJob]:

@@ -3,15 +3,17 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.values import plural
 from reconciler.placement.fleet import ClusterNodes, mix_of, prefers
 from reconciler.placement.jobs import PodAsk, QueuedJob, moment
 from reconciler.placement.reasons import why_not
-from reconciler.placement.space import UNMEASURED, WHOLE, Ask, Choice, NodeRoom, PlacementStrategy, Space
+from reconciler.placement.space import UNMEASURED, WHOLE, Ask, NodeChoice, NodeRoom, PlacementStrategy, Space
 from reconciler.placement.strategies import STRATEGIES, Waste
 
-_DEFAULT = "least_utilized"
+_MOST_NAMES = 3
+_MOST_ASKED = 20  # jobs of which it is asked whether they would fit now
 
 
 class JobPlacement(Struct, frozen=True, kw_only=True):
@@ -101,6 +103,7 @@ class _Placing:
     ) -> None:
         self._fleet, self._space, self._way, self._name, self._mix, self._ends = fleet, space, way, name, mix, ends
         self._others: dict[str, PlacementStrategy] = {}
+        self._reasons: dict[tuple[PodAsk, str], str] = {}
 
     def all(self, jobs: Sequence[QueuedJob]) -> list[JobPlacement]:
         """Place jobs in their order; with priorities, those behind one that waits only if they cannot delay it."""
@@ -110,14 +113,34 @@ class _Placing:
         )
         placed: list[JobPlacement] = []
         head: QueuedJob | None = None
+        asked = 0
         for job in order:
             if head is None:
                 found = self._place(job)
                 head = job if by_priority and not found.is_placed and not job.unknown and self._may_fit(job) else None
             else:
                 found = self._backfill(job, head)
-            placed.append(found)
+            is_behind = job.is_changed and head is None and not found.is_placed and not job.unknown
+            asked += is_behind
+            is_behind &= asked <= _MOST_ASKED
+            placed.append(replace(found, why=f"{found.why}{self._behind(job, placed)}") if is_behind else found)
         return placed
+
+    def _behind(self, job: QueuedJob, placed: Sequence[JobPlacement]) -> str:
+        """Return who gets the room first, if a job has some now."""
+        space = self._fleet.space.copy()
+        trial = _Placing(self._fleet, space, self._way, self._name, self._mix, None)
+        now = trial._place(job)
+        groups = {group for pods in job.pods if pods.gpus for group in self._fleet.ask(pods).groups}
+        names = [
+            one.job.key.name
+            for one in placed
+            if any(space.rooms[self._fleet.index[name]].group in groups for name, _ in one.nodes)
+        ]
+        if not now.is_placed or not names:
+            return ""
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        return f"; the room that there is now goes to what waits already: {', '.join(names[:_MOST_NAMES])}{more}"
 
     def _may_fit(self, job: QueuedJob) -> bool:
         """Return whether a job would fit if nothing ran: one that never will keeps nobody waiting."""
@@ -168,10 +191,10 @@ class _Placing:
         before, cursor, nodes = [*self._space.rooms], self._space.cursor, dict[int, int]()
         for pods in job.pods:
             if not self._pods(pods, strategy, name, nodes):
-                self._restore(before)
-                self._space.cursor = cursor
-                why = why_not(self._fleet, self._space, pods, self._fleet.ask(pods))
-                return JobPlacement(job=job, why=why, strategy=name)
+                if nodes:
+                    self._restore(before)
+                    self._space.cursor = cursor
+                return JobPlacement(job=job, why=self._why(pods, name), strategy=name)
         rooms = self._space.rooms
         racks = {rack for node in nodes if (rack := _rack(self._fleet, node))}
         return JobPlacement(
@@ -181,6 +204,13 @@ class _Placing:
             strategy=name,
             notes=tuple(self._notes(job, nodes)),
         )
+
+    def _why(self, pods: PodAsk, strategy: str) -> str:
+        """Return why pods do not fit. There is less and less room: what was true of equal pods before is still."""
+        key = (pods, strategy)
+        if key not in self._reasons:
+            self._reasons[key] = why_not(self._fleet, self._space, pods, self._fleet.ask(pods))
+        return self._reasons[key]
 
     def _strategy(self, job: QueuedJob) -> tuple[PlacementStrategy, str]:
         """Return the strategy of a job: its own, or that of the cluster."""
@@ -271,7 +301,7 @@ class _Placing:
             rooms[place] = rooms.get(place, 0) + count
         return rooms
 
-    def _take(self, choice: Choice, ask: Ask, taken: dict[int, int]) -> None:
+    def _take(self, choice: NodeChoice, ask: Ask, taken: dict[int, int]) -> None:
         self._space.take(choice, ask)
         taken[choice.node] = taken.get(choice.node, 0) + 1
 

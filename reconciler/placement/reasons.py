@@ -1,5 +1,6 @@
 """Why pods fit nowhere, in one sentence: the nodes that are left after each requirement."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from reconciler.kube.values import plural
@@ -13,11 +14,12 @@ def why_not(fleet: ClusterNodes, space: Space, pods: PodAsk, ask: Ask) -> str:
     nodes = [*space.nodes_of(ask.groups)]
     if not nodes:
         return _no_nodes(fleet, pods)
-    fits, gpus, level = sum(space.fits(node, ask) for node in nodes), _gpus(pods), _level(pods)
+    fits = sum(space.fits(node, ask) for node in nodes) if pods.pods > 1 else 0
+    gpus, level = _gpus(pods), _level(pods)
     if not fits:
         return _no_room(space, pods, ask, nodes)
     if fits < pods.pods:
-        return f"{plural(fits, 'pod')} of {pods.pods} with {gpus} each would fit, and a part is not placed"
+        return f"{fits} of {plural(pods.pods, 'pod')} with {gpus} each have room, and a part is not placed"
     if level:
         return f"no single {level} has room for {plural(pods.pods, 'pod')} of {gpus}"
     return f"{plural(pods.pods, 'pod')} of {gpus} fit, but not beside its other pods"
@@ -33,18 +35,19 @@ def _no_room(space: Space, pods: PodAsk, ask: Ask, nodes: Sequence[int]) -> str:
     largest = max(len(space.rooms[node].slots) for node in nodes)
     if largest < pods.gpus:
         return f"a pod requests {gpus}, and no node that it may use has more than {largest}"
-    enough = [node for node in nodes if _free(space, node, ask) >= pods.gpus]
+    free = {node: _free(space, node, ask) for node in nodes}
+    enough = [node for node, slots in free.items() if slots >= pods.gpus]
     if not enough:
-        most = max(_free(space, node, ask) for node in nodes)
-        free = sum(space.rooms[node].slots.count(WHOLE) for node in nodes)
-        return f"a pod requests {gpus}; {free} of those that it may use are free, at most {most} on one node"
+        total = f"{sum(free.values())} of those that it may use are free"
+        return f"a pod requests {gpus}; {total}, at most {max(free.values())} on one node"
     cores = [node for node in enough if space.rooms[node].cpu >= ask.cpu]
     short = f"{ask.cpu / WHOLE:g} cores" if not cores else f"{ask.memory / 1024:g} GiB of memory"
     return f"room for {gpus} is on {plural(len(enough), 'node')}, but not the {short} that a pod requests"
 
 
 def _free(space: Space, node: int, ask: Ask) -> int:
-    return sum(slot >= ask.share for slot in space.rooms[node].slots)
+    slots = space.rooms[node].slots
+    return len(slots) - bisect_left(slots, ask.share)
 
 
 def _gpus(pods: PodAsk) -> str:

@@ -56,7 +56,7 @@ class Ask(NamedTuple):
         return self.gpus * self.share
 
 
-class Choice(NamedTuple):
+class NodeChoice(NamedTuple):
     """A node for a pod: what the strategy thinks of it (less is better), and what is free of its GPUs afterwards."""
 
     score: Any
@@ -109,32 +109,32 @@ class Space:
                  for group, nodes in self._members.items()}  # fmt: skip
         return {group: size for group, size in sizes.items() if size}
 
-    def find(self, strategy: PlacementStrategy, ask: Ask) -> Choice | None:
+    def find(self, strategy: PlacementStrategy, ask: Ask) -> NodeChoice | None:
         """Return the node that a strategy prefers for a pod; None if it fits on none."""
         for groups in strategy.tiers(self, ask):
             found = [top for group in groups if group in self._members and (top := self._top(strategy, ask, group))]
             if found:
                 score, node, _, slots = min(found)
-                return Choice(score, node, slots)
+                return NodeChoice(score, node, slots)
         return None
 
-    def best_of(self, strategy: PlacementStrategy, ask: Ask, nodes: Iterable[int]) -> Choice | None:
+    def best_of(self, strategy: PlacementStrategy, ask: Ask, nodes: Iterable[int]) -> NodeChoice | None:
         """Return the node among some that a strategy prefers."""
         entries = [entry for node in nodes if (entry := self._entry(strategy, ask, node)) is not None]
         if not entries:
             return None
         score, node, _, slots = min(entries)
-        return Choice(score, node, slots)
+        return NodeChoice(score, node, slots)
 
-    def after(self, cursor: int, ask: Ask) -> Choice | None:
+    def after(self, cursor: int, ask: Ask) -> NodeChoice | None:
         """Return the next node after another, in the order of nodes, on which a pod fits."""
         groups, count = frozenset(ask.groups), len(self.rooms)
-        ranks: dict[tuple[int, ...], Choice] = {}
+        ranks: dict[tuple[int, ...], NodeChoice] = {}
         for step in range(1, count + 1):
             node = (cursor + step) % count
             room = self.rooms[node]
             if room.group in groups and room.rank not in ranks and (options := self.options(room, ask)):
-                ranks[room.rank] = Choice((), node, options[0])
+                ranks[room.rank] = NodeChoice((), node, options[0])
         return ranks[min(ranks)] if ranks else None
 
     def nodes_of(self, groups: Iterable[int]) -> Iterator[int]:
@@ -142,7 +142,7 @@ class Space:
         for group in groups:
             yield from self._members.get(group, ())
 
-    def take(self, choice: Choice, ask: Ask) -> None:
+    def take(self, choice: NodeChoice, ask: Ask) -> None:
         """Place a pod."""
         room = self.rooms[choice.node]
         self._set(choice.node, room.cpu - ask.cpu, room.memory - ask.memory, choice.slots)

@@ -21,7 +21,7 @@ class Packing(StrEnum):
     """What decides between nodes on which a pod strands equally much."""
 
     SHARE = "share"  # the smallest free share of the node's GPUs, then the fewest free cores
-    MEMORY = "memory"  # the fewest free GPUs, then the least free memory
+    ORDER = "order"  # nothing: the first node
 
 
 class _Plain:
@@ -59,9 +59,12 @@ class Waste:
 
     Of the free GPUs of a node a kind of pod cannot use those with less than its share, and none if it does not fit. The
     sum over kinds, weighted by how frequent they are, is what is expected to be stranded.
+
+    by_kind: what remains once as many pods of this kind as possible run there counts as half lost.
     """
 
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: Mix, *, by_kind: bool = False) -> None:
+        self._by_kind = by_kind
         self._wanted = [(ask, count) for ask, count in mix.items() if ask.gpus]
         self._sizes = sorted({(ask.gpus, ask.share) for ask, _ in self._wanted})
         self._cores = sorted({ask.cpu for ask, _ in self._wanted})
@@ -107,7 +110,11 @@ class Waste:
         found = []
         for gpus, share in self._sizes:
             fitting = slots[bisect_right(slots, share - 1) :]
-            found.append(sum(fitting) if len(fitting) >= gpus else 0)
+            usable = sum(fitting) if len(fitting) >= gpus else 0
+            if usable and self._by_kind:
+                filled = len(fitting) // gpus * gpus * share if gpus > 1 else sum(x // share * share for x in fitting)
+                usable = (usable + filled) // 2
+            found.append(usable)
         self._usable[slots] = found
         return found
 
@@ -132,7 +139,7 @@ class Fragmentation:
     """
 
     def __init__(self, waste: Waste, quantum: int = _QUANTUM, packing: Packing = Packing.SHARE) -> None:
-        self._waste, self._by_share = waste, packing is Packing.SHARE
+        self._waste, self._by_order = waste, packing is Packing.ORDER
         self._step = max(1, quantum * waste.total)
 
     def tiers(self, space: Space, ask: Ask) -> Iterable[Sequence[int]]:
@@ -150,8 +157,7 @@ class Fragmentation:
         start = step - 2 * lost(group, room.cpu, room.slots)
         found = []
         for slots in options:
-            free = sum(slots)
-            left = (free / (1 + len(slots)), cpu) if self._by_share else (free, room.memory)
+            left = (0.0, 0) if self._by_order else (sum(slots) / (1 + len(slots)), cpu)
             found.append((((2 * lost(group, cpu, slots) + start) // (2 * step), left), slots))
         return min(found) if len(found) > 1 else found[0]
 
@@ -170,7 +176,8 @@ class StrategyRow(NamedTuple):
 
 def _fragmentation(mix: Mix) -> tuple[PlacementStrategy, ...]:
     waste = Waste(mix)
-    return (Fragmentation(waste), Fragmentation(waste, packing=Packing.MEMORY), Fragmentation(waste, quantum=50))
+    by_kind = Fragmentation(Waste(mix, by_kind=True))
+    return (Fragmentation(waste), by_kind, Fragmentation(waste, quantum=40, packing=Packing.ORDER))
 
 
 STRATEGIES: dict[str, StrategyRow] = {

@@ -17,11 +17,13 @@ from reconciler.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison
 from reconciler.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.changes import SettingChange
 from reconciler.repo.evidence.active_queues import ActiveQueues
 from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.repo.evidence.usage import Usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.inventory import Inventory
 
@@ -36,6 +38,14 @@ class Common(Struct, frozen=True, kw_only=True):
     count: int = 0
     rows: Callable[[], Iterable[ObjectSummary]] = tuple
     usage: Mapping[str, QueueUsage] | None = None
+
+
+class UsageEvidence(Struct, frozen=True, kw_only=True):
+    """The evidence of use of a cluster: its age in days (None: no commit says), and the version of Kueue there."""
+
+    found: Usage
+    days: int | None = None
+    kueue: Version = NEWEST
 
 
 class LiveFacts(Struct, frozen=True, kw_only=True):
@@ -80,6 +90,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: what changed policies would have done, by cluster.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
+    usage: what runs and waits, by cluster.
     runs, utilisation: finished jobs and the use of GPUs, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
@@ -119,6 +130,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
+    usage: Mapping[str, UsageEvidence] = field(default_factory=dict)
     runs: Mapping[str, FinishedRuns] = field(default_factory=dict)
     utilisation: Mapping[str, GpuUtilisation] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()

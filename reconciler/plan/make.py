@@ -7,6 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.plan.admissions import admission_lines
 from reconciler.plan.approvals import apply_approvals
 from reconciler.plan.budgets import breaches
 from reconciler.plan.changed_paths import ChangedPaths, compare_paths
@@ -61,6 +62,7 @@ def make_plan(inputs: Inputs) -> Plan:
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
         **_jobs_and_costs(inputs, edits, paths, (before, after)),
+        admissions=admission_lines(inputs, edits, before, after) if inputs.usage else (),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
@@ -83,7 +85,8 @@ def _jobs_and_costs(
     inputs: Inputs, edits: Iterable[Edit], paths: ChangedPaths, usage: tuple[Mapping[str, QueueUsage], ...]
 ) -> dict[str, Any]:
     rows = (chain(inputs.common.rows(), side.values()) for side in (paths.before, paths.after))
-    sides = sides_of(inputs.config, *zip(usage, rows, strict=True))
+    before, after = zip(usage, rows, strict=True)
+    sides = sides_of(inputs.config, before, after, inputs.inventories)
     jobs = with_money(job_changes(edits), sides, inputs.runs)
     idle = idle_costs(inputs.utilisation, inputs.inventories, inputs.config)
     return {"jobs": jobs, **cost_fields(sides, jobs, idle)}

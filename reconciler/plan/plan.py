@@ -273,6 +273,44 @@ class CommitmentUse(Struct, frozen=True, kw_only=True, rename="camel"):
     unused_per_hour: float  # what those cost that stay unused
 
 
+class Displaced(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A running workload that another one preempts: its GPUs, and for how many seconds it had run."""
+
+    key: ObjectKey
+    queue: str
+    gpus: Gpus
+    seconds: int | None  # None: it is not known when it started
+    reason: str  # Kueue's own word
+
+
+class AdmissionLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the queue of a workload does with it after the change, as far as the evidence of use says it.
+
+    verdict: `starts`, `waits`, `preempts` (starts once others were preempted), `never`, `unknown`; of a workload that
+    the plan does not change `preempted`; of a queue `over` (it uses more than it may, and what runs keeps running).
+
+    cohort: that of the queue. pods: how many of them start, if not all. observed_at, evidence_days: when the evidence
+    was recorded, and its age.
+    wait_seconds: the 50th and 90th percentile of what others waited in the queue, of `wait_samples` in `wait_window`.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    verdict: str
+    reason: str
+    cohort: str = ""
+    flavors: tuple[str, ...] = ()
+    pods: int | None = None
+    displaces: tuple[Displaced, ...] = ()
+    observed_at: str = ""
+    evidence_days: int | None = None
+    wait_seconds: tuple[int, int] | None = None
+    wait_samples: int = 0
+    wait_window: str = ""
+    source: SourceRef | None = None
+
+
 class Harm(StrEnum):
     """The worst effect of a risk, the most harmful first."""
 
@@ -391,6 +429,57 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
         return f"somebody who removed it{last}"
 
 
+class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a workload would run: a forecast, which the scheduler of the cluster may not follow.
+
+    word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
+    nodes: each with the number of pods. racks: how many domains of the topology these are in.
+    guaranteed_by: what the cluster is bound by: `nodeAffinity`, `Kueue TAS`, `KAI`, `DRA`, or `forecast only`.
+    why: the reason for which it waits. notes: what speaks against its nodes.
+    """
+
+    key: ObjectKey
+    word: str
+    gpus: Gpus
+    strategy: str
+    nodes: tuple[tuple[str, int], ...] = ()
+    racks: int = 0
+    guaranteed_by: str = ""
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    before: str = ""
+    source: SourceRef | None = None
+
+
+class PlacementLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The placement of a cluster before and after a plan. unknown: why it cannot be told; the rest is then empty.
+
+    gpus: of open nodes. used: in use now. allocated: with what waits and is new. stranded: free GPUs that the typical
+    mix of pods cannot use. days: age of the evidence.
+    """
+
+    cluster: str
+    strategy: str
+    observed_at: str = ""
+    days: int | None = None
+    unknown: str = ""
+    gpus: Gpus = 0
+    used: Gpus = 0
+    allocated_before: Gpus = 0
+    allocated_after: Gpus = 0
+    stranded_before: Gpus = 0
+    stranded_after: Gpus = 0
+    racks_before: int = 0
+    racks_after: int = 0
+    workloads: tuple[PlacedWorkload, ...] = ()
+    excluded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+NEW_FIELDS = frozenset(("admissions",))
+"""Fields of a plan that are not written while they are empty, so that plans without them stay as they were."""
+
+
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -411,6 +500,8 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
+    placement: tuple[PlacementLine, ...] = ()  # of clusters with evidence of use, where GPUs change
+    admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
     costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
     owners: tuple[OwnerCost, ...] = ()
     commitments: tuple[CommitmentUse, ...] = ()

@@ -5,7 +5,8 @@ tree + configuration -> sides: revision (files by role), index (compiled files),
 """
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ from reconciler.plan.findings import (
     judge_evidence,
     own_verdicts,
     plan_date,
+    usage_evidence,
 )
 from reconciler.plan.health.policies import policy_effects, refused_policies
 from reconciler.plan.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
@@ -61,6 +63,7 @@ from reconciler.policy.admission import PolicySet, Subject
 from reconciler.policy.changes import stricter_verdicts
 from reconciler.queues.queues import defines_queues, subtract_workloads
 from reconciler.repo.config import Config
+from reconciler.repo.config.placement import PlacementSettings
 from reconciler.repo.files import BlobIds, RevisionFiles, below, count_below, digest_files, read_paths
 from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision, TreeReference, read_earlier_files
@@ -69,6 +72,7 @@ from reconciler.sizing.inventory import Inventory
 if TYPE_CHECKING:
     from reconciler.kube.client.port import LiveCluster
     from reconciler.plan.live.baseline import LiveBaseline
+    from reconciler.plan.placement import ClusterForecast
 
 
 # What admission policies say about objects that a plan deletes.
@@ -162,6 +166,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     baseline: Baseline
     approvals: Approvals = NO_APPROVALS
     live: "LiveBaseline | None" = None
+    forecasts: "Callable[[], tuple[ClusterForecast, ...]]" = tuple  # of clusters with evidence of use
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -223,14 +228,35 @@ def _plan_sides(
     if whole := judge_whole(made, context.policies, of_base, context.exceptions, judged.day):
         made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
     save_tools(runtime.cache, sides.index)
+    plan = lead_back(made, runtime.repository, sides.index.revision, sides.base)
+    forecasts = cache(partial(_forecasts, plan, sides, judged.day))
     return Planned(
-        plan=lead_back(made, runtime.repository, sides.index.revision, sides.base),
+        plan=_with_placement(plan, forecasts()) if plan.jobs else plan,
+        forecasts=forecasts,
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
         approvals=inputs.approvals,
         live=sides.live,
     )
+
+
+def _forecasts(plan: Plan, sides: Sides, day: dt.date | None) -> "tuple[ClusterForecast, ...]":
+    """Return what is known of the placement in each cluster; nothing without evidence of use."""
+    context = sides.index.context
+    if not context.evidence.usage and context.config.placement == PlacementSettings():
+        return ()
+    from reconciler.plan.placement import forecasts  # noqa: PLC0415 - few repositories have such evidence
+
+    return forecasts(plan, sides.index, sides.totals.usage, sides.renderer, sides.baseline, day)
+
+
+def _with_placement(plan: Plan, found: "tuple[ClusterForecast, ...]") -> Plan:
+    if not found:
+        return plan
+    from reconciler.plan.placement import placement_lines  # noqa: PLC0415 - the same
+
+    return replace(plan, placement=placement_lines(plan, found))
 
 
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:
@@ -331,6 +357,7 @@ def _inputs(  # noqa: PLR0917
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
+        usage=usage_evidence(index, judged.day),
         verdicts=at_their_causes(cache, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,

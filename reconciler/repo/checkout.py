@@ -5,6 +5,7 @@ identity, signing key and configuration: it does what the user would otherwise t
 """
 
 import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,9 +13,10 @@ from git import Repo
 from git.exc import GitCommandError, GitError, InvalidGitRepositoryError
 from msgspec import Struct
 
-from reconciler.errors import RepositoryError
+from reconciler.errors import RepositoryError, StalePlan
 from reconciler.kube.secrets import mask_text
 
+_MOVED = ("stale info", "fetch first", "cannot lock ref", "reference already exists", "remote ref does not exist")
 _MESSAGE = "GPU fleet: queues, jobs, policies, evidence, rendered\n\nReconciler-Engine: {engine}\n"
 
 
@@ -51,19 +53,70 @@ def remote_urls(folder: Path) -> tuple[str, ...]:
         return tuple(url for remote in repo.remotes for url in remote.urls)
 
 
+def origin_url(folder: Path) -> str:
+    """Return the URL of the remote `origin` of the repository around a folder; empty without one."""
+    with Repo(folder, search_parent_directories=True) as repo:
+        return next((remote.url for remote in repo.remotes if remote.name == "origin"), "")
+
+
 def push(folder: Path, branch: str) -> str:
     """Push a branch to the remote `origin` as the user would, and return the URL without credentials.
 
     A branch that somebody else has pushed to is not overwritten. Raises `RepositoryError`.
     """
     with Repo(folder, search_parent_directories=True) as repo:
-        if "origin" not in [remote.name for remote in repo.remotes]:
-            raise RepositoryError("there is no remote origin to push to", hint="git remote add origin URL")
+        _require_origin(repo)
         try:
             repo.git.push("--quiet", "--force-with-lease", "origin", f"refs/heads/{branch}:refs/heads/{branch}")
         except GitCommandError as error:
             raise RepositoryError(f"git push failed: {_last_line(error)}", hint=f"git push origin {branch}") from error
         return mask_text(repo.remotes["origin"].url)
+
+
+def _require_origin(repo: Repo) -> None:
+    if "origin" not in [remote.name for remote in repo.remotes]:
+        raise RepositoryError("there is no remote origin to push to", hint="git remote add origin URL")
+
+
+class CheckoutRemote:
+    """The remote `origin` of a checkout, as the user reaches it. Only branches on the server are moved."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def fetch(self, refs: Sequence[str]) -> Mapping[str, str]:
+        """Fetch the commits of references, and return those that exist; no branch of the checkout moves."""
+        lines = self._run("ls-remote", "origin", *refs).splitlines()
+        found = {name: oid for oid, _, name in (line.partition("\t") for line in lines) if name in refs}
+        if found:
+            self._run("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "origin", *found)
+        return found
+
+    def push(self, branch: str, commit: str, *, expected: str | None) -> None:
+        """Push a commit if the branch is at `expected`; else raise `StalePlan`."""
+        self._move(branch, commit, expected or "")
+
+    def remove(self, branch: str, *, expected: str) -> None:
+        """Remove a branch that is at `expected`; else raise `StalePlan`."""
+        self._move(branch, "", expected)
+
+    def _move(self, branch: str, commit: str, expected: str) -> None:
+        ref = f"refs/heads/{branch}"
+        try:
+            self._run("push", "--quiet", f"--force-with-lease={ref}:{expected}", "origin", f"{commit}:{ref}")
+        except RepositoryError as error:
+            if any(words in error.message for words in _MOVED):
+                raise StalePlan(f"branch {branch} moved during the push") from error
+            raise
+
+    def _run(self, verb: str, *arguments: str) -> str:
+        with Repo(self._folder, search_parent_directories=True) as repo:
+            _require_origin(repo)
+            try:
+                return str(getattr(repo.git, verb.replace("-", "_"))(*arguments))
+            except GitCommandError as error:
+                output = mask_text(" ".join(str(error.stderr).split()))
+                raise RepositoryError(f"git {verb} failed: {_last_line(error)}: {output[:300]}") from error
 
 
 def _last_line(error: GitError) -> str:

@@ -25,7 +25,7 @@ kind: ReconcilerConfig
 metadata: {name: fleet}
 spec:
   clusters:
-    - {name: main, backend: kueue, namespace: agentaflow, external: [Namespace/agentaflow]}
+    - {name: main, backend: kueue, namespace: agentaflow, external: [Namespace/agentaflow, PersistentVolumeClaim, ConfigMap]}
   placement:
     strategy: least_utilized  # the order in which nodes are tried
     priorities: {0-3: low, 4-6: normal, 7-10: high}

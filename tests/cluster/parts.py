@@ -92,6 +92,8 @@ SERVING_MODULES = (
     Module(path="github.com/argoproj/argo-workflows/v3", version="v3.7.2", crds="manifests/base/crds/full"),
     Module(path="github.com/kubeflow/spark-operator/v2", version="v2.3.0", crds="config/crd/bases"),
     Module(path="volcano.sh/volcano", version="v1.10.0", crds="config/crd/volcano/bases"),
+    Module(path="sigs.k8s.io/gateway-api", version="v1.6.0", crds="config/crd/standard"),
+    Module(path="sigs.k8s.io/gateway-api-inference-extension", version="v1.5.0", crds="config/crd/bases"),
 )
 """Whose definitions ship, too. They are large: a server needs a minute for them, so that few tests have one."""
 SHIPPED_MODULES = (*CRD_MODULES, *SERVING_MODULES)
@@ -182,6 +184,12 @@ KUEUE_016_FORECAST = Part(
     edits=(_EXPORTS,),
     own=("forecasting",),
     tags="kueue016",
+)
+KAI_FORECAST = Part(
+    name="kai-forecast",
+    module=Module(path=KAI_MODULE.path, version=KAI_MODULE.version),
+    programs=(("kai_forecasting", "./cmd/kai_forecasting"),),
+    own=("kai_forecasting",),
 )
 APPWRAPPER_ADMISSION = Part(
     name="appwrapper-admission",
@@ -326,6 +334,7 @@ PARTS = (
     KUEUE_016_ADMISSION,
     KUEUE_FORECAST,
     KUEUE_016_FORECAST,
+    KAI_FORECAST,
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,

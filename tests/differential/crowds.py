@@ -13,6 +13,7 @@ GPU, CPU = "nvidia.com/gpu", "cpu"
 POOL = "example.com/pool"
 START = 1_700_000_000
 """When the first workload was created, in seconds."""
+_LARGE = 50  # of so many crowds, one is large
 _PREEMPTION = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
 
 
@@ -66,14 +67,14 @@ def crowd(seed: int) -> Crowd:
         cohorts.append(_object("Cohort", f"c{number}", {**spec, **_weight(random)}))
     known = [*(one["metadata"]["name"] for one in cohorts), "implicit"]
     queues = []
-    for number in range(random.randint(1, 6)):
+    for number in range(random.randint(1, 6) if seed % _LARGE else 40):
         cohort = random.choice(known) if random.random() < 0.85 else ""
         queues.append(_queue(random, f"q{number}", cohort, names, resources))
     made = Crowd(flavors=flavors, cohorts=cohorts, cluster_queues=queues, fair=fair)
-    count = random.choice((4, 8, 12, 24))
+    count = random.choice((4, 8, 12, 24)) if seed % _LARGE else 240
     moments = random.sample(range(10_000), count)
     for number in range(count):
-        made.workloads.append(_workload(random, number, moments[number], queues, names, resources))
+        made.workloads.append(_workload(random, number, moments[number], queues, (names, resources)))
     return made
 
 
@@ -133,8 +134,9 @@ def _quota(random: Random, resource: str, *, is_bounded: bool) -> Body:
 
 
 def _workload(
-    random: Random, number: int, moment: int, queues: Sequence[Body], flavors: Sequence[str], resources: Sequence[str]
+    random: Random, number: int, moment: int, queues: Sequence[Body], offered: tuple[Sequence[str], Sequence[str]]
 ) -> Body:
+    flavors, resources = offered
     name, queue = f"w{number:03}", random.choice(queues)
     sets = []
     for index in range(random.choice((1, 1, 1, 2))):

@@ -122,7 +122,7 @@ def test_a_gang_is_placed_whole_or_not_at_all(strategy: str) -> None:
     nodes = [node(name, 4) for name in NAMES]
     found = place(evidence(nodes), strategy, job("gang", gpus=4, pods=4), job("other", gpus=4, pods=3))
     assert nodes_of(found) == {"gang": "", "other": "a b c"}
-    assert "3 pods of 4 with 4 GPUs each would fit" in found.after.jobs[0].why
+    assert "3 of 4 pods with 4 GPUs each have room" in found.after.jobs[0].why
 
 
 def test_a_gang_takes_the_fewest_racks_and_a_required_rack_only() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kinds.agentaflow.nodes import FittingNodes, NodeWish, Requirement, fitting_nodes
 from reconciler.kinds.agentaflow.queue import workload_queue
 from reconciler.kinds.agentaflow.selector import node_selector
-from reconciler.kinds.agentaflow.wishes import DURATION, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
+from reconciler.kinds.agentaflow.wishes import MEMORY, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
@@ -17,7 +17,9 @@ from reconciler.kinds.fields import Fields, Tree
 from reconciler.kinds.kueue import LOCAL_QUEUE
 from reconciler.kinds.manifests.generations import generation_reason
 from reconciler.kinds.manifests.manifest import manifest
+from reconciler.kinds.pods import SUSPEND
 from reconciler.kinds.rendered import Rendered, has_errors
+from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason, Traced
@@ -32,6 +34,7 @@ _SHARED: FieldPath = ("spec", "gpuRequirements", "exclusiveAccess")
 _UNMEASURED_NODE = 8
 _WEIGHT = 100
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
+_KEPT = (SUSPEND, ESTIMATE)
 _TOOLS = ("gpureconciler.io/", "kubectl.kubernetes.io/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
 
 
@@ -213,14 +216,13 @@ def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: T
     if suffix and name is not None:
         name = Traced(f"{key.name}{suffix}", generation_reason(key.name, name.reason.origins))
     written = fields.entries("metadata", "annotations")
-    annotations = {
-        key: value for key, value in written.items() if not key.startswith(_TOOLS) or key.endswith("/suspend")
-    }
+    annotations = {key: value for key, value in written.items() if not key.startswith(_TOOLS) or key in _KEPT}
     said = {STRATEGY: ("spec", "schedulingStrategy"), PRIORITY: ("spec", "priority")}
-    for key_, path in {**said, DURATION: ("spec", "estimatedDuration")}.items():
+    for key_, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
         value = fields.plain(*path)
         if value is not None:
             annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
+    annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
     metadata = {"name": name, "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
     return metadata | {part: found for part, found in (("labels", all_labels), ("annotations", annotations)) if found}

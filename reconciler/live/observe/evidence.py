@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.errors import OutsideError
 from reconciler.index.build import CompiledRevision
 from reconciler.index.dependencies import ServedDependency, decode_dependencies
+from reconciler.kinds.agentaflow.gpu_node import annotated_devices, common
 from reconciler.kinds.health import REPORT
 from reconciler.kinds.kai import QUEUE, QUEUE_LABELS
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
@@ -125,13 +126,14 @@ def _node(body: Body, wanted: frozenset[str]) -> Node:
     labels = _labels_of(body)
     capacity, allocatable = _resources(body, "capacity"), _resources(body, "allocatable")
     gpus = _gpus(labels, capacity)
+    product, memory = common(annotated_devices(mapping(mapping(body.get("metadata")).get("annotations"))))
     healthy = min(_devices(allocatable), gpus) if _has_devices(allocatable) else 0
     return Node(
         name=_name(body),
         labels={key: labels[key] for key in sorted(labels) if key in wanted or _is_topology(key)},
-        product=product_label(labels) if gpus else "",
+        product=(product_label(labels) or product) if gpus else "",
         gpus=gpus,
-        memory_mib=_gpu_memory(labels) if gpus else 0,
+        memory_mib=(_gpu_memory(labels) or memory) if gpus else 0,
         cpus=_whole(capacity.get("cpu")),
         unschedulable=mapping(body.get("spec")).get("unschedulable") is True,
         taints=_taints(body),

@@ -5,7 +5,7 @@ busy GPUs, and `DCGM_FI_DEV_GPU_UTIL`: whoever decides wants both.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from math import isfinite
 from typing import Any, Protocol
@@ -101,6 +101,23 @@ def instant(prometheus: PrometheusPort, query: str, moment: dt.datetime) -> Sequ
     return _asked(prometheus, "query", query=query, time=f"{moment.timestamp():.0f}")
 
 
+def ranged(
+    prometheus: PrometheusPort, query: str, times: tuple[int, int, int]
+) -> Iterator[tuple[dict[str, str], list[tuple[float, float]]]]:
+    """Yield the series of a range query (start, end, step): labels, and times with finite values."""
+    start, end, step = (str(time) for time in times)
+    for row in map(mapping, _asked(prometheus, "query_range", query=query, start=start, end=end, step=step)):
+        samples = ((one, number_of(one)) for one in map(sequence, sequence(row.get("values"))))
+        labels = {str(name): text(value) for name, value in mapping(row.get("metric")).items()}
+        yield labels, [(float(one[0]), number) for one, number in samples if number is not None]
+
+
+def named_pod(labels: Mapping[str, Any]) -> tuple[str, str]:
+    """Return namespace and name of a pod: `exported_pod` is the workload's where a scrape keeps its own labels."""
+    namespace = text(labels.get("exported_namespace")) or text(labels.get("namespace"))
+    return namespace, text(labels.get("exported_pod")) or text(labels.get("pod"))
+
+
 def _asked(prometheus: PrometheusPort, endpoint: str, **parameters: str) -> Sequence[Any]:
     try:
         answer = mapping(msgspec.json.decode(prometheus.get(f"/api/v1/{endpoint}?{urlencode(parameters)}")))
@@ -114,12 +131,10 @@ def _asked(prometheus: PrometheusPort, endpoint: str, **parameters: str) -> Sequ
 WAITS = "kueue_admission_wait_time_seconds"
 """The time from creation or requeueing until admission: a histogram of Kueue, by ClusterQueue."""
 
-_WAITS_WINDOW = "7d"
 
-
-def read_waits(prometheus: PrometheusPort, now: dt.datetime) -> tuple[QueueWaits, ...]:
+def read_waits(prometheus: PrometheusPort, now: dt.datetime, window: str = "7d") -> tuple[QueueWaits, ...]:
     """Return how long workloads waited in each ClusterQueue; a queue that admitted none in the window has no row."""
-    rise = f"increase({WAITS}_{{part}}[{_WAITS_WINDOW}])"
+    rise = f"increase({WAITS}_{{part}}[{window}])"
     counts = _by_queue(prometheus, f"sum by (cluster_queue) ({rise.format(part='count')})", now)
     buckets = f"sum by (cluster_queue, le) ({rise.format(part='bucket')})"
     halves, nine_tenths = (
@@ -131,7 +146,7 @@ def read_waits(prometheus: PrometheusPort, now: dt.datetime) -> tuple[QueueWaits
             samples=round(counts[queue]),
             p50_seconds=round(halves[queue], 1),
             p90_seconds=round(nine_tenths[queue], 1),
-            window=_WAITS_WINDOW,
+            window=window,
             source=WAITS,
         )
         for queue in sorted(counts.keys() & halves.keys() & nine_tenths.keys())
@@ -142,13 +157,13 @@ def read_waits(prometheus: PrometheusPort, now: dt.datetime) -> tuple[QueueWaits
 def _by_queue(prometheus: PrometheusPort, query: str, now: dt.datetime) -> dict[str, float]:
     found = {}
     for row in map(mapping, instant(prometheus, query, now)):
-        queue, number = text(mapping(row.get("metric")).get("cluster_queue")), _number(sequence(row.get("value")))
+        queue, number = text(mapping(row.get("metric")).get("cluster_queue")), number_of(sequence(row.get("value")))
         if queue and number is not None:
             found[queue] = number
     return found
 
 
-def _number(sample: Sequence[Any]) -> float | None:
+def number_of(sample: Sequence[Any]) -> float | None:
     """Return the value of a sample (time, value); None for what is no finite number."""
     try:
         number = float(sample[1])
@@ -159,10 +174,8 @@ def _number(sample: Sequence[Any]) -> float | None:
 
 def _rows(rows: Iterable[Any]) -> Iterable[tuple[PodGpu, float]]:
     for row in map(mapping, rows):
-        labels, number = mapping(row.get("metric")), _number(sequence(row.get("value")))
-        # A scrape that keeps its own labels names the pod of the workload `exported_pod`.
-        namespace = text(labels.get("exported_namespace")) or text(labels.get("namespace"))
-        pod = text(labels.get("exported_pod")) or text(labels.get("pod"))
+        labels, number = mapping(row.get("metric")), number_of(sequence(row.get("value")))
+        namespace, pod = named_pod(labels)
         partition = text(labels.get("gpu_partition_id"))
         gpu = text(labels.get("UUID")) or text(labels.get("gpu")) or text(labels.get("gpu_id"))
         if pod and gpu and number is not None:

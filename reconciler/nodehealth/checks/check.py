@@ -7,9 +7,12 @@ take a missing value for a good one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from pkgutil import get_data
 from typing import Any
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from reconciler.nodehealth.findings import (
@@ -204,7 +207,7 @@ class CheckInput(Struct, frozen=True, kw_only=True):
         return number
 
 
-class HealthCheck(Struct, frozen=True, kw_only=True):
+class CheckRow(Struct, frozen=True, kw_only=True):
     """A row of the catalogue. Documentation, policy schema, metrics and alerts are made from it.
 
     `reads` names the readings; `window` is how many seconds of earlier sweeps the check looks at; `vendor` is empty for
@@ -214,7 +217,6 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
 
     id: str
     title: str
-    judge: Callable[[CheckInput], CheckResult]
     reads: tuple[ReadingId, ...]
     scope: CheckScope = CheckScope.GPU
     profile: ProbeProfile = ProbeProfile.LIGHT
@@ -231,7 +233,28 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     is_recorded: bool = False
     is_log: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse readings that no source reads."""
-        for name in self.reads:
-            ReadingId(name)
+
+class HealthCheck(CheckRow, frozen=True, kw_only=True):
+    """A row with the function that judges."""
+
+    judge: Callable[[CheckInput], CheckResult]
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, tuple[CheckRow, ...]]]:
+    content = get_data("reconciler", "data/health_checks.json") or b""
+    return msgspec.json.decode(content, type=dict[str, dict[str, tuple[CheckRow, ...]]])
+
+
+def health_checks(family: str, judges: Mapping[str, Callable[[CheckInput], CheckResult]]) -> tuple[HealthCheck, ...]:
+    """Return the rows of a family in `data/health_checks.json`, each with its function."""
+    rows = _table()["families"][family]
+    return tuple(HealthCheck(judge=judges[row.id], **(structs.asdict(row) | {"limits": _whole(row)})) for row in rows)
+
+
+def _whole(row: CheckRow) -> Mapping[str, Threshold]:
+    """Return the limits of a row; whole numbers are written as such."""
+    return {
+        name: replace(one, value=int(one.value)) if isinstance(one.value, float) and one.value.is_integer() else one
+        for name, one in row.limits.items()
+    }

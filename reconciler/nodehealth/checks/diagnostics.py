@@ -2,35 +2,22 @@
 
 import re
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
 from reconciler.nodehealth.findings import (
     CheckStatus,
     FindingSeverity,
-    ProbeProfile,
-    RepairAction,
     Threshold,
     ThresholdSource,
 )
-from reconciler.nodehealth.policy import CheckMode
 from reconciler.nodehealth.readings import DIAG_READINGS, ReadingId
 
-_FATAL = Threshold(
-    value="PCIe, NVLink, ECC, GPU Memory, Memtest, EUD, Diagnostic, Memory Bandwidth, Pulse Test",
-    source=ThresholdSource.POLICY,
-    citation="comma-separated names of the tests whose failure makes the GPUs unusable",
-)
-_PATHS = Threshold(
-    value="",
-    source=ThresholdSource.POLICY,
-    citation="comma-separated <top>.<category>.<test>: judge only these; empty: all",
-)
 _SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap", "nvbandwidth": "nvlink"}
 """Names of tests that mean the same in another version."""
-_PROFILES = {1: ProbeProfile.PREFLIGHT, 2: ProbeProfile.DEEP, 3: ProbeProfile.DEEP, 4: ProbeProfile.RMA}
 
 
 _UNUSABLE, _USABLE = (2, 6), (1, 5)
@@ -202,19 +189,6 @@ def _reason(results: list[DiagResult]) -> str:
     return f" ({worst.text}{f'; error {worst.errors[0]} of DCGM' if worst.errors else ''})"
 
 
-def _diag_row(level: int) -> HealthCheck:
-    return HealthCheck(
-        id=f"dcgm.level{level}",
-        title=f"`dcgmi diag` passes at level {level}",
-        judge=lambda given: _diag(given, level),
-        reads=(DIAG_READINGS[level],),
-        scope=CheckScope.NODE,
-        profile=_PROFILES[level],
-        limits={"fatal": _FATAL, "paths": _PATHS},
-        action=RepairAction.RUN_DIAG if level < max(_PROFILES) else RepairAction.CONTACT_SUPPORT,
-    )
-
-
 JOB_ERRORS = "job.errors"
 _AN_HOUR = {
     "ecc.corrected": "corrected memory errors",
@@ -246,21 +220,7 @@ def _job_errors(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
 
 
-def _an_hour(count: float) -> Threshold:
-    return Threshold(value=count, source=ThresholdSource.POLICY, citation="per hour of the job, at least one hour")
-
-
-CHECKS = (
-    *map(_diag_row, _PROFILES),
-    HealthCheck(
-        id=JOB_ERRORS,
-        title="A job left no errors on its GPUs, by their counters from its start to its end",
-        judge=_job_errors,
-        reads=(ReadingId.JOB_ERRORS,),
-        profile=ProbeProfile.POSTFLIGHT,
-        unit="errors",
-        limits={"correctedAnHour": _an_hour(10), "replaysAnHour": _an_hour(100), "linkErrorsAnHour": _an_hour(100)},
-        action=RepairAction.RUN_DIAG,
-        mode=CheckMode.PROPOSE,
-    ),
+CHECKS = health_checks(
+    "diagnostics",
+    {**{f"dcgm.level{level}": partial(_diag, level=level) for level in DIAG_READINGS}, JOB_ERRORS: _job_errors},
 )

@@ -3,15 +3,12 @@
 from reconciler.kube.values import plural
 from reconciler.nodehealth.checks.check import (
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import CheckMode
+from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -115,48 +112,13 @@ def _acs(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message="no bridge redirects traffic between GPUs", observed=0)
 
 
-def _node(**values: object) -> HealthCheck:
-    return HealthCheck(scope=CheckScope.NODE, **values)  # type: ignore[arg-type]
-
-
-CHECKS = (
-    _node(
-        id="driver.module",
-        title="The driver's module is loaded, in the version of the library",
-        judge=_module,
-        reads=(ReadingId.SYSFS_NVIDIA_MODULE, ReadingId.SYSFS_PCI_GPUS),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-    ),
-    _node(
-        id="fabricmanager",
-        title="No GPU waits for the fabric manager",
-        judge=_fabric_manager,
-        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_DAEMONS),
-        unit="GPUs",
-    ),
-    _node(
-        id="imex",
-        title="No GPU asks for a recovery of IMEX",
-        judge=_imex,
-        reads=(ReadingId.NVML_RECOVERY_ACTION, ReadingId.PROCFS_DAEMONS),
-        unit="GPUs",
-    ),
-    _node(
-        id="plugin.registered",
-        title="Kubernetes counts the GPUs that NVML counts",
-        judge=_plugin,
-        reads=(ReadingId.KUBERNETES_ALLOCATABLE_GPUS, ReadingId.NVML_COUNT),
-        unit="GPUs",
-    ),
-    _node(
-        id="pcie.acs",
-        title="No bridge sends traffic between GPUs through the processor",
-        judge=_acs,
-        reads=(ReadingId.SYSFS_ACS,),
-        vendor="",
-        mode=CheckMode.PROPOSE,
-        privilege=CheckPrivilege.ROOT,
-        unit="bridges",
-    ),
+CHECKS = health_checks(
+    "host",
+    {
+        "driver.module": _module,
+        "fabricmanager": _fabric_manager,
+        "imex": _imex,
+        "plugin.registered": _plugin,
+        "pcie.acs": _acs,
+    },
 )

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -11,17 +12,14 @@ from reconciler.nodehealth.checks.check import (
     DAY,
     HOUR,
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.driver import RECOVERY
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.kernel_events import RELOAD, Told, ended_by, told_by
-from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction
+from reconciler.nodehealth.kernel_events import RELOAD, Told, ended_by, kernel_events, told_by
 from reconciler.nodehealth.readings import ReadingId, normal_slot
 from reconciler.nodehealth.xids import (
     RECOVERY_CHANGED,
@@ -321,69 +319,12 @@ def _told_events(given: CheckInput, check: str) -> CheckResult:
     )
 
 
-_LOG = (ReadingId.KMSG_LINES, ReadingId.KMSG_SINCE, ReadingId.PROCFS_BTIME)
 _DRIVER = "kmsg.driver"
-_TITLES = {
-    _DRIVER: "The kernel reports no fault of the GPU driver",
-    "kmsg.nvswitch": "The kernel reports no error of an NVSwitch (SXid)",
-    "kmsg.pcie": "The kernel reports no error of a PCIe link (AER, DPC)",
-    "kmsg.nic": "The kernel reports no fault of a network card",
-    "kmsg.host": "The kernel reports no fault of processors and memory of the host",
-    "kmsg.storage": "The kernel reports no fault of disks and file systems",
-    "kmsg.amd": "The kernel reports no fault of an AMD GPU (RAS, resets)",
-}
-
-
-def _told_row(check: str) -> HealthCheck:
-    return HealthCheck(
-        id=check,
-        title=_TITLES[check],
-        judge=lambda given: _told_events(given, check),
-        reads=_LOG,
-        scope=CheckScope.NODE,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-        privilege=CheckPrivilege.HOST,
-        vendor="",
-        window=7 * DAY,
-        unit="messages",
-        is_log=True,
-    )
-
-
-CHECKS = (
-    HealthCheck(
-        id="gpu.xid",
-        title="No Xid that matters since the last boot or reset",
-        judge=_xids,
-        reads=(
-            *_LOG,
-            ReadingId.NVML_XIDS,
-            ReadingId.NVML_RECOVERY_ACTION,
-            ReadingId.NVML_REMAPPED_ROWS,
-        ),
-        limits={"hours": Threshold(value=24, source=ThresholdSource.SPEC, citation="for codes that blame a program")},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        privilege=CheckPrivilege.HOST,
-        window=7 * DAY,
-        unit="events",
-        is_log=True,
-    ),
-    HealthCheck(
-        id="kmsg.fallen_off",
-        title="No GPU fell off the bus",
-        judge=_fallen_off,
-        reads=_LOG,
-        scope=CheckScope.NODE,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.POWER_CYCLE,
-        lane=Lane.FAST,
-        privilege=CheckPrivilege.HOST,
-        window=7 * DAY,
-        unit="GPUs",
-        is_log=True,
-    ),
-    *map(_told_row, _TITLES),
+CHECKS = health_checks(
+    "kernel",
+    {
+        "gpu.xid": _xids,
+        "kmsg.fallen_off": _fallen_off,
+        **{check: partial(_told_events, check=check) for check in kernel_events()},
+    },
 )

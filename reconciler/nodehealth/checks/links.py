@@ -12,14 +12,13 @@ from reconciler.nodehealth.checks.check import (
     MINUTE,
     CheckInput,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import change
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane, PortExpectation
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import PortExpectation
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -53,15 +52,15 @@ def _peers(given: CheckInput) -> list[str]:
     return [gpu.slot for gpu in given.sweep.gpus if gpu.product == given.gpu.product]
 
 
-def _most_active(given: CheckInput) -> int:
-    """Return the most active links of any GPU of this product: platforms leave some unused by design."""
-    most = 0
+def _counts(given: CheckInput) -> list[int]:
+    """Return the active links of each GPU of this product that tells them."""
+    found = []
     for slot in _peers(given):
         try:
-            most = max(most, sum(state == 1 for state in _states(given, slot)))
+            found.append(sum(state == 1 for state in _states(given, slot)))
         except Unmeasured:
             continue
-    return most
+    return found
 
 
 def _active(given: CheckInput) -> CheckResult:
@@ -72,11 +71,13 @@ def _active(given: CheckInput) -> CheckResult:
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
     usual = 0
     if wanted is None:
-        wanted, said_by = _most_active(given), ""
+        counts = _counts(given)  # platforms leave some links unused by design
+        wanted, said_by = max(counts, default=0), ""
         citation = "the GPU with the most links in this node"
         limit = Threshold(value=wanted, source=ThresholdSource.MEASURED, citation=citation)
+        # A bridge joins two, so one of an odd number lost its own.
         is_bridged = any(word in given.gpu.product for word in _BRIDGED)
-        if wanted == 0 or (is_bridged and not active and not _linked(given) % 2):
+        if wanted == 0 or (is_bridged and not active and not sum(map(bool, counts)) % 2):
             text = f"none of {len(states)} links is active on {'any' if wanted == 0 else 'this'} GPU of this node"
             raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set `expected.nvlinks` in a HealthPolicy")
         known = (count for name, count in _LINKS.items() if name in given.gpu.product and not is_bridged)
@@ -96,17 +97,6 @@ def _is_on(given: CheckInput, slot: str) -> bool:
     """Say whether a GPU is in MIG mode."""
     mig = given.sweep.find(ReadingId.NVML_MIG_MODE, slot)
     return mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1
-
-
-def _linked(given: CheckInput) -> int:
-    """Return how many GPUs of this product have a link: bridges join two, so one of an odd number lost its own."""
-    found = 0
-    for slot in _peers(given):
-        try:
-            found += any(state == 1 for state in _states(given, slot))
-        except Unmeasured:
-            continue
-    return found
 
 
 def _speed(given: CheckInput) -> CheckResult:
@@ -351,67 +341,13 @@ def _per_second(given: CheckInput, ports: dict[str, dict[str, Any]]) -> float:
     return _grown(ports, earlier, "symbol_error") / (given.sweep.taken_at - earlier[0][0]) if earlier else 0.0
 
 
-CHECKS = (
-    HealthCheck(
-        id="nvlink.active",
-        title="All NVLinks are up",
-        judge=_active,
-        reads=(ReadingId.NVML_NVLINK_STATES, ReadingId.NVML_MIG_MODE),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        unit="links",
-    ),
-    HealthCheck(
-        id="nvlink.speed",
-        title="NVLinks have their full speed",
-        judge=_speed,
-        reads=(ReadingId.NVML_NVLINK_SPEEDS,),
-        action=RepairAction.RESET_GPU,
-        unit="MB/s",
-    ),
-    HealthCheck(
-        id="nvlink.errors",
-        title="No lasting NVLink errors",
-        judge=_errors,
-        reads=(ReadingId.NVML_NVLINK_ERRORS,),
-        limits={
-            "crcASecond": Threshold(value=100, source=ThresholdSource.VENDOR, citation="DCGM, NVLink CRC errors"),
-            "windows": Threshold(value=15, source=ThresholdSource.VENDOR, citation="NVRx, of 30 windows of a minute"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=_HALF_HOUR,
-        unit="errors",
-    ),
-    HealthCheck(
-        id="fabric.state",
-        title="The GPU is part of its NVSwitch fabric",
-        judge=_fabric,
-        reads=(ReadingId.NVML_FABRIC, ReadingId.NVML_MIG_MODE, ReadingId.PROCFS_UPTIME),
-        limits={
-            "startMinutes": Threshold(value=5, source=ThresholdSource.SPEC),
-            "missingMinutes": Threshold(value=10, source=ThresholdSource.SPEC),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        window=10 * MINUTE,
-    ),
-    HealthCheck(
-        id="ib.state",
-        title="InfiniBand and Ethernet ports stay up, at their rate",
-        judge=_ports_state,
-        reads=(ReadingId.SYSFS_INFINIBAND_PORTS,),
-        scope=CheckScope.NODE,
-        vendor="",
-        limits={
-            "downsInAnHour": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, 3 events in 1 h"),
-            "symbolErrorsASecond": Threshold(value=10, source=ThresholdSource.VENDOR, citation="NVSentinel"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=8 * DAY,
-        unit="ports",
-        is_log=True,
-    ),
+CHECKS = health_checks(
+    "links",
+    {
+        "nvlink.active": _active,
+        "nvlink.speed": _speed,
+        "nvlink.errors": _errors,
+        "fabric.state": _fabric,
+        "ib.state": _ports_state,
+    },
 )

@@ -48,18 +48,18 @@ class Followers(Struct, frozen=True, kw_only=True):
         return f"{plural(len(self.fields), 'field')} follow: {', '.join(names[:_MAX_NAMES])}{more}"
 
 
-class Told(Struct, frozen=True, kw_only=True):
+class FieldsTold(Struct, frozen=True, kw_only=True):
     """The fields of a change as a reader wants them: those that somebody wrote, and what follows from it."""
 
     listed: tuple[FieldChange, ...]
     followers: tuple[Followers, ...] = ()
 
 
-def told(group: ChangeGroup, *, full: bool) -> Told:
+def told(group: ChangeGroup, *, full: bool) -> FieldsTold:
     """Divide the fields of a change. With `full` all are listed."""
     change = group.first
     if full or change.operation in _LISTED:
-        return Told(listed=change.fields)
+        return FieldsTold(listed=change.fields)
     causes: dict[tuple[SourceRef, ...], list[FieldChange]] = {}
     for field in change.fields:
         if field.why is not None and field.why.rule not in _WRITTEN and (cause := _cause(field.why)):
@@ -67,7 +67,7 @@ def told(group: ChangeGroup, *, full: bool) -> Told:
     folded = [tuple(sorted(members, key=_importance)) for members in causes.values() if len(members) >= _FEWEST]
     hidden = {field.path for members in folded for field in members}
     listed = tuple(field for field in change.fields if field.path not in hidden)
-    return Told(
+    return FieldsTold(
         listed=listed,
         followers=tuple(
             Followers(because=_sized(change, listed, members) or _reason(group, members), fields=members)

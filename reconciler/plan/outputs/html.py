@@ -5,8 +5,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from reconciler.console.page import Piece, Style, Styled
-from reconciler.html import Bar, Mark, bars, page
+from reconciler.console.page import Piece, Style
+from reconciler.html import AmountBar, Mark, bars, page
 from reconciler.kube.values import plural
 from reconciler.outputs import DEFAULTS, RenderOptions
 from reconciler.plan import Operation, Plan, Revision
@@ -23,6 +23,7 @@ from reconciler.plan.outputs.sections.model import (
     FactsBlock,
     FindingsBlock,
     Form,
+    Link,
     Name,
     NamesBlock,
     PageSection,
@@ -55,46 +56,56 @@ _SIGNS = {
 }
 _LINES = {"+": "add", "-": "del", "#": "note", "@": "note"}
 _ROOM = 420_000  # bytes of objects, so that a page of 1,000 changes stays below 500 kB
+_MARKUP = 350  # bytes around one object
 _MAX_ROWS = 200  # of a table or a list
+_MAX_NAMES = 20  # of objects with the same finding
 _MAX_BARS = 40
 _MAX_LINES = 200  # of one object
 
 
 def render_html(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     """Render the plan as a page of its own."""
+    return page("plan.html", **plan_values(plan, options))
+
+
+def plan_values(plan: Plan, options: RenderOptions = DEFAULTS) -> dict[str, Any]:
+    """Return what the template `plan.html` shows."""
     listed = apply_filters(plan, options.filters)
     view = View(plan=listed.plan, full=options.full, queues=listed.queues)
     objects, omitted = ([], 0) if options.summary else _objects(view.plan, full=options.full)
     blocking = blockers(plan)
-    return page(
-        "plan.html",
-        title=headlines(plan)[0],
-        headlines=(*headlines(plan), *([listed.note] if listed.note else [])),
-        counts=[text for _, text in counts(plan)],
-        refusal=f"{refusal_words(plan)}: {', '.join(blocking)}" if blocking else "",
-        answers=[{"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan)],
-        sections=[_section(one, view.plan) for one in plan_sections(view, summary=options.summary)],
-        objects=objects,
-        object_count=f"{len(view.plan.changes):,}",
-        omitted=f"… and {plural(omitted, 'more object')}; `reconciler plan` shows all" if omitted else "",
-        closing="" if plan.is_empty else closing_line(plan),
-        revisions=f"{_revision(plan.base)} → {_revision(plan.head)}",
-        digest=plan.digest or "(no digest)",
-        engine=plan.engine,
-    )
+    charts = {"GPUs": _queue_bars, "Capacity": _capacity_bars}
+    return {
+        "title": headlines(plan)[0],
+        "headlines": (*headlines(plan), *([listed.note] if listed.note else [])),
+        "counts": [text for _, text in counts(plan)],
+        "refusal": f"{refusal_words(plan)}: {', '.join(blocking)}" if blocking else "",
+        "answers": [{"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan)],
+        "sections": [
+            section_values(one, charts[one.title](view.plan) if one.title in charts else "")
+            for one in plan_sections(view, summary=options.summary)
+        ],
+        "objects": objects,
+        "object_count": f"{len(view.plan.changes):,}",
+        "omitted": f"… and {plural(omitted, 'more object')}; `reconciler plan` shows all" if omitted else "",
+        "closing": "" if plan.is_empty else closing_line(plan),
+        "revisions": f"{_revision(plan.base)} → {_revision(plan.head)}",
+        "digest": plan.digest or "(no digest)",
+        "engine": plan.engine,
+    }
 
 
 def _revision(revision: Revision) -> str:
     return f"{revision.label} {revision.commit[:12]}".strip()
 
 
-def _section(section: PageSection, plan: Plan) -> dict[str, Any]:
-    charts = {"GPUs": _queue_bars, "Capacity": _capacity_bars}
+def section_values(section: PageSection, chart: str = "") -> dict[str, Any]:
+    """Return what the template shows of a section, below a chart."""
     return {
         "title": section.title + (f" ({section.remark})" if section.remark else ""),
         "count": f"{section.count:,}" if section.count else "",
         "is_folded": section.is_folded,
-        "chart": charts[section.title](plan) if section.title in charts else "",
+        "chart": chart,
         "blocks": [_block(block) for block in section.blocks],
     }
 
@@ -105,7 +116,7 @@ def _queue_bars(plan: Plan) -> Markup:
     ranked = sorted(rows, key=lambda row: -max(abs(row.delta), row.quota_change))[:_MAX_BARS]
     return bars(
         [
-            Bar(
+            AmountBar(
                 label=row.queue or "(no queue)",
                 before=float(row.requested_before),
                 after=float(row.requested_after),
@@ -127,7 +138,7 @@ def _capacity_bars(plan: Plan) -> Markup:
     """Draw the GPUs that are requested of each product, with those that the nodes have."""
     return bars(
         [
-            Bar(
+            AmountBar(
                 label=line.product or "any product",
                 before=float(line.capacity),
                 after=float(line.requested),
@@ -173,7 +184,14 @@ def _table(table: TableBlock) -> dict[str, Any]:
 
 def _pieces(pieces: Iterable[Piece]) -> list[str | dict[str, Any]]:
     return [
-        {"text": one.text, "css": _CSS[one.style], "is_name": isinstance(one, Name)} if isinstance(one, Styled) else one
+        one
+        if isinstance(one, str)
+        else {
+            "text": one.text,
+            "css": _CSS[one.style],
+            "is_name": isinstance(one, Name),
+            "href": one.href if isinstance(one, Link) else "",
+        }
         for one in pieces
     ]
 
@@ -188,7 +206,9 @@ def _findings(group: FindingGroup) -> dict[str, Any]:
         says = f"{finding.field}: {finding.message}" if finding.field else finding.message
         if entry.others:
             what, names = entry.names
-            says += f" ({what}: {', '.join(names)})" if what else f" ({', '.join(names)})"
+            listed = ", ".join(names[:_MAX_NAMES])
+            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+            says += f" ({f'{what}: ' if what else ''}{listed}{more})"
             entries.append(("", says))
         else:
             name = name_of(finding)
@@ -211,7 +231,7 @@ def _objects(plan: Plan, *, full: bool) -> tuple[list[dict[str, Any]], int]:
     used, left = 0, len(plan.changes)
     for group in group_changes(plan):
         for made in (_object(group, full=full), _title(group)):
-            size = sum(len(str(value)) for value in made.values())
+            size = _MARKUP + sum(len(str(value)) for value in made.values())
             if used + size <= _ROOM:
                 break
         else:

@@ -379,8 +379,10 @@ def _piece(piece: Piece) -> str:
         return code(piece.text) if piece.text else ""
     if isinstance(piece, str):
         return prose(piece)
-    shown = prose(piece.text.strip())
-    return f"**{shown}**" if shown and piece.style in _BOLD else shown
+    words = piece.text.strip()
+    shown = prose(words)
+    before, _, after = piece.text.partition(words) if words else ("", "", "")
+    return f"{before}**{shown}**{after}" if shown and piece.style in _BOLD else f"{before}{shown}{after}"
 
 
 def _record(record: FactsBlock) -> Iterator[str]:

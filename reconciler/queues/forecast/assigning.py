@@ -18,6 +18,8 @@ from reconciler.queues.forecast.values import (
     FlavorGroup,
     PodSetAsk,
     QueuedWorkload,
+    Shortfall,
+    written,
 )
 
 _NO_FIT, _NO_CANDIDATES, _PREEMPT, _RECLAIM, _FIT = range(5)
@@ -40,7 +42,7 @@ class FlavorAssignment(NamedTuple):
     usage: Amounts
     borrowing: int
     tried: Tried
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Shortfall, ...] = ()
 
     @property
     def short(self) -> frozenset[Cell]:
@@ -54,7 +56,7 @@ class _FlavorRank(NamedTuple):
     level: int
 
 
-class _Choice(NamedTuple):
+class _FlavorChoice(NamedTuple):
     rank: _FlavorRank
     flavors: dict[str, tuple[str, FitMode, int]]
 
@@ -76,18 +78,18 @@ class Assigner:
         usage: Amounts = {}
         found: list[Mapping[str, tuple[str, FitMode]]] = []
         marks: list[Mapping[str, int]] = []
-        borrowing, worst, reasons = 0, FitMode.FIT, []
+        borrowing, worst = 0, FitMode.FIT
+        reasons: list[Shortfall] = []
         numbers = tuple(counts) if counts is not None else tuple(one.pods for one in self._asked.sets)
         for index, (pods, count) in enumerate(zip(self._asked.sets, numbers, strict=True)):
             requests = {name: each * count for name, each in pods.requests}
             if "pods" in self._group_of:
                 requests["pods"] = count
             flavors, why = self._pod_set(pods, requests, usage, tried[index] if tried and index < len(tried) else {})
-            reasons += why
             if flavors is None:
-                return FlavorAssignment(
-                    FitMode.NO_FIT, tuple(found), numbers, usage, borrowing, (*marks, {}), (*reasons,)
-                )
+                tried_now = (*marks, {})
+                return FlavorAssignment(FitMode.NO_FIT, tuple(found), numbers, usage, borrowing, tried_now, tuple(why))
+            reasons += why
             for name, (flavor, mode, level) in flavors.items():
                 borrowing = max(borrowing, level)
                 usage[flavor, name] = usage.get((flavor, name), 0) + requests[name]
@@ -100,16 +102,16 @@ class Assigner:
 
     def _pod_set(
         self, pods: PodSetAsk, requests: Mapping[str, int], taken: Amounts, tried: Mapping[str, int]
-    ) -> tuple[dict[str, tuple[str, FitMode, int]] | None, list[str]]:
+    ) -> tuple[dict[str, tuple[str, FitMode, int]] | None, list[Shortfall]]:
         flavors: dict[str, tuple[str, FitMode, int]] = {}
-        reasons: list[str] = []
+        reasons: list[Shortfall] = []
         self._marks: dict[str, int] = {}
         for name, amount in requests.items():
             group = self._group_of.get(name)
             if name in flavors or (group is None and not amount):
                 continue
             if group is None:
-                return None, [f"ClusterQueue {self._queue.name} does not cover {name}"]
+                return None, [Shortfall(f"ClusterQueue {self._queue.name} does not cover {name}", is_final=True)]
             wanted = {each: requests[each] for each in requests if each in group.resources}
             choice, last, why = self._flavor(group, pods, wanted, taken, tried.get(name, -1) + 1)
             if not choice.flavors:
@@ -122,15 +124,15 @@ class Assigner:
 
     def _flavor(
         self, group: FlavorGroup, pods: PodSetAsk, wanted: Mapping[str, int], taken: Amounts, first: int
-    ) -> tuple[_Choice, int, list[str]]:
+    ) -> tuple[_FlavorChoice, int, list[Shortfall]]:
         """Return the best flavor of a group, the last one that was tried, and why the others are none."""
-        best, last, reasons = _Choice(_FlavorRank(_NO_FIT, 1 << 30), {}), -1, []
+        best, last, reasons = _FlavorChoice(_FlavorRank(_NO_FIT, 1 << 30), {}), -1, list[Shortfall]()
         excluded = dict(pods.excluded)
         for index in range(first, len(group.flavors)):
             flavor = group.flavors[index]
             last = index
             if flavor in excluded:
-                reasons.append(f"{flavor} ({excluded[flavor]})")
+                reasons.append(Shortfall(f"{flavor} takes no such pods ({excluded[flavor]})", is_final=True))
                 continue
             choice, why = self._tried(flavor, wanted, taken)
             reasons += why
@@ -141,33 +143,36 @@ class Assigner:
                 best = choice
         return best, -1 if last == len(group.flavors) - 1 else last, reasons
 
-    def _tried(self, flavor: str, wanted: Mapping[str, int], taken: Amounts) -> tuple[_Choice, list[str]]:
+    def _tried(self, flavor: str, wanted: Mapping[str, int], taken: Amounts) -> tuple[_FlavorChoice, list[Shortfall]]:
         """Return how a flavor can be had: as the worst of its resources."""
-        rank, flavors, reasons = _FlavorRank(_FIT, 0), {}, []
+        rank, flavors, reasons = _FlavorRank(_FIT, 0), {}, list[Shortfall]()
         for name, amount in wanted.items():
             cell = (flavor, name)
             one, why = self._fits(cell, taken.get(cell, 0) + amount)
-            if why:
+            if why is not None:
                 reasons.append(why)
             if self._is_better(rank, one):
                 rank = one
             if rank.mode == _NO_FIT:
-                return _Choice(rank, {}), reasons
+                return _FlavorChoice(rank, {}), reasons
             mode = FitMode.FIT if one.mode == _FIT else FitMode.PREEMPT
             flavors[name] = (flavor, mode, one.level)
-        return _Choice(rank, flavors), reasons
+        return _FlavorChoice(rank, flavors), reasons
 
-    def _fits(self, cell: Cell, amount: int) -> tuple[_FlavorRank, str]:
+    def _fits(self, cell: Cell, amount: int) -> tuple[_FlavorRank, Shortfall | None]:
         queue = self._queue
         most = queue.potential(cell)
         flavor, name = cell
         if amount > most:
-            return _FlavorRank(_NO_FIT, 0), f"more {name} than {queue.name} can ever have of {flavor}"
+            most_text = written(name, most)
+            return _FlavorRank(_NO_FIT, 0), Shortfall(
+                f"{queue.name} has at most {most_text} {name} of {flavor}", is_final=True
+            )
         level, may_reclaim = queue.borrowing_level(cell, amount)
         free = queue.available(cell)
         if amount <= free:
-            return _FlavorRank(_FIT, level), ""
-        why = f"{amount - free} more {name} of {flavor}"
+            return _FlavorRank(_FIT, level), None
+        why = Shortfall(f"{written(name, amount - queue.free(cell))} more {name} of {flavor}")
         if queue.limits(cell).nominal >= amount or may_reclaim or self._preempts_borrowing:
             whom, level = self._simulate(cell, amount)
             return _FlavorRank({"": _NO_CANDIDATES, "preempt": _PREEMPT, "reclaim": _RECLAIM}[whom], level), why

@@ -27,6 +27,7 @@ from reconciler.queues.forecast.values import (
     AdmissionPolicies,
     Cell,
     CellLimits,
+    FairSharing,
     FlavorGroup,
     HeldQuota,
     PodSetAsk,
@@ -65,6 +66,12 @@ def specs(usage: QueueUsage) -> Specs:
                 )
             )
     return cohorts, queues
+
+
+def fair_sharing(usage: QueueUsage) -> FairSharing | None:
+    """Return the fair sharing of a cluster: that by default, if a queue has a weight, which is for it alone."""
+    rows = (row.terms for row in usage.queues.values())
+    return FairSharing() if any(isinstance(one, QueueTerms | CohortTerms) and one.weight for one in rows) else None
 
 
 def _limits(quotas: Iterable[CellQuota], *, borrows: bool) -> dict[Cell, CellLimits]:

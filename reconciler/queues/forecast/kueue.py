@@ -29,6 +29,7 @@ from reconciler.queues.forecast.values import (
     PreemptedWorkload,
     QueuedWorkload,
     QueueNodeSpec,
+    Shortfall,
 )
 
 _KEEPS_PROGRESS: Version = (0, 19)
@@ -50,7 +51,7 @@ class _PendingWorkload(Struct):
     cycle: int = 0
     seen: tuple[int, Tried | None] | None = None
     found: tuple[FlavorAssignment, list[PreemptionTarget]] | None = None
-    reasons: tuple[str, ...] = ()
+    reasons: tuple[Shortfall, ...] = ()
 
     @property
     def has_more_flavors(self) -> bool:
@@ -165,6 +166,11 @@ class _CycleRun:
             if state in seen:
                 break
             seen.add(state)
+        for name, queue in self._queues.items():
+            cells = [cell for cell in queue.usage if queue.exceeds(cell)]
+            over = {cell: -free for cell in cells if (free := queue.free(cell)) < 0}
+            if over:
+                self._outcome.over[name] = over
         self._outcome.is_settled = self._cycle < _MOST_CYCLES
         for line in self._lines.values():
             for one in (*line.aside.values(), *(one for _, one in line.heap)):
@@ -197,6 +203,7 @@ class _CycleRun:
     def _assigned(self, one: _PendingWorkload, queue: QueueNode) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
         """Return the assignment of all pods, or of the most that can start."""
         asked = one.asked
+        self._preemptor.forget()
 
         def simulate(cell: Cell, amount: int) -> tuple[str, int]:
             return self._preemptor.simulate(asked, cell, amount)
@@ -241,7 +248,7 @@ class _CycleRun:
             if head.queue in taking:
                 self._forget_shares(head.queue.root)
         for node, usages in before.items():
-            node.usage = usages
+            node.restore(usages)
         for head in admitted:
             self._admit(head)
         for target in preempted.values():
@@ -263,7 +270,7 @@ class _CycleRun:
             return False
         overlaps = any(target.one.name in preempted for target in targets)
         if overlaps or not self._still_fits(head, preempted):
-            one.reasons = ("what another workload takes first",)
+            one.reasons = (Shortfall("what another workload takes first"),)
             if self._version < _KEEPS_PROGRESS:
                 one.tried = None
             line.push(one)

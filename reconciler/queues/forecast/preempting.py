@@ -53,13 +53,23 @@ class TargetFinder:
 
     def __init__(self, queues: dict[str, QueueNode], version: Version, fairness: FairSharing | None) -> None:
         self._queues, self._version, self._fairness = queues, version, fairness
+        self._known: dict[tuple[frozenset[Cell], tuple[tuple[Cell, int], ...]], list[PreemptionTarget]] = {}
+
+    def forget(self) -> None:
+        """Forget what was found: for another workload, or after a change of usage."""
+        self._known.clear()
 
     def targets(self, asked: QueuedWorkload, cells: frozenset[Cell], usage: Amounts) -> list[PreemptionTarget]:
         """Return the workloads that make room for `usage`, which lacks quota of some cells; none if they cannot."""
-        queue = self._queues[asked.queue]
-        if self._fairness is not None:
-            return self._fair(queue, asked, cells, usage, self._fairness)
-        return self._classical(queue, asked, cells, usage)
+        queue, key = self._queues[asked.queue], (cells, tuple(sorted(usage.items())))
+        found = self._known.get(key)
+        if found is None:
+            if self._fairness is not None:
+                found = self._fair(queue, asked, cells, usage, self._fairness)
+            else:
+                found = self._classical(queue, asked, cells, usage)
+            self._known[key] = found
+        return found
 
     def simulate(self, asked: QueuedWorkload, cell: Cell, amount: int) -> tuple[str, int]:
         """Return whether others could be preempted for an amount of a cell, and from how high it would borrow then."""
@@ -200,7 +210,12 @@ def _allowed(asked: QueuedWorkload, one: QueuedWorkload, policy: str) -> bool:
 
 
 def _uses(one: QueuedWorkload, cells: frozenset[Cell]) -> bool:
-    return one.running is not None and any(cell in cells for cell, _ in one.running.usage)
+    if one.running is None:
+        return False
+    for cell, _ in one.running.usage:  # noqa: SIM110 - the innermost loop
+        if cell in cells:
+            return True
+    return False
 
 
 def _usage(one: QueuedWorkload) -> Sequence[tuple[Cell, int]]:

@@ -24,6 +24,7 @@ class QueueNode:
         self.usage: Amounts = {}
         self.running: dict[str, QueuedWorkload] = {}
         self.evictions = 0  # AllocatableResourceGeneration
+        self.known_share: DominantShare | None = None  # until its usage changes
         self._potential: Amounts = {}
         self._lendable: dict[str, int] | None = None
 
@@ -109,6 +110,7 @@ class QueueNode:
             at, rest = self, amount
             while True:
                 spare = at.spare(cell)
+                at.known_share = None
                 at.usage[cell] = at.usage.get(cell, 0) + rest
                 if at.parent is None or rest <= spare:
                     break
@@ -120,6 +122,7 @@ class QueueNode:
             at, rest = self, amount
             while True:
                 beyond = at.usage.get(cell, 0) - at.kept.get(cell, 0)
+                at.known_share = None
                 at.usage[cell] = at.usage.get(cell, 0) - rest
                 if at.parent is None or beyond <= 0:
                     break
@@ -162,6 +165,15 @@ class QueueNode:
 
     def share(self) -> "DominantShare":
         """Return its dominant resource share: what it borrows, of what the cohort above could lend."""
+        if self.known_share is None:
+            self.known_share = self._share()
+        return self.known_share
+
+    def restore(self, usage: Amounts) -> None:
+        """Set back what it uses."""
+        self.usage, self.known_share = usage, None
+
+    def _share(self) -> "DominantShare":
         if self.parent is None:
             return DominantShare(0.0, self.spec.weight)
         borrowed: dict[str, int] = {}

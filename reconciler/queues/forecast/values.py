@@ -20,6 +20,13 @@ PREEMPT_FIRST = "PreemptionOverBorrowing"
 FINAL_SHARE, INITIAL_SHARE = "LessThanOrEqualToFinalShare", "LessThanInitialShare"
 
 
+def written(resource: str, amount: int) -> str:
+    """Return an amount as people write it."""
+    if resource == "cpu":
+        return f"{amount / 1000:g}"
+    return f"{amount / (1 << 30):.3g}Gi" if resource in ("memory", "ephemeral-storage") else str(amount)
+
+
 class FitMode(IntEnum):
     """How an assignment of flavors can be had, from the worst."""
 
@@ -129,13 +136,22 @@ class AdmittedWorkload(NamedTuple):
     borrows: bool = False
 
 
+class Shortfall(NamedTuple):
+    """What keeps a workload from a flavor. is_final: no quota that others give back ever changes that."""
+
+    text: str
+    is_final: bool = False
+
+
 class ForecastOutcome(Struct, kw_only=True):
     """What a forecast finds. `preempted` are all that lose their quota, even those that get another one later.
 
-    reasons: of those that wait. is_settled: further cycles change nothing.
+    reasons: of those that wait. over: by queue, what it uses beyond its quota and all that it may borrow.
+    is_settled: further cycles change nothing.
     """
 
     admitted: dict[str, AdmittedWorkload]
     preempted: dict[str, PreemptedWorkload]
-    reasons: dict[str, tuple[str, ...]]
+    reasons: dict[str, tuple[Shortfall, ...]]
+    over: dict[str, dict[Cell, int]] = {}
     is_settled: bool = True

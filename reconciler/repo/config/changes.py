@@ -25,6 +25,7 @@ _NAMES = {
     "budgets.gpu_quota_share": "budgets.gpuQuotaChange.share",
     "evidence_days": "evidence.maxAge",
     "placement.is_type_required": "placement.preferredType",
+    "forge.most": "budgets.changeRequests",
 }
 """Settings whose field has another name than in `reconciler.yaml`; the others differ in their case only."""
 

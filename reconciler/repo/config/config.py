@@ -13,6 +13,7 @@ from reconciler.kube.values import text
 from reconciler.kube.yaml import Document
 from reconciler.repo.config.builds import ROOT, Build, build_violations, parse_builds, source_folders
 from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
+from reconciler.repo.config.forge import ForgeSettings, forge_violations, parse_forge
 from reconciler.repo.config.placement import PlacementSettings, parse_placement, placement_violations
 from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
@@ -148,6 +149,7 @@ class Config(Struct, frozen=True, kw_only=True):
     pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
     placement: PlacementSettings = PlacementSettings()
+    forge: ForgeSettings | None = None  # None: no change requests, comments or statuses are made
 
     @property
     def plain_sources(self) -> tuple[str, ...]:
@@ -196,6 +198,7 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
             pod_paths=parse_pod_paths(document, spec),
             sizing=sizing_settings(spec.get("sizing", {})),
             placement=placement,
+            forge=parse_forge(spec),
         ),
         (),
     )
@@ -262,6 +265,7 @@ def _violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     yield from _duplicate_clusters(spec)
     yield from _folder_violations(spec)
     yield from drift_violations(spec)
+    yield from forge_violations(spec)
     yield from pod_path_violations(spec)
     yield from placement_violations(spec)
     for index, cluster in enumerate(spec["clusters"]):

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from reconciler import resources
+from reconciler.kinds.agentaflow.wishes import placement_wish
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.kinds.registry import BUILT_IN
+from reconciler.kinds.summary.summarize import ESTIMATE, summarize
 from reconciler.kube.yaml import read
 from reconciler.repo.config import Backend, PlacementSettings, PriorityClass
 from reconciler.sizing.devices import Vendor
@@ -84,6 +87,7 @@ def test_the_workload_of_the_readme(judged: Judge) -> None:
     assert job["metadata"]["annotations"] == {
         "agentaflow.gpu/scheduling-strategy": "least_utilized",
         "agentaflow.gpu/priority": "5",
+        "agentaflow.gpu/gpu-memory": "8192",
     }
     (container,) = pod(result)["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "1"}, "requests": {"nvidia.com/gpu": "1"}}
@@ -114,7 +118,9 @@ def test_the_example_of_the_project(judged: Judge) -> None:
     container = template["spec"]["containers"][0]
     assert {one["name"] for one in container["env"]} == {"CUDA_VISIBLE_DEVICES", "NCCL_DEBUG"}
     assert container["resources"]["limits"] == {"memory": "16Gi", "cpu": "8", "nvidia.com/gpu": "1"}
-    assert result.one("Job")["metadata"]["annotations"]["agentaflow.gpu/estimated-duration"] == "4h"
+    assert result.one("Job")["metadata"]["annotations"][ESTIMATE] == "4h"
+    row = summarize(BUILT_IN, cluster="main", body=result.one("Job"), path="", digest="")
+    assert (row.hours, placement_wish(result.one("Job")).duration_seconds) == (4.0, 4 * 3600)
     judged(result.manifests)
 
 

@@ -14,7 +14,7 @@ from reconciler.nodehealth.readings import GpuIdentity
 from reconciler.nodehealth.report import NodeReport, ProfileRun
 
 if TYPE_CHECKING:
-    from reconciler.nodehealth.fleet.evaluate import Rules
+    from reconciler.nodehealth.fleet.failures import Rules
     from reconciler.nodehealth.quarantine import NodeQuarantine
 
 FAST = {"mode": "enforce", "lane": "fast", "severity": "fatal"}

@@ -1,6 +1,6 @@
 """The first questions of a reviewer: does it fit, what does it cost, what is dangerous, what must be done."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.console.page import Style
 from reconciler.console.printable import clip
 from reconciler.kube.values import plural
-from reconciler.plan import CapacityLine, Harm, Plan
+from reconciler.plan import CapacityLine, Harm, PlacedWorkload, Plan
 from reconciler.plan.outputs.summary import risk_counts, short_name
 from reconciler.plan.outputs.summary.queues import QueueRow, number, queue_rows
 
@@ -27,7 +27,7 @@ class ReviewPoint(Struct, frozen=True, kw_only=True):
 
 def answers(plan: Plan) -> tuple[ReviewPoint, ...]:
     """Return the answers that this plan has; none to a question that it does not raise."""
-    return (*_fit(plan), *_cost(plan), *_danger(plan), *_next(plan))
+    return (*_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
 
 
 def _fit(plan: Plan) -> Iterator[ReviewPoint]:
@@ -40,6 +40,7 @@ def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     lines = [line for line in plan.capacity if line.cluster in clusters]
     short = [line for line in lines if line.requested > line.capacity]
     over += [f"{short_name(line.cluster)} has {_of(line)} for {line.requested} requested" for line in short]
+    over += [f"{_workload(one)} finds no room: {clip(one.why, _MESSAGE)}" for one in _without_room(plan)]
     if over:
         yield ReviewPoint(question="Fits", text=f"no: {_listed(over)}", style=Style.ERROR)
         return
@@ -55,6 +56,16 @@ def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     yield ReviewPoint(question="Fits", text=f"yes: {_listed(used)}{reclaimed}{_age(lines)}", style=style)
 
 
+def _without_room(plan: Plan) -> list[PlacedWorkload]:
+    """Return the workloads of the plan that no nodes have room for, or that lose their place in the forecast."""
+    every = (one for line in plan.placement for one in line.workloads)
+    return [one for one in every if one.word == "waits" and one.before != "waits"]
+
+
+def _workload(one: PlacedWorkload) -> str:
+    return f"{one.key.kind} {short_name(one.key.name)}"
+
+
 def _queue(row: QueueRow) -> str:
     return short_name(row.queue) or "no queue"
 
@@ -66,6 +77,32 @@ def _of(line: CapacityLine) -> str:
 def _age(lines: list[CapacityLine]) -> str:
     days = max((line.evidence_days or 0 for line in lines), default=0)
     return f" (evidence {plural(days, 'day')} old)" if days else ""
+
+
+def _start(plan: Plan) -> Iterator[ReviewPoint]:
+    """Yield what the queues do with the workloads of the plan, as far as the evidence of use says it."""
+    counted = Counter(line.verdict for line in plan.admissions)
+    words = [f"{counted[verdict]} {word}" for verdict, word in _VERDICTS.items() if counted[verdict]]
+    if not words:
+        return
+    stopped = sum(one.gpus for line in plan.admissions for one in line.displaces)
+    displaced = f"; {number(stopped)} GPUs of others stop for it" if stopped else ""
+    behind = next((line for line in plan.admissions if line.verdict in ("never", "waits", "unknown")), None)
+    why = f"; {short_name(behind.key.name)}: {clip(behind.reason, _MESSAGE)}" if behind is not None else ""
+    is_bad = bool(counted.keys() & {"never", "preempted"}) or bool(stopped)
+    style = Style.ERROR if counted["never"] else Style.WARNING if is_bad or counted["unknown"] else Style.PLAIN
+    yield ReviewPoint(question="Starts", text=f"{', '.join(words)}{displaced}{why}", style=style)
+
+
+_VERDICTS = {
+    "starts": "now",
+    "preempts": "once others were preempted",
+    "waits": "later",
+    "never": "never",
+    "unknown": "unknown",
+    "preempted": "of others preempted",
+    "over": "over quota",
+}
 
 
 def _cost(plan: Plan) -> Iterator[ReviewPoint]:

@@ -1,0 +1,130 @@
+"""`reconciler forge`: what pipelines say to the forge."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.console import options
+from reconciler.console.printing import emit
+from reconciler.errors import ConfigError
+from reconciler.forge.checkouts import bring, forge_of, work_edits
+from reconciler.forge.identity import ProposedChange
+from reconciler.forge.opening import pipeline_link, pipeline_request
+from reconciler.forge.reviewing import review, verify_status
+from reconciler.plan import opening
+
+_NUMBER = click.IntRange(1, 1_000_000_000)
+_link = click.option("--link", metavar="URL", help="Page with the whole plan. [default: the pipeline's run]")
+
+
+@click.group("forge")
+def command() -> None:
+    """Comment plans, set statuses and propose changes on GitHub, GitLab, Gitea or Forgejo.
+
+    The token is in RECONCILER_FORGE_TOKEN. Address and repository follow from the pipeline, or from the remote origin;
+    spec.forge of reconciler.yaml sets others.
+    """
+
+
+@command.command(
+    "comment",
+    epilog="""\b
+Examples:
+  reconciler plan --revision HEAD --base main --out plan.json
+  reconciler forge comment plan.json
+  reconciler forge comment plan.json --request 12 --scope gpu-a
+""",
+)
+@click.argument("plan_file", metavar="PLAN", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--request", "number", metavar="N", type=_NUMBER, help="Change request. [default: the pipeline's]")
+@click.option("--scope", metavar="NAME", default="default", help="Tells the comments of several plans apart.")
+@_link
+@options.repo
+@options.run_options
+def comment(*, plan_file: Path, number: int | None, scope: str, link: str | None, repo: str, **flags: Any) -> int:
+    """Write the comment about a saved plan, or replace it, and set the status reconciler/plan of its commit.
+
+    Findings become annotations where the forge has them. A plan of an older commit than the change request has now
+    writes nothing. Settings are those of the base of the plan.
+    """
+    environ = options.environment()
+    plan = opening.load_plan(plan_file)
+    chosen = number or pipeline_request(environ)
+    if not chosen:
+        raise ConfigError("this is not the pipeline of a change request", hint="name one with --request N")
+    run = opening.open_run(repo, {**options.setting_flags(flags), "revision": plan.base.commit or "HEAD"}, environ)
+    forge = forge_of(run, environ)
+    done = review(forge, forge.request(chosen), plan, scope=scope, link=link or pipeline_link(environ))
+    if done.is_outdated:
+        emit(f"nothing written: #{chosen} has other commits than the plan")
+    elif done.status is not None:
+        emit(f"#{chosen}: {'wrote the comment' if done.is_written else 'the comment is up to date'}")
+        emit(f"{done.status.context}: {done.status.state}: {done.status.summary}")
+    return 0
+
+
+@command.command(
+    "status",
+    epilog="""\b
+Examples:
+  status=0; reconciler verify --revision HEAD || status=$?
+  reconciler forge status --result $status
+""",
+)
+@click.option(
+    "--result", metavar="CODE", required=True, type=click.IntRange(0, 255), help="Exit code of `reconciler verify`."
+)
+@options.revision
+@_link
+@options.repo
+@options.run_options
+def status(*, result: int, link: str | None, repo: str, **flags: Any) -> int:
+    """Set the status reconciler/verify of a commit. [default: HEAD]."""
+    environ = options.environment()
+    settings = options.setting_flags(flags)
+    run = opening.open_run(repo, {"revision": "HEAD", **settings}, environ)
+    commit = run.workspace.repository.resolve(run.settings.revision).oid
+    said = verify_status(result, link or pipeline_link(environ))
+    forge_of(run, environ).set_status(commit, said)
+    emit(f"{said.context}: {said.state}: {said.summary}")
+    return 0
+
+
+@command.command(
+    "propose",
+    epilog="""\b
+Examples:
+  reconciler observe && reconciler forge propose --kind evidence
+  reconciler propose --write && reconciler forge propose --kind quotas --reason 'nodes of the pool changed'
+""",
+)
+@click.option("--kind", metavar="WORD", required=True, help="Kind of the proposal, the start of its branch's name.")
+@click.option("--name", metavar="NAME", default="", help="Name among those of its kind.")
+@click.option("--title", metavar="TEXT", default="", help="Title of the change request.")
+@click.option("--reason", metavar="TEXT", default="", help="Why, for reviewers.")
+@options.repo
+@options.cluster
+@options.run_options
+def propose(*, kind: str, name: str, title: str, reason: str, repo: str, **flags: Any) -> int:
+    """Propose the uncommitted edits of the working tree as a change request on a branch of their own.
+
+    Run again, it updates the same change request in place. One that a person closed stays closed until its content
+    changes. Without edits, the open one is closed.
+    """
+    environ = options.environment()
+    run = opening.open_run(repo, {**options.setting_flags(flags), "revision": "HEAD"}, environ)
+    change = ProposedChange(
+        kind=kind,
+        name=name,
+        cluster=run.settings.cluster,
+        title=title or f"Propose {' '.join(filter(None, (kind, name)))}",
+        reason=reason,
+        edits=work_edits(run),
+    )
+    done = bring(run, environ, [change] if change.edits else [], settled=[] if change.edits else [change])
+    for one in done:
+        emit(str(one))
+    if not done:
+        emit("nothing to propose")
+    return 0

@@ -1,0 +1,194 @@
+"""GitHub, and GitHub Enterprise Server: pull requests, comments, commit statuses, and check runs with annotations."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState
+from reconciler.forge.client import ForgeClient, escape
+
+_PULLS, _ISSUES = "pull-requests: write", "pull-requests: write, or issues: write"
+_CHECKS = "checks: write"
+_FORBIDDEN, _MISSING = 403, 404
+_ANNOTATIONS = 50  # of one request
+_MOST_ANNOTATIONS = 500
+_SUMMARY = 140  # characters of a status
+_LIMIT = 65_536
+
+
+class GitHub(Forge):
+    """One repository, `OWNER/NAME`. `account`: whose token it is, if it may not ask."""
+
+    kind = "github"
+    body_limit = _LIMIT
+
+    def __init__(self, client: ForgeClient, repository: str, *, account: str = "") -> None:
+        self._client, self._account, self._me = client, account, ""
+        self._owner, _, name = repository.partition("/")
+        self._path = f"/repos/{escape(self._owner)}/{escape(name)}"
+
+    def me(self) -> str:
+        """Return the account; the token of a workflow, and that of an App, may not ask who it is."""
+        if not self._me:
+            self._me = whoami(lambda: self._client.get("/user", "read:user", text_of("login")), self._account)
+        return self._me
+
+    def default_branch(self) -> str:
+        """Return the repository's default branch."""
+        return self._client.get(self._path, "metadata: read", text_of("default_branch"))
+
+    def of_branch(self, branch: str) -> Sequence[ChangeRequest]:
+        """Return the pull requests from a branch, the newest first."""
+        query = {"state": "all", "head": f"{self._owner}:{branch}", "per_page": 100}
+        found = self._client.pages(f"{self._path}/pulls", _PULLS, pull_request, **query)
+        ours = (one for one in found if one.branch == branch and not one.is_fork)
+        return sorted(ours, key=lambda one: -one.number)
+
+    def open_requests(self) -> Iterator[ChangeRequest]:
+        """Yield all open pull requests, the oldest first."""
+        query = {"state": "open", "sort": "created", "direction": "asc", "per_page": 100}
+        yield from self._client.pages(f"{self._path}/pulls", _PULLS, pull_request, **query)
+
+    def request(self, number: int) -> ChangeRequest:
+        """Return one pull request."""
+        return self._client.get(f"{self._path}/pulls/{number}", _PULLS, pull_request)
+
+    def head_ref(self, number: int) -> str:
+        """Return the reference of its commits."""
+        return f"refs/pull/{number}/head"
+
+    def open(self, *, title: str, body: str, branch: str, target: str) -> ChangeRequest:
+        """Open a pull request; 422 says that there is one."""
+        values = {"title": title, "body": body, "head": branch, "base": target}
+        return self._client.send("POST", f"{self._path}/pulls", _PULLS, values, pull_request)
+
+    def edit(self, number: int, *, body: str, close: bool = False) -> None:
+        """Replace the body, and close it."""
+        values = {"body": body} | ({"state": "closed"} if close else {})
+        self._client.act("PATCH", f"{self._path}/pulls/{number}", _PULLS, values)
+
+    def comments(self, number: int) -> Sequence[Comment]:
+        """Return all comments; those on lines of the diff are none of them."""
+        found = self._client.pages(f"{self._path}/issues/{number}/comments", _ISSUES, comment_of, per_page=100)
+        return sorted(found, key=lambda one: one.id)
+
+    def comment(self, number: int, body: str) -> None:
+        """Add a comment."""
+        self._client.act("POST", f"{self._path}/issues/{number}/comments", _ISSUES, {"body": body})
+
+    def edit_comment(self, number: int, comment: int, body: str) -> None:  # noqa: ARG002 - ids are of the repository
+        """Replace the text of a comment."""
+        self._client.act("PATCH", f"{self._path}/issues/comments/{comment}", _ISSUES, {"body": body})
+
+    def delete_comment(self, number: int, comment: int) -> None:  # noqa: ARG002 - ids are of the repository
+        """Delete a comment."""
+        gone(lambda: self._client.act("DELETE", f"{self._path}/issues/comments/{comment}", _ISSUES))
+
+    def set_status(self, commit: str, status: CommitStatus) -> None:
+        """Set a commit status."""
+        values = {"state": str(status.state), "context": status.context, "description": status.summary[:_SUMMARY]}
+        values |= {"target_url": status.url} if status.url else {}
+        self._client.act("POST", f"{self._path}/statuses/{escape(commit)}", "commit statuses: write", values)
+
+    def annotate(self, commit: str, name: str, summary: str, annotations: Sequence[Annotation]) -> bool:
+        """Create a check run, and give it the annotations, 50 with each request; only Apps and workflows may."""
+        left = list(annotations[:_MOST_ANNOTATIONS])
+        failed = any(one.level == "failure" for one in left)
+        values: dict[str, Any] = {"name": name, "head_sha": commit, "conclusion": "failure" if failed else "neutral"}
+        path, method = f"{self._path}/check-runs", "POST"
+        try:
+            while left:
+                output = {
+                    "title": name,
+                    "summary": summary,
+                    "annotations": [_annotation(o) for o in left[:_ANNOTATIONS]],
+                }
+                made = self._client.send(
+                    method, path, _CHECKS, {**values, "output": output}, lambda run: int(run["id"])
+                )
+                if method == "POST":
+                    path, method, values = f"{path}/{made}", "PATCH", {}
+                del left[:_ANNOTATIONS]
+        except ForgeError as error:
+            if error.status not in (_FORBIDDEN, _MISSING):
+                raise
+            return False
+        return True
+
+    def may_write(self, user: str) -> bool:
+        """Return whether a user has the permission to push."""
+        path = f"{self._path}/collaborators/{escape(user)}/permission"
+        return may(
+            lambda: self._client.get(path, "metadata: read", text_of("permission")), ("admin", "write", "maintain")
+        )
+
+
+def text_of(key: str) -> Callable[[Any], str]:
+    """Return the function that reads one text of an answer."""
+    return lambda found: str(found[key])
+
+
+def whoami(ask: Callable[[], str], account: str) -> str:
+    """Return the account of the token, or the known one of a token that may not ask."""
+    try:
+        return ask()
+    except ForgeError as error:
+        if not account or error.status not in (_FORBIDDEN, _MISSING):
+            raise
+        return account
+
+
+def gone(delete: Callable[[], None]) -> None:
+    """Delete something that may be gone already."""
+    try:
+        delete()
+    except ForgeError as error:
+        if error.status != _MISSING:
+            raise
+
+
+def may(ask: Callable[[], str], allowed: Sequence[str]) -> bool:
+    """Return whether a permission that is asked for is one of these; 404 is none."""
+    try:
+        return ask() in allowed
+    except ForgeError as error:
+        if error.status not in (_FORBIDDEN, _MISSING):
+            raise
+        return False
+
+
+def comment_of(found: Mapping[str, Any], author: str = "login") -> Comment:
+    """Return the comment of an answer; `author` is the key of its account's name."""
+    account = found.get("user") or found.get("author") or {}
+    return Comment(id=int(found["id"]), author=str(account.get(author) or ""), body=str(found.get("body") or ""))
+
+
+def pull_request(found: Mapping[str, Any], branch: str = "ref") -> ChangeRequest:
+    """Return the pull request of an answer of GitHub or Gitea; `branch` is the key of its branch's name."""
+    head, base = found["head"], found["base"]
+    source, target = head.get("repo") or {}, base.get("repo") or {}
+    is_merged = bool(found.get("merged_at") or found.get("merged"))
+    return ChangeRequest(
+        number=int(found["number"]),
+        url=str(found.get("html_url") or ""),
+        title=str(found.get("title") or ""),
+        body=str(found.get("body") or ""),
+        branch=str(head[branch]),
+        target=str(base["ref"]),
+        head=str(head.get("sha") or ""),
+        state=RequestState.MERGED if is_merged else RequestState(found["state"]),
+        author=str((found.get("user") or {}).get("login") or ""),
+        is_fork=source.get("id") != target.get("id"),
+        labels=tuple(str(one.get("name") or "") for one in found.get("labels") or ()),
+        merged=str(found.get("merge_commit_sha") or "") if is_merged else "",
+    )
+
+
+def _annotation(one: Annotation) -> dict[str, Any]:
+    return {
+        "path": one.path,
+        "start_line": one.line,
+        "end_line": one.line,
+        "annotation_level": one.level,
+        "title": one.title[:255],
+        "message": one.message,
+    }

@@ -1,0 +1,106 @@
+"""The real Gitea: one comment, one change request, and nothing that a person did is undone."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.bed.gitea import Gitea
+from tests.forge.gitea_fleet import Hosted, hosted, token_of
+
+
+@pytest.fixture
+def host(gitea: Gitea, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Hosted:
+    return hosted(gitea, tmp_path, capsys, monkeypatch)
+
+
+def test_one_comment_is_replaced_in_place(host: Hosted) -> None:
+    """F-161, FG-01: a second push keeps the comment, with a new digest; the status is that of each commit."""
+    host.fleet.git("switch", "-q", "-c", "change")
+    host.fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 8")
+    first = host.fleet.commit()
+    host.push("change")
+    number = host.call("POST", "/pulls", {"title": "Smaller", "head": "change", "base": "main"})["number"]
+
+    def comment(out: str) -> str:
+        plan = str(host.fleet.root.parent / "plan.json")
+        host.run("plan", "--revision", "HEAD", "--base", "origin/main", "--out", plan)
+        done = host.run("forge", "comment", plan, "--request", str(number))
+        assert (done.code, out in done.out) == (0, True), done
+        (only,) = host.comments(number)
+        return f"{only['id']} {only['body']}"
+
+    one = comment("wrote the comment")
+    assert "gpu-reconciler:plan:default" in one
+    assert comment("is up to date") == one
+    host.fleet.edit("jobs/vision/vit.yaml", "numGPUs: 8", "numGPUs: 24")
+    second = host.fleet.commit()
+    host.push("change")
+    other = comment("wrote the comment")
+    assert (one.split()[0], one != other) == (other.split()[0], True)
+    for commit in (first, second):
+        (status, *_) = host.statuses(commit)
+        assert status["context"] == "reconciler/plan"
+
+
+def test_a_change_request_does_not_nag(host: Hosted) -> None:
+    """F-161, FG-03, FG-04: one request, updated in place; closed by a person it stays closed; commits of people stay."""
+    propose = ("forge", "propose", "--kind", "quotas", "--name", "h100")
+    queue = host.fleet.root / "queues/h100.yaml"
+
+    def edited(comment: str) -> str:
+        queue.write_text(f"# {comment}\n" + queue.read_text().partition("\n")[2])
+        done = host.run(*propose)
+        assert done.code == 0, done
+        return done.out
+
+    assert "opened" in edited("one")
+    (request,) = host.requests()
+    assert request["head"]["label"].startswith("reconciler/quotas/h100-")
+    assert "is up to date" in edited("one")
+    assert host.requests()[0]["updated_at"] == request["updated_at"]
+    assert "is up to date" in edited("two")
+    (updated,) = host.requests()
+    assert (updated["number"], updated["head"]["label"]) == (request["number"], request["head"]["label"])
+    assert updated["head"]["sha"] != request["head"]["sha"]
+    host.call("PATCH", f"/pulls/{request['number']}", {"state": "closed"})
+    assert "stays closed" in edited("two")
+    assert host.requests() == []
+    assert "opened" in edited("three")
+    (again,) = host.requests()
+    assert again["number"] != request["number"]
+    label = again["head"]["label"]
+    host.fleet.git("fetch", "-q", "origin", label)
+    theirs = host.fleet.git("commit-tree", "FETCH_HEAD^{tree}", "-p", "FETCH_HEAD", "-m", "mine")
+    host.fleet.git("push", "-q", "origin", f"{theirs}:refs/heads/{label}")
+    for _ in range(2):
+        assert "left to them" in edited("four")
+    assert host.fleet.git("ls-remote", "origin", f"refs/heads/{label}").split()[0] == theirs
+    (comment,) = host.comments(again["number"])
+    assert "Others committed" in comment["body"]
+
+
+def test_what_is_no_longer_needed_is_closed(host: Hosted) -> None:
+    """F-161: with the reason, and its branch is gone; when it is needed again, it is opened again."""
+    queue = host.fleet.root / "queues/h100.yaml"
+    propose = ("forge", "propose", "--kind", "quotas")
+    text = queue.read_text()
+    for _ in range(2):
+        queue.write_text(f"# more\n{text}")
+        assert "opened" in host.run(*propose).out
+        queue.write_text(text)
+        assert host.run(*propose).code == 0
+        assert host.requests() == []
+    closed = host.requests("closed")
+    assert len(closed) == 2
+    assert "nothing to change any more" in closed[0]["body"]
+
+
+def test_a_token_without_rights_changes_nothing(host: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FG-06: exit code 6, and the right is named."""
+    token = token_of(host.gitea, host.name, "read:repository", "read:issue", "read:user")
+    monkeypatch.setenv("RECONCILER_FORGE_TOKEN", token)
+    done = host.run("forge", "status", "--result", "0")
+    assert done.code == 6, done
+    assert "write:repository" in done.err
+    assert token not in done.out + done.err
+    assert host.statuses("main") == []
