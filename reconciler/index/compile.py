@@ -23,7 +23,7 @@ from reconciler.kinds.autoscaling import autoscaled_problems
 from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
 from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
-from reconciler.kinds.manifests.finished import is_finished, mark_finished
+from reconciler.kinds.manifests.finished import is_finished, mark_finished, ttl_problems
 from reconciler.kinds.manifests.generations import rename_problems, renamed
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import choice_problems, own
@@ -173,6 +173,7 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             if source.row.source.render is None:
                 for manifest in manifests:
                     unit.problems += autoscaled_problems(document, manifest.key, source.row, lookup)
+                unit.problems += ttl_problems(document, lookup)
             if source.row.life.has_generations and source.row.source.render is None:
                 manifests = tuple(_in_generation(manifest, document, lookup, unit) for manifest in manifests)
             health = context.health_of_jobs.get(cluster.name)

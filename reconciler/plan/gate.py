@@ -16,7 +16,8 @@ _MAX_FILES = 5  # in one message
 def refuse(plan: Plan, *, budgets: bool = True, in_part: bool = False) -> None:
     """Raise what forbids the plan: input, policy, refused changes, missing answers, edits of `rendered/`, budgets.
 
-    in_part: what concerns single objects of a live plan does not forbid the rest of it.
+    in_part: what concerns single objects of a live plan does not forbid the rest of it. Nor does `rendered/`, which an
+        apply does not read: a controller in the mode `commit` may not have rendered the newest sources yet.
     """
     errors = whole_errors(plan) if in_part else plan.errors
     refused = tuple(problem for problem in errors if problem.rule == REFUSED)
@@ -40,7 +41,7 @@ def refuse(plan: Plan, *, budgets: bool = True, in_part: bool = False) -> None:
             f"{plural(len(unknown), 'answer')} of the cluster missing, shown above: the plan may be incomplete",
             hint="plan again when the cluster can answer",
         )
-    if plan.edited:
+    if plan.edited and not (in_part and plan.is_live):
         shown = ", ".join(plan.edited[:_MAX_FILES]) + (" …" if len(plan.edited) > _MAX_FILES else "")
         raise StalePlan(
             f"rendered/ differs from what the sources render in {plural(len(plan.edited), 'file')}: {shown}",

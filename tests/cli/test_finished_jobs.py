@@ -174,3 +174,26 @@ def test_observations_void_no_approval(fleet: Fleet) -> None:
     assert plan(fleet)["approvalDigest"] == before
     fleet.write(RUNS, ENDED.replace("NAME", "probe"))
     assert plan(fleet)["approvalDigest"] != before
+
+
+_WITH_TTL = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: probe, namespace: default, labels: {team: x}}
+spec:
+  ttlSecondsAfterFinished: 3600
+  template: {spec: {restartPolicy: Never, containers: [{name: main, image: "example.com/a:1"}]}}
+"""
+
+
+def test_a_time_to_live_makes_argo_cd_run_a_job_again(fleet: Fleet) -> None:
+    """F-056: not where finished jobs are recorded, and not while nobody knows who applies the objects."""
+    fleet.write("jobs/ttl.yaml", _WITH_TTL.replace("name: probe", "name: once"))
+    assert "run.again" not in fleet.run("lint").out
+    user = "system:serviceaccount:argocd:argocd-application-controller"
+    fleet.edit("reconciler.yaml", "- name: main\n", f"- name: main\n      appliedBy: {{user: {user!r}}}\n")
+    told = " ".join(fleet.run("lint").out.split())
+    assert "jobs/ttl.yaml:5:" in told
+    assert "the next sync of Argo CD runs it again" in told
+    fleet.write(RUNS, ENDED.replace("NAME", "other"))
+    assert "run.again" not in fleet.run("lint").out

@@ -1,10 +1,15 @@
 """The mark of a finished job: annotations with which Argo CD, Flux and our own apply never create it again."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.manifests.manifest import Manifest
+from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
+from reconciler.kube.values import mapping, value_at
+from reconciler.kube.yaml import Document
 
 FINISHED = "gpureconciler.io/finished"
 """Annotation of a job that has ended: how and when. Such a job is not applied; what exists of it stays."""
@@ -14,6 +19,30 @@ _NOT_APPLIED = {
     "kustomize.toolkit.fluxcd.io/reconcile": "disabled",
 }
 RULE = "run.finished"
+
+
+_TTL: FieldPath = ("spec", "ttlSecondsAfterFinished")
+_HOOK = "argocd.argoproj.io/hook"
+_ARGO_CD, _ARGO_CD_USER = "argocd.argoproj.io/", "argocd"
+
+
+def ttl_problems(document: Document, lookup: Lookup) -> Iterator[Problem]:
+    """Yield a warning if Argo CD syncs a job whose time to live deletes it: the next sync runs it again."""
+    annotations = mapping(value_at(document.data, ("metadata", "annotations")))
+    if value_at(document.data, _TTL) is None or _HOOK in annotations:  # a hook runs at every sync
+        return
+    requester = lookup.cluster.applied_by
+    is_synced = requester is not None and _ARGO_CD_USER in requester.user
+    is_synced = is_synced or any(str(name).startswith(_ARGO_CD) for name in annotations)
+    if is_synced and not lookup.has_runs():
+        yield Problem(
+            rule="run.again",
+            place=document.at(_TTL),
+            field=format_path(_TTL),
+            message="when this time is over, the job is deleted, and the next sync of Argo CD runs it again",
+            hint="remove the field, or let `reconciler observe` record finished jobs, which are not created again",
+            severity=Severity.WARNING,
+        )
 
 
 def is_finished(body: Mapping[str, Any]) -> bool:

@@ -89,6 +89,43 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     assert (empty_cluster.get(key) or {})["data"] == {"greeting": "bye"}
 
 
+def test_what_the_cluster_does_not_accept_stops_only_itself(
+    person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
+) -> None:
+    """F-142: the condition says that it is a part, and names what is left out."""
+    key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    gone = f"apiVersion: gone.example.com/v1\nkind: Gone\nmetadata: {{name: gone, namespace: {namespace}}}\n"
+    push(person, dict.fromkeys(others) | sources(namespace, "hello") | {"jobs/gone.yaml": gone.encode()})
+    made = run()
+    assert made.failure is not None
+    assert (made.failure.reason, made.failure.stalled) == ("PartiallyApplied", True)
+    assert made.failure.message.startswith("applied 1 change, and not: jobs/gone.yaml:1:1: ")
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "hello"}
+    again = run()
+    assert again.failure is not None
+    assert again.failure.message.startswith("applied 0 changes, and not: jobs/gone.yaml:1:1: ")
+
+
+def test_rendered_files_of_another_source_are_no_stale_plan(
+    person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
+) -> None:
+    """F-142: a source in the mode commit renders a revision while people push the next one, on the same branch."""
+    key = ObjectKey(group="", kind="ConfigMap", namespace=namespace, name="app")
+    others = person.git("ls-files", "jobs", "queues", "rendered").splitlines()
+    tip = push(person, dict.fromkeys(others) | sources(namespace, "one"))
+    assert run().failure is None
+    text = sources(namespace, "two")["jobs/app.yaml"] or b""
+    label = b"  labels: {app.kubernetes.io/managed-by: gpu-reconciler}\n"
+    body = text.replace(b"metadata: {", b"metadata:\n" + label + b"  ").replace(b"name: app, ", b"name: app\n  ")
+    rendered = {f"rendered/main/{namespace}/configmap-app.yaml": body.replace(b"}\ndata", b"\ndata")}
+    push(person, {"jobs/app.yaml": text} | rendered)
+    push(person, sources(namespace, "three"))
+    made = run(accepted=tip)
+    assert made.failure is None, made.failure
+    assert (empty_cluster.get(key) or {})["data"] == {"greeting": "three"}
+
+
 def test_drift_that_is_to_be_adopted_stays_and_is_counted(
     person: Sandbox, run: Pass, empty_cluster: KubernetesCluster, namespace: str
 ) -> None:
