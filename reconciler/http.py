@@ -66,7 +66,7 @@ class HttpResponse(Struct, frozen=True, kw_only=True):
 class Endpoint(Struct, frozen=True, kw_only=True):
     """The address of requests. `authorization` is the value of a header and never shown.
 
-    `ca_file`: certificate authorities that are trusted besides those of the system. `proxy`: `HOST:PORT`.
+    `authorities`: certificates in PEM form, trusted besides those of the system. `proxy`: `HOST:PORT`.
     """
 
     host: str
@@ -74,7 +74,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     is_secure: bool
     prefix: str
     authorization: str = ""
-    ca_file: str = ""
+    authorities: str = ""
     proxy: str = ""
 
     def __repr__(self) -> str:
@@ -278,8 +278,8 @@ def _connection(endpoint: Endpoint, timeout: float) -> HTTPConnection:
     if not endpoint.is_secure:
         return HTTPConnection(host, port, timeout=timeout)
     context = ssl.create_default_context()
-    if endpoint.ca_file:
-        context.load_verify_locations(endpoint.ca_file)
+    if endpoint.authorities:
+        context.load_verify_locations(cadata=endpoint.authorities)
     connection = HTTPSConnection(host, port, timeout=timeout, ssl_context=context)
     if endpoint.proxy:
         connection.set_tunnel(endpoint.host, endpoint.port)

@@ -80,7 +80,7 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 changes pending (only with --exit-code), 2 bad flag or setting,
-3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 70 a bug.
+3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 7 applied in part, 70 a bug.
 """
 
 

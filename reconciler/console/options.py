@@ -147,6 +147,10 @@ server_patience = click.option(
     help="How long to retry a busy or restarting API server; an unreachable one is tried once. [default: 30]",
 )
 
+change_request = click.option(
+    "--change-request", is_flag=True, help="Propose the edits of HEAD on the forge, and update what is proposed there."
+)
+
 full = click.option("--full", is_flag=True, help="Show every field of created and deleted objects.")
 
 
@@ -164,6 +168,18 @@ def output(formats: Sequence[str], default: str = "text") -> Callable[[Decorated
 def setting_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a command that are settings, without those that were not given."""
     return {name: value for name, value in flags.items() if name in NAMES and value is not None}
+
+
+def head_flags(flags: dict[str, Any], **exclusive: object) -> dict[str, Any]:
+    """Return the settings of a command whose edits go to the working tree, or else are based on HEAD.
+
+    Raises for more than one of the `exclusive` flags; those besides `write` are based on HEAD.
+    """
+    given = [name for name, value in exclusive.items() if value]
+    if len(given) > 1:
+        names = [f"--{name.replace('_', '-')}" for name in exclusive]
+        raise click.UsageError(f"{', '.join(names[:-1])} and {names[-1]} exclude each other")
+    return setting_flags(flags) | ({"revision": "HEAD"} if given and given != ["write"] else {})
 
 
 def check_access(flags: dict[str, Any], *, live: bool) -> None:

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 from reconciler.clock import Clock, SystemClock
 from reconciler.console.logs import Log
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, open_remote, require_folder
+from reconciler.controller.reconcile import Request, author_of, change_requests, open_remote, require_folder
 from reconciler.controller.sources.source import Mode
 from reconciler.errors import ReconcilerError, RemoteError, RepositoryError, StalePlan
+from reconciler.forge import ForgeError
 from reconciler.health.rounds import RoundOptions, act, gauges, summary, tell_git
 from reconciler.kube.client.port import EventType, LiveCluster, Watch
 from reconciler.kube.secrets import mask_text
@@ -52,9 +53,15 @@ def health_round(request: Request, environ: dict[str, str], clock: Clock | None 
             outcome = PassOutcome(revision=source.revision(head), commit=head)
             try:
                 if not is_dry and any(one.done is not None for one in rounds):
-                    pushed = tell_git(remote, source.ref, rounds, lambda oid: _run(request, environ, remote, oid))
+                    pushed = tell_git(
+                        remote,
+                        source.ref,
+                        rounds,
+                        lambda oid: _run(request, environ, remote, oid),
+                        lambda read: change_requests(request, read, environ),
+                    )
                     outcome = replace(outcome, pushed=pushed, push_result="pushed" if pushed else "unchanged")
-            except (RemoteError, StalePlan) as error:
+            except (RemoteError, StalePlan, ForgeError) as error:
                 outcome = replace(outcome, failure=failure(error))
     except Exception as error:  # noqa: BLE001 - every failure is part of the outcome
         return PassOutcome(failure=failure(error))

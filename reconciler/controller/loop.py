@@ -55,7 +55,7 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
         action, _, ending = name.partition(" ")
         metrics.count("apply_operations_total", count, action=action, result=ending)
     metrics.count("resource_conflicts_total", outcome.conflicts)
-    if (outcome.pushed or _changed(outcome)) and outcome.committed_at:
+    if (outcome.pushed or (_changed(outcome) and not outcome.is_applied)) and outcome.committed_at:
         metrics.observe("commit_to_applied_seconds", now - unix_time(outcome.committed_at), mode=source.mode.value)
 
 
@@ -495,10 +495,14 @@ class Controller:
             seconds=round(seconds, 3),
             trace_id=outcome.spans[0].trace if outcome.spans else "",
         )
+        for line in outcome.objects:
+            _log.event("info", "object changed", source=source.key, revision=outcome.revision, change=line)
         is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
-        if is_new or outcome.pushed:
+        told = [(is_wrong, ready.reason, ready.message)] if is_new or outcome.pushed else []
+        told += [(False, "ObjectsChanged", "; ".join(outcome.objects))] if outcome.objects else []
+        for warning, reason, message in told:
             try:
-                self._store.record_event(source, warning=is_wrong, reason=ready.reason, message=ready.message)
+                self._store.record_event(source, warning=warning, reason=reason, message=message)
             except ReconcilerError as error:
                 _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
 

@@ -80,6 +80,8 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     pushed: str = ""  # the id of a new commit
     push_result: str = ""  # pushed, unchanged, stale or rejected
     operations: dict[str, int] = {}  # applied objects, by action and result: `created success`
+    objects: tuple[str, ...] = ()  # what was done to the first of them, and why
+    is_applied: bool = False  # an earlier pass applied the same revision
     conflicts: int = 0
     reverted: tuple[RevertedField, ...] = ()  # drifted fields that were set back
     contested: tuple[RevertedField, ...] | None = None  # drifted fields that stay after a fight; None: not known

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.errors import StalePlan, one_line
+from reconciler.forge.branches import contents
+from reconciler.forge.identity import EditedFile, ProposedChange
+from reconciler.health.proposals import ChangeRequests
 from reconciler.kube.values import plural
 from reconciler.live.preemption.evaluate import EvaluatedCluster, evaluate
 from reconciler.plan import opening
@@ -19,7 +22,9 @@ BRANCH = "preempt/enforce"
 _EVIDENCE = "/utilisation.yaml"
 
 
-def commit_suspensions(source: ConfigSource, run: opening.Run, remote: GitRemote) -> tuple[str, PassFailure | None]:
+def commit_suspensions(
+    source: ConfigSource, run: opening.Run, remote: GitRemote, requests: ChangeRequests
+) -> tuple[str, PassFailure | None]:
     """Commit in the mirror what policies enforce; with nothing to enforce, push a branch with what is left to people.
 
     Returns the id of the commit, empty if there is none, and why nothing was decided.
@@ -38,15 +43,42 @@ def commit_suspensions(source: ConfigSource, run: opening.Run, remote: GitRemote
         enforced, reviewed = {}, enforced | reviewed
     if enforced:
         return repository.commit(_draft(head, enforced, source.target, head)) or "", None
-    if reviewed and f"refs/heads/{BRANCH}" not in remote.tips([source.ref, f"refs/heads/{BRANCH}"]):
-        left = repository.branch(BRANCH)  # in the mirror, of one that was merged or closed
-        made = repository.commit(_draft(head, reviewed, BRANCH, None if left is None else left.oid))
-        try:
-            if made:
-                remote.push(BRANCH, made, expected=None)
-        except StalePlan:  # somebody pushed it meanwhile
-            return "", None
+    if reviewed:
+        _propose(source, repository, head, reviewed, remote=remote, requests=requests)
     return "", None
+
+
+def _propose(
+    source: ConfigSource,
+    repository: Repository,
+    head: str,
+    files: dict[str, bytes | None],
+    *,
+    remote: GitRemote,
+    requests: ChangeRequests,
+) -> None:
+    """Push a branch unless there is one, and open its change request while it says what would be done now."""
+    reference = f"refs/heads/{BRANCH}"
+    tip = remote.fetch([source.ref, reference]).get(reference)
+    if tip is None:
+        left = repository.branch(BRANCH)  # in the mirror, of one that was merged or closed
+        tip = repository.commit(_draft(head, files, BRANCH, None if left is None else left.oid))
+        try:
+            if tip:
+                remote.push(BRANCH, tip, expected=None)
+        except StalePlan:  # somebody pushed it meanwhile
+            return
+    if tip and contents(repository, tip, files) == files:
+        before = contents(repository, head, files)
+        edits = (EditedFile(path=path, before=before[path], after=after) for path, after in sorted(files.items()))
+        title = f"Suspend idle workloads in {plural(len(files), 'file')}"
+        reason = (
+            "They hold GPUs that others wait for, by the evidence of the cluster, and a budget leaves it to people."
+        )
+        change = ProposedChange(
+            kind="preempt", name=BRANCH, title=title, reason=reason, edits=tuple(edits), own_branch=BRANCH
+        )
+        requests.request(change, tip)
 
 
 def _is_current(repository: Repository, head: str, found: EvaluatedCluster) -> bool:

@@ -15,11 +15,17 @@ from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
 from reconciler.controller.use import use_of
 from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, UnsafePlan, one_line
+from reconciler.forge import ForgeError
+from reconciler.forge.branches import contents
+from reconciler.forge.identity import EditedFile, ProposedChange
+from reconciler.forge.opening import access_of_secret, address_of, open_forge
+from reconciler.forge.pushed import PushedRequests
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
 from reconciler.plan.live.choices import ContestedField
 from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.plan.outputs.commit import finished_proposal
+from reconciler.plan.outputs.summary import commit_message
 from reconciler.plan.planning import Planned
 from reconciler.plan.use_cases import commit, plan_commit
 from reconciler.repo.files import CONFIG_PATH
@@ -82,6 +88,18 @@ def open_remote(
     )
 
 
+def change_requests(request: Request, run: opening.Run, environ: dict[str, str]) -> PushedRequests | None:
+    """Return the change requests of a source whose settings name a forge, and whose Secret has a token for it."""
+    settings, source = run.workspace.config.forge, request.source
+    if settings is None:
+        return None
+    access = access_of_secret(source.url, request.secret, environ)
+    if not access.token and not access.app:
+        return None
+    forge = open_forge(address_of(settings, [source.url], {}), access)
+    return PushedRequests(forge=forge, target=source.ref.removeprefix("refs/heads/"), most=settings.most)
+
+
 def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace: Trace) -> PassOutcome:
     source = request.source
     with trace.stage("fetch"):
@@ -120,8 +138,11 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         outcome = replace(outcome, plan=summary, message=summary.text, use=use)
         refuse_in_full(planned.plan)
         if source.mode is Mode.COMMIT:
-            done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace)
-            return done if done.failure else replace(done, failure=notes)
+            requests = _Requests(request, run, environ)
+            done = _commit(source, run, planned, remote=remote, outcome=outcome, trace=trace, requests=requests)
+            if not done.failure and (change := _proposal(source, run, planned, done)) is not None:
+                requests.request(change, done.tips[f"refs/heads/{source.target}"])
+            return done if done.failure else replace(done, failure=notes or requests.failure)
     except Exception as error:  # noqa: BLE001 - told as the failure of this revision
         return replace(outcome, failure=failure(error))
     return outcome
@@ -138,10 +159,11 @@ def _prepared(
             made, notes = commit_evidence(source, run, acting_as(source, request.access), environ)
         if made:
             run = opening.open_repository(repository, _flags(request, made), environ)
-    made, undecided = commit_suspensions(source, run, remote)
+    requests = _Requests(request, run, environ)
+    made, undecided = commit_suspensions(source, run, remote, requests)
     if made:
         run = opening.open_repository(repository, _flags(request, made), environ)
-    return run, notes or undecided
+    return run, notes or undecided or requests.failure
 
 
 def _flags(request: Request, commit: str) -> dict[str, str | None]:
@@ -174,7 +196,14 @@ def _is_known(repository: Repository, commit: str, head: str) -> bool:
 
 
 def _commit(
-    source: ConfigSource, run: opening.Run, planned: Planned, *, remote: GitRemote, outcome: PassOutcome, trace: Trace
+    source: ConfigSource,
+    run: opening.Run,
+    planned: Planned,
+    *,
+    remote: GitRemote,
+    outcome: PassOutcome,
+    trace: Trace,
+    requests: "_Requests",
 ) -> PassOutcome:
     if not source.target:
         raise ConfigError("spec.ref is not a branch", hint="name the branch to push to in spec.commit.branch")
@@ -186,7 +215,7 @@ def _commit(
     if not new:
         outcome = replace(outcome, push_result="unchanged", message="rendered/ is up to date")
         is_done = ref != source.ref and ref in outcome.tips and not planned.contents()
-        return _remove_proposal(source, run, remote, outcome) if is_done else outcome
+        return _remove_proposal(source, run, remote, outcome, requests) if is_done else outcome
     with trace.stage("push"):
         try:
             remote.push(source.target, new, expected=outcome.tips.get(ref))
@@ -206,14 +235,57 @@ def _commit(
     )
 
 
-def _remove_proposal(source: ConfigSource, run: opening.Run, remote: GitRemote, outcome: PassOutcome) -> PassOutcome:
+def _proposal(source: ConfigSource, run: opening.Run, planned: Planned, done: PassOutcome) -> ProposedChange | None:
+    """Return the change request of what was pushed to another branch than the one that is read."""
+    ref, files = f"refs/heads/{source.target}", planned.contents()
+    if ref == source.ref or ref not in done.tips or not files:
+        return None
+    before = contents(run.workspace.repository, done.commit, files)
+    edits = (EditedFile(path=path, before=before[path], after=after) for path, after in sorted(files.items()))
+    title, _, reason = commit_message(planned.plan).partition("\n")
+    return ProposedChange(
+        kind="rendered",
+        name=source.target,
+        cluster=source.cluster,
+        title=title,
+        reason=reason,
+        edits=tuple(edits),
+        own_branch=source.target,
+    )
+
+
+class _Requests:
+    """The change requests of a source; its forge is asked when there is something to say, and may fail alone."""
+
+    def __init__(self, request: Request, run: opening.Run, environ: dict[str, str]) -> None:
+        self._given = request, run, environ
+        self.failure: PassFailure | None = None
+
+    def request(self, change: ProposedChange, head: str) -> None:
+        """Open the change request of a branch that was pushed, or update it; keep why that failed."""
+        try:
+            if (opened := change_requests(*self._given)) is not None:
+                opened.request(change, head)
+        except (ForgeError, ConfigError) as error:
+            self.failure = failure(error)
+
+    def close(self, branch: str, reason: str) -> None:
+        """Close the change request of a branch that is about to be removed."""
+        if (opened := change_requests(*self._given)) is not None:
+            opened.close(branch, reason)
+
+
+def _remove_proposal(
+    source: ConfigSource, run: opening.Run, remote: GitRemote, outcome: PassOutcome, requests: _Requests
+) -> PassOutcome:
     """Remove the branch of a proposal that is merged, or that nothing is left of. A branch with other commits stays."""
     tip = finished_proposal(run.workspace.repository, source.target, outcome.commit)
     if tip is None:
         return outcome
     try:
+        requests.close(source.target, "rendered/ is up to date")
         remote.remove(source.target, expected=tip)
-    except (StalePlan, RemoteError) as error:
+    except (StalePlan, RemoteError, ForgeError) as error:
         why = one_line(mask_text(error.message))
         return replace(outcome, message=f"{outcome.message}; branch {source.target} was not removed: {why}")
     tips = {ref: oid for ref, oid in outcome.tips.items() if ref != f"refs/heads/{source.target}"}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from reconciler.errors import RepositoryError, UnsafePlan
-from reconciler.forge.identity import Edit, Owner, ProposedChange, Tip, key_of
+from reconciler.forge.identity import EditedFile, Owner, ProposedChange, Tip, key_of
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, compose, trailers_of
 from reconciler.repo.port import Draft, Repository
 from reconciler.version import __version__
@@ -95,10 +95,10 @@ class GitBranches:
             return Owner.THEIRS
         return Owner.OURS if digest == _digest(self._made(commit.parents[0], oid)) else Owner.THEIRS
 
-    def _made(self, before: str, after: str) -> Iterable[Edit]:
+    def _made(self, before: str, after: str) -> Iterable[EditedFile]:
         paths = self._repository.changed(before, after)
         old, new = contents(self._repository, before, paths), contents(self._repository, after, paths)
-        return [Edit(path=path, before=old[path], after=new[path]) for path in paths]
+        return [EditedFile(path=path, before=old[path], after=new[path]) for path in paths]
 
     def _trailers(self, change: ProposedChange, key: str) -> dict[str, str]:
         named = {"Co-authored-by": change.requester} if change.requester else {}
@@ -115,35 +115,10 @@ def contents(repository: Repository, commit: str, paths: Iterable[str]) -> dict[
     return {path: found.get(path) for path in wanted}
 
 
-def _digest(edits: Iterable[Edit]) -> str:
+def _digest(edits: Iterable[EditedFile]) -> str:
     return key_of("", "", "", edits)
 
 
 def _message(change: ProposedChange) -> str:
     reasons = [f"- {edit.path}: {edit.reason}" for edit in change.edits if edit.reason and edit.before != edit.after]
     return "\n\n".join(filter(None, (change.title, change.reason, "\n".join(reasons))))
-
-
-class PushedBranches:
-    """Branches that somebody else pushes: they are what is proposed."""
-
-    def __init__(self, head: str) -> None:
-        self._tip = Tip(oid=head, owner=Owner.OURS, is_current=True)
-
-    def tip(self, _: ProposedChange) -> Tip | None:
-        """Return the tip that was pushed."""
-        return self._tip
-
-    def tip_of(self, _: str) -> Tip | None:
-        """Return nothing: such a branch is not removed here."""
-        return None
-
-    def is_read(self, _: str) -> bool:
-        """Return whether what was merged is read: only somebody who saw that it is not proposes it again."""
-        return True
-
-    def push(self, _: ProposedChange, __: str, ___: Tip | None) -> None:
-        """Do nothing: it is pushed."""
-
-    def remove(self, _: str, __: Tip) -> None:
-        """Do nothing: its owner removes it."""

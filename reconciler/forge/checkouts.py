@@ -1,13 +1,14 @@
 """The forge of a checkout: for commands of people and of pipelines."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from reconciler.errors import RepositoryError
 from reconciler.forge import Forge
-from reconciler.forge.branches import GitBranches, PushedBranches, contents
-from reconciler.forge.identity import Edit, ProposedChange
+from reconciler.forge.branches import GitBranches, contents
+from reconciler.forge.identity import EditedFile, ProposedChange
 from reconciler.forge.opening import access_of, address_of, open_forge
-from reconciler.forge.proposing import Proposed, Proposer
+from reconciler.forge.proposing import Proposer, RequestOutcome
+from reconciler.forge.pushed import PushedRequests
 from reconciler.plan.opening import Run
 from reconciler.repo import checkout
 from reconciler.repo.config.forge import ForgeSettings
@@ -44,19 +45,21 @@ def proposer_of(run: Run, environ: Mapping[str, str]) -> Proposer:
     return Proposer(forge=forge, branches=branches, target=target, most=most_of(run))
 
 
-def edits_of(run: Run, files: Mapping[str, bytes | None], reasons: Mapping[str, str] | None = None) -> tuple[Edit, ...]:
+def edits_of(
+    run: Run, files: Mapping[str, bytes | None], reasons: Mapping[str, str] | None = None
+) -> tuple[EditedFile, ...]:
     """Return the edits of the checked-out commit that give files these contents."""
     repository = run.workspace.repository
     before = contents(repository, repository.resolve("HEAD").oid, files)
     known = reasons or {}
     return tuple(
-        Edit(path=path, before=before[path], after=after, reason=known.get(path, ""))
+        EditedFile(path=path, before=before[path], after=after, reason=known.get(path, ""))
         for path, after in sorted(files.items())
         if before[path] != after
     )
 
 
-def work_edits(run: Run) -> tuple[Edit, ...]:
+def work_edits(run: Run) -> tuple[EditedFile, ...]:
     """Return the edits of the working tree that are not committed."""
     repository = run.workspace.repository
     changed = repository.changed_since(repository.resolve("HEAD").oid)
@@ -68,22 +71,24 @@ def work_edits(run: Run) -> tuple[Edit, ...]:
     return edits_of(run, {path: found.get(path) for path in changed})
 
 
-def propose_or_withdraw(run: Run, environ: Mapping[str, str], change: ProposedChange) -> list[Proposed]:
-    """Bring a proposal to the forge; one that changes nothing any more is withdrawn."""
+def bring(
+    run: Run, environ: Mapping[str, str], changes: Sequence[ProposedChange], *, settled: Sequence[ProposedChange] = ()
+) -> list[RequestOutcome]:
+    """Bring proposals to the forge. Those of `settled` change nothing any more: what is open of them is closed."""
     proposer = proposer_of(run, environ)
-    if done := proposer.propose([change]):
-        return done
-    return proposer.withdraw(
-        change.kind,
-        clusters={change.cluster},
-        is_needed=lambda branch: branch != change.branch,
-        reason="the repository has nothing to change any more",
-    )
+    done = proposer.propose(changes)
+    for one in settled:
+        branch = one.branch
+        done += proposer.withdraw(
+            one.kind,
+            clusters={one.cluster},
+            is_needed=lambda other, own=branch: other != own,  # type: ignore[misc]
+            reason="there is nothing to change any more",
+        )
+    return done
 
 
-def request_pushed(run: Run, environ: Mapping[str, str], change: ProposedChange, head: str) -> Proposed | None:
+def request_pushed(run: Run, environ: Mapping[str, str], change: ProposedChange, head: str) -> RequestOutcome | None:
     """Open the change request of a branch that was pushed, or update it; None if it changes nothing."""
     forge = forge_of(run, environ)
-    branches = PushedBranches(head)
-    proposer = Proposer(forge=forge, branches=branches, target=forge.default_branch(), most=most_of(run))
-    return next(iter(proposer.propose([change])), None)
+    return PushedRequests(forge=forge, target=forge.default_branch(), most=most_of(run)).request(change, head)

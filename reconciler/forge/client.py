@@ -23,7 +23,7 @@ _SECONDARY = (b"secondary rate limit", b"rate limit exceeded", b"abuse detection
 _MOVED = range(300, 400)
 
 
-class Transport(Protocol):
+class ForgeTransport(Protocol):
     """Sends requests to one endpoint: `HttpClient`, or a stub."""
 
     @property
@@ -43,7 +43,7 @@ class Transport(Protocol):
 class ForgeClient:
     """Requests of JSON. A `right` is what the token needs for a request, in the words of the forge."""
 
-    def __init__(self, transport: Transport, *, patience: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, transport: ForgeTransport, *, patience: float = PATIENCE_SECONDS) -> None:
         self._transport, self._patience = transport, patience
 
     def get(self, path: str, right: str, parse: Callable[[Any], Parsed]) -> Parsed:

@@ -36,9 +36,14 @@ def put_comment(forge: Forge, number: int, marker: str, body: str) -> bool:
     raise left or ForgeError("the forge does not show a comment that it took", hint="try again later")
 
 
+def has_comment(forge: Forge, number: int, marker: str) -> bool:
+    """Return whether we wrote a comment with this hidden line."""
+    return bool(_mine(forge, number, marker))
+
+
 def comment_once(forge: Forge, number: int, marker: str, text: str) -> None:
     """Write a comment unless we wrote it before."""
-    if not _mine(forge, number, marker):
+    if not has_comment(forge, number, marker):
         put_comment(forge, number, marker, f"{marker}\n\n{text}\n")
 
 

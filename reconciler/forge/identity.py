@@ -22,9 +22,10 @@ REOPEN = "reopen"
 _SLUG = re.compile(r"[^A-Za-z0-9_-]+")
 _MAX_NAME = 60
 _SHORT = 8
+_MAX_LINES = 4_000
 
 
-class Edit(Struct, frozen=True, kw_only=True):
+class EditedFile(Struct, frozen=True, kw_only=True):
     """The content of a file before and after (None: there is none), and why it changes."""
 
     path: str
@@ -43,7 +44,7 @@ class ProposedChange(Struct, frozen=True, kw_only=True, eq=False):
     name: str
     title: str
     reason: str
-    edits: tuple[Edit, ...]
+    edits: tuple[EditedFile, ...]
     cluster: str = ""
     requester: str = ""
     own_branch: str = ""
@@ -72,7 +73,7 @@ def _slug(text: str) -> str:
     return _SLUG.sub("-", text).strip("-")[:_MAX_NAME].strip("-")
 
 
-def key_of(kind: str, cluster: str, name: str, edits: Iterable[Edit]) -> str:
+def key_of(kind: str, cluster: str, name: str, edits: Iterable[EditedFile]) -> str:
     """Return the digest of what a proposal changes: edits of other lines of its files do not make it another one."""
     digest = sha256()
     for part in (kind, cluster, name):
@@ -83,6 +84,8 @@ def key_of(kind: str, cluster: str, name: str, edits: Iterable[Edit]) -> str:
         digest.update(_framed(edit.path.encode("utf-8", "surrogateescape")))
         digest.update(b"new" if edit.before is None else b"gone" if edit.after is None else b"edit")
         old, new = (side.splitlines(keepends=True) if side else [] for side in (edit.before, edit.after))
+        if len(old) + len(new) > _MAX_LINES:  # comparing takes the square of it
+            old, new = [edit.before or b""], [edit.after or b""]
         for tag, one, other, start, end in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if tag != "equal":
                 digest.update(_framed(b"".join(old[one:other])) + _framed(b"".join(new[start:end])))
@@ -109,7 +112,7 @@ class Tip(Struct, frozen=True, kw_only=True):
     is_current: bool = False
 
 
-class Step(StrEnum):
+class RequestStep(StrEnum):
     """What is done with a proposal."""
 
     OPEN = "open"
@@ -121,13 +124,13 @@ class Step(StrEnum):
     GONE = "gone"  # a person deleted the branch of the open change request
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class RequestDecision(Struct, frozen=True, kw_only=True):
     """A step, the change request that it is about, and whether the branch is pushed.
 
     closes: the open one, whose content would become what a person refused.
     """
 
-    step: Step
+    step: RequestStep
     request: ChangeRequest | None = None
     pushes: bool = False
     closes: ChangeRequest | None = None
@@ -140,7 +143,7 @@ def decide(
     *,
     has_room: bool,
     is_read: Callable[[str], bool],
-) -> Decision:
+) -> RequestDecision:
     """Decide about a proposal. `requests`: those from its branch, the newest first; `tip`: of the branch on the server.
 
     `is_read`: whether the branch that is read has a commit.
@@ -151,17 +154,19 @@ def decide(
     earlier = _same(requests, change.key)
     is_refused = earlier is not None and earlier.state is RequestState.CLOSED and REOPEN not in earlier.labels
     if current is not None and is_theirs:
-        return Decision(step=Step.THEIRS, request=current)
+        return RequestDecision(step=RequestStep.THEIRS, request=current)
     if is_refused:
-        return Decision(step=Step.REFUSED, request=earlier, closes=current)
+        return RequestDecision(step=RequestStep.REFUSED, request=earlier, closes=current)
     if current is not None:
         is_gone = tip is None and earlier is not None and earlier.number == current.number
-        return Decision(step=Step.GONE if is_gone else Step.UPDATE, request=current, pushes=pushes and not is_gone)
+        return RequestDecision(
+            step=RequestStep.GONE if is_gone else RequestStep.UPDATE, request=current, pushes=pushes and not is_gone
+        )
     if earlier is not None and earlier.state is RequestState.MERGED and earlier.merged and not is_read(earlier.merged):
-        return Decision(step=Step.MERGED, request=earlier)
+        return RequestDecision(step=RequestStep.MERGED, request=earlier)
     if is_theirs:
-        return Decision(step=Step.THEIRS, request=next(iter(requests), None))
-    return Decision(step=Step.OPEN if has_room else Step.WAITING, pushes=pushes)
+        return RequestDecision(step=RequestStep.THEIRS, request=next(iter(requests), None))
+    return RequestDecision(step=RequestStep.OPEN if has_room else RequestStep.WAITING, pushes=pushes)
 
 
 def _same(requests: Sequence[ChangeRequest], key: str) -> ChangeRequest | None:

@@ -3,6 +3,7 @@
 import base64
 import os
 import re
+import ssl
 import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -66,7 +67,7 @@ class ForgeAccess(Struct, frozen=True, kw_only=True):
     token: str = ""
     app: str = ""
     app_key: bytes = b""
-    ca_file: str = ""
+    authorities: str = ""
     proxy: str = ""
     account: str = ""
 
@@ -102,9 +103,26 @@ def access_of(remotes: Sequence[str], environ: Mapping[str, str]) -> ForgeAccess
         token=environ.get(FORGE_TOKEN, ""),
         app=environ.get(FORGE_APP, ""),
         app_key=_private_key(Path(key)) if key else b"",
-        ca_file=environ.get(FORGE_CA, ""),
+        authorities=_authorities(environ.get(FORGE_CA, "")),
         proxy=environ.get(FORGE_PROXY, ""),
         account=_WORKFLOW_ACCOUNTS.get(_pipeline_kind(environ), ""),
+    )
+
+
+def access_of_secret(url: str, secret: Mapping[str, bytes], environ: Mapping[str, str]) -> ForgeAccess:
+    """Return the access that the Secret of a source gives: its own token, or else the password of Git."""
+
+    def text(key: str) -> str:
+        return secret.get(key, b"").decode("utf-8", "replace").strip()
+
+    app = text("forgeApp")
+    return ForgeAccess(
+        hosts=tuple(filter(None, (text("forgeHost").lower(), _remote([url])[0]))),
+        token="" if app else text("forgeToken") or text("bearerToken") or text("password"),
+        app=app,
+        app_key=secret.get("forgeAppKey", b""),
+        authorities=text("ca.crt"),
+        proxy=environ.get(FORGE_PROXY, ""),
     )
 
 
@@ -131,10 +149,21 @@ def open_forge(address: ForgeAddress, access: ForgeAccess) -> Forge:
 def _endpoint(address: ForgeAddress, access: ForgeAccess, token: str) -> Endpoint:
     if access.proxy and not re.fullmatch(r"[\w.-]+:[0-9]{1,5}", access.proxy, re.ASCII):
         raise ConfigError(f"{FORGE_PROXY} is not valid", hint="write HOST:PORT")
-    if access.ca_file and not Path(access.ca_file).is_file():
-        raise ConfigError(f"{FORGE_CA} names no file", hint="name a file with certificates in PEM form")
     endpoint = Endpoint.parse(address.api, token=token, purpose="forge")
-    return replace(endpoint, ca_file=access.ca_file, proxy=access.proxy)
+    return replace(endpoint, authorities=access.authorities, proxy=access.proxy)
+
+
+def _authorities(name: str) -> str:
+    """Read certificates in PEM form. Raises `ConfigError` for a file that holds none."""
+    if not name:
+        return ""
+    try:
+        content = Path(name).read_text("ascii")
+        ssl.create_default_context().load_verify_locations(cadata=content)
+    except (OSError, ValueError) as error:
+        hint = "name a file with certificates in PEM form"
+        raise ConfigError(f"{FORGE_CA} names no file of certificates: {one_line(error)}", hint=hint) from error
+    return content
 
 
 def _private_key(path: Path) -> bytes:

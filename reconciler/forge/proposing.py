@@ -6,10 +6,10 @@ from typing import Protocol
 from msgspec import Struct
 
 from reconciler.errors import ReconcilerError, StalePlan
-from reconciler.forge import ChangeRequest, Forge, ForgeConflict, LostAnswer
+from reconciler.forge import ChangeRequest, Forge, ForgeConflict, LostAnswer, RequestState
 from reconciler.forge.bodies import change_text, is_same, note_marker, read_marker, title_of, with_text
-from reconciler.forge.commenting import comment_once
-from reconciler.forge.identity import Decision, Owner, ProposedChange, Step, Tip, decide, folder_of
+from reconciler.forge.commenting import comment_once, has_comment
+from reconciler.forge.identity import Owner, ProposedChange, RequestDecision, RequestStep, Tip, decide, folder_of
 
 MOST = 10
 """Change requests that may be open at a time, unless `budgets.changeRequests` says otherwise."""
@@ -45,11 +45,11 @@ class Branches(Protocol):
         ...
 
 
-class Proposed(Struct, frozen=True, kw_only=True):
+class RequestOutcome(Struct, frozen=True, kw_only=True):
     """What became of a proposal."""
 
     branch: str
-    step: Step
+    step: RequestStep
     number: int = 0
     url: str = ""
 
@@ -58,13 +58,13 @@ class Proposed(Struct, frozen=True, kw_only=True):
 
 
 _WORDS = {
-    Step.OPEN: "opened a change request",
-    Step.UPDATE: "the change request is up to date",
-    Step.REFUSED: "a person closed the change request, so it stays closed until its content changes",
-    Step.WAITING: "waits: budgets.changeRequests are open",
-    Step.MERGED: "the change request is merged",
-    Step.THEIRS: "others committed to its branch, so it is left to them",
-    Step.GONE: "a person deleted the branch of the change request",
+    RequestStep.OPEN: "opened a change request",
+    RequestStep.UPDATE: "the change request is up to date",
+    RequestStep.REFUSED: "a person closed the change request, so it stays closed until its content changes",
+    RequestStep.WAITING: "waits: budgets.changeRequests are open",
+    RequestStep.MERGED: "the change request is merged",
+    RequestStep.THEIRS: "others committed to its branch, so it is left to them",
+    RequestStep.GONE: "a person deleted the branch of the change request",
 }
 
 
@@ -76,19 +76,19 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
     target: str
     most: int = MOST
 
-    def propose(self, changes: Iterable[ProposedChange]) -> list[Proposed]:
+    def propose(self, changes: Iterable[ProposedChange]) -> list[RequestOutcome]:
         """Open or update the change requests of all proposals, in this order."""
         wanted = [change for change in changes if any(edit.before != edit.after for edit in change.edits)]
         count = sum(read_marker(one.body) is not None for one in self._open()) if wanted else 0
         done = []
         for change in wanted:
             done.append(self._bring(change, has_room=count < self.most))
-            count += done[-1].step is Step.OPEN
+            count += done[-1].step is RequestStep.OPEN
         return done
 
     def withdraw(
         self, kind: str, *, clusters: Collection[str], is_needed: Callable[[str], bool], reason: str
-    ) -> list[Proposed]:
+    ) -> list[RequestOutcome]:
         """Close the open change requests of a kind for these clusters whose branches are not needed any more."""
         done = []
         for request in self._open():
@@ -98,25 +98,34 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
                 done.append(_repeated(lambda one=request: self._close(one, reason)))  # type: ignore[misc]
         return done
 
+    def close(self, branch: str, reason: str) -> None:
+        """Close the open change request of a branch that its owner removes."""
+        for request in self.forge.of_branch(branch):
+            if request.state is RequestState.OPEN:
+                _repeated(lambda one=request: self._close(one, reason))  # type: ignore[misc]
+
     def _open(self) -> Iterator[ChangeRequest]:
         return (one for one in self.forge.open_requests() if not one.is_fork)
 
-    def _bring(self, change: ProposedChange, *, has_room: bool) -> Proposed:
+    def _bring(self, change: ProposedChange, *, has_room: bool) -> RequestOutcome:
         return _repeated(lambda: self._attempt(change, has_room=has_room))
 
-    def _attempt(self, change: ProposedChange, *, has_room: bool) -> Proposed:
+    def _attempt(self, change: ProposedChange, *, has_room: bool) -> RequestOutcome:
         """Look, decide and act once. Whatever moved meanwhile is an exception, after which all of it is done again."""
         requests = self.forge.of_branch(change.branch)
         tip = self.branches.tip(change)
         decision = decide(change, requests, tip, has_room=has_room, is_read=self.branches.is_read)
+        while decision.step is RequestStep.REFUSED and self._is_closed_by_us(decision.request, change.key):
+            requests = [one for one in requests if one != decision.request]
+            decision = decide(change, requests, tip, has_room=has_room, is_read=self.branches.is_read)
         request = decision.request
-        if decision.step is Step.UPDATE and request is not None:
+        if decision.step is RequestStep.UPDATE and request is not None:
             self._update(change, request)  # first: what people close is what they are told
-        if decision.pushes and decision.step in (Step.OPEN, Step.UPDATE):
+        if decision.pushes and decision.step in (RequestStep.OPEN, RequestStep.UPDATE):
             self.branches.push(change, change.key, tip)
-        if decision.step is Step.OPEN:
+        if decision.step is RequestStep.OPEN:
             request = self._open_request(change)
-        elif decision.step is Step.THEIRS and request is not None:
+        elif decision.step is RequestStep.THEIRS and request is not None:
             comment_once(self.forge, request.number, note_marker("theirs"), _LEFT)
         elif decision.closes is not None and request is not None:
             self._close(decision.closes, f"what is proposed now was refused in #{request.number}")
@@ -132,24 +141,31 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
         if not is_same(body, request.body):
             self.forge.edit(request.number, body=body)
 
-    def _close(self, request: ChangeRequest, reason: str) -> Proposed:
+    def _is_closed_by_us(self, request: ChangeRequest | None, key: str) -> bool:
+        """Return whether a comment says so: another run may have replaced the body of what was just closed."""
+        return request is not None and has_comment(self.forge, request.number, _closed_marker(key))
+
+    def _close(self, request: ChangeRequest, reason: str) -> RequestOutcome:
         """Close one, unless others committed to its branch: then they are told once."""
         tip = self.branches.tip_of(request.branch)
         if tip is not None and tip.owner is Owner.THEIRS:
             text = _OBSOLETE.format(reason=reason)
             comment_once(self.forge, request.number, note_marker("obsolete"), text)
-            return Proposed(branch=request.branch, step=Step.THEIRS, number=request.number, url=request.url)
+            return RequestOutcome(
+                branch=request.branch, step=RequestStep.THEIRS, number=request.number, url=request.url
+            )
         marker = read_marker(request.body)
         if marker is not None and not marker.is_closed:  # else a person opened it again
             text = f"Closed: {reason}."
+            comment_once(self.forge, request.number, _closed_marker(marker.key), text)
             body = with_text(request.body, text, cluster=marker.cluster, key=marker.key, closed=True)
             self.forge.edit(request.number, body=body, close=True)
         if tip is not None:
             self.branches.remove(request.branch, tip)
-        return Proposed(branch=request.branch, step=Step.GONE, number=request.number, url=request.url)
+        return RequestOutcome(branch=request.branch, step=RequestStep.GONE, number=request.number, url=request.url)
 
 
-def _repeated(attempt: Callable[[], Proposed]) -> Proposed:
+def _repeated(attempt: Callable[[], RequestOutcome]) -> RequestOutcome:
     """Look and act again where something moved, or it is not known whether the last request took effect."""
     left: ReconcilerError | None = None
     for _ in range(_ATTEMPTS):
@@ -161,11 +177,15 @@ def _repeated(attempt: Callable[[], Proposed]) -> Proposed:
     raise left
 
 
+def _closed_marker(key: str) -> str:
+    return note_marker(f"closed-{key[:16]}")
+
+
 def _text(change: ProposedChange) -> str:
     edits = [(edit.path, edit.reason) for edit in change.edits if edit.before != edit.after]
     return change_text(change.reason, edits, change.title)
 
 
-def _told(branch: str, decision: Decision, request: ChangeRequest | None) -> Proposed:
+def _told(branch: str, decision: RequestDecision, request: ChangeRequest | None) -> RequestOutcome:
     number, url = (request.number, request.url) if request is not None else (0, "")
-    return Proposed(branch=branch, step=decision.step, number=number, url=url)
+    return RequestOutcome(branch=branch, step=decision.step, number=number, url=url)

@@ -1,11 +1,15 @@
 """The reviewed lane: one branch for each case, which people merge or close."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.errors import ReconcilerError, StalePlan
+from reconciler.forge import ForgeError
+from reconciler.forge.branches import contents as _contents
+from reconciler.forge.identity import EditedFile, ProposedChange
 from reconciler.health.fast_lane import LaneRound
 from reconciler.health.quarantine_files import HealthSources, proposed_files
 from reconciler.health.state_store import HealthCase, StateStore
@@ -49,11 +53,23 @@ def branch_of(case: HealthCase) -> str:
     return f"health/{case.id}"
 
 
+class ChangeRequests(Protocol):
+    """The change requests of branches that are pushed here."""
+
+    def request(self, change: ProposedChange, head: str) -> object:
+        """Open the change request of a branch that was pushed, or update it."""
+        ...
+
+    def close(self, branch: str, reason: str) -> None:
+        """Close the change request of a branch that is about to be removed."""
+        ...
+
+
 class CaseBranches:
     """The branches of one repository."""
 
-    def __init__(self, remote: GitRemote) -> None:
-        self._remote = remote
+    def __init__(self, remote: GitRemote, requests: ChangeRequests | None = None) -> None:
+        self._remote, self._requests = remote, requests
 
     def refs(self, rounds: Iterable[ClusterRound]) -> list[str]:
         """Return the references of all open cases, to be fetched."""
@@ -67,7 +83,11 @@ class CaseBranches:
         rounds: Mapping[str, ClusterRound],
         tips: Mapping[str, str],
     ) -> None:
-        """Bring the branch of every case up to date, and remember what was pushed and what was closed."""
+        """Bring the branch of every case up to date, and remember what was pushed and what was closed.
+
+        Then the change requests follow: if the forge fails, the branches are as they should be.
+        """
+        failed: ForgeError | None = None
         for one in sources:
             ran = rounds[one.cluster.name]
             if ran.done is None or ran.store is None:
@@ -77,8 +97,29 @@ class CaseBranches:
             for work in _work(one, ran.done, cases):
                 cases[work.decision.node] = self._bring(run, work, tips, ran.done)
             for node in cases.keys() & ran.done.evaluation.decisions.keys():
-                cases[node] = self._finish(cases[node], ran.done.evaluation.decisions[node], tips)
+                try:
+                    cases[node] = self._finish(cases[node], ran.done.evaluation.decisions[node], tips)
+                except ForgeError as error:
+                    failed = error
             ran.store.write(replace(stored.state, cases=cases), stored)
+            try:
+                self._request(run, one, ran.done, cases)
+            except ForgeError as error:
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _request(
+        self, run: opening.Run, sources: HealthSources, done: LaneRound, cases: Mapping[str, HealthCase]
+    ) -> None:
+        """Open or update the change request of every branch that is there."""
+        head = run.workspace.tree.commit
+        if self._requests is None or head is None:
+            return
+        for work in _work(sources, done, cases):
+            if work.case.branch:
+                before = _contents(run.workspace.repository, head.oid, work.files)
+                self._requests.request(_change(work, before), work.case.branch)
 
     def _bring(self, run: opening.Run, work: CaseWork, tips: Mapping[str, str], done: LaneRound) -> HealthCase:
         """Create the branch, amend it, or leave it to people; return the case as it is then."""
@@ -131,6 +172,8 @@ class CaseBranches:
             return case
         if tip is None or tip != case.branch:  # gone, or with commits of people
             return replace(case, branch="") if decision.phase is HealthPhase.HEALTHY else case
+        if self._requests is not None:
+            self._requests.close(branch_of(case), decision.reason or "the node needs nothing any more")
         try:
             self._remote.remove(branch_of(case), expected=tip)
         except StalePlan:  # somebody pushed to it: the next round looks again
@@ -158,14 +201,6 @@ def _work(sources: HealthSources, done: LaneRound, cases: Mapping[str, HealthCas
             yield CaseWork(case=case, decision=decision, files=files)
 
 
-def _contents(repository: Repository, commit: str, paths: Iterable[str]) -> dict[str, bytes | None]:
-    wanted = sorted(paths)
-    tree = repository.tree(commit, wanted)
-    known = [path for path in wanted if path in tree]
-    found = dict(zip(known, repository.read([tree[path].oid for path in known]), strict=True))
-    return {path: found.get(path) for path in wanted}
-
-
 def _untouched(
     repository: Repository, files: Mapping[str, bytes | None], *, before: str, tip: str
 ) -> dict[str, bytes | None]:
@@ -179,6 +214,15 @@ def _message(work: CaseWork) -> str:
     action = "" if decision.action == "none" else f"\nRecommended: {decision.action}."
     body = f"{decision.reason}\nGPUs: {', '.join(decision.slots) or 'all'}.{action}"
     return f"Node health: {decision.proposal} {decision.node} ({decision.check or 'no check'})\n\n{body}"
+
+
+def _change(work: CaseWork, before: Mapping[str, bytes | None]) -> ProposedChange:
+    """Return the change request of a case."""
+    title, _, body = _message(work).partition("\n\n")
+    edits = (EditedFile(path=path, before=before[path], after=after) for path, after in sorted(work.files.items()))
+    return ProposedChange(
+        kind="health", name=work.decision.node, title=title, reason=body, edits=tuple(edits), own_branch=work.branch
+    )
 
 
 def _trailers(work: CaseWork, head: str) -> dict[str, str]:

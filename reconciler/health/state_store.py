@@ -12,6 +12,7 @@ from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.nodehealth.fleet.failures import short
+from reconciler.nodehealth.fleet.repairs import RepairTry
 from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.inflight.notes import JobNote
 from reconciler.nodehealth.inflight.postflight import JobErrors
@@ -49,6 +50,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
     workloads: the names of pods with Xids, by UID.
     jobs: what is said about jobs. job_errors: what the last job of each GPU left.
+    repairs: the last attempts.
     preflights: failed preflight checks of the last day. proven: the workloads that ended well on nodes in probation, by
     UID.
     """
@@ -62,6 +64,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     job_errors: tuple[JobErrors, ...] = ()
     preflights: tuple[PreflightAttempt, ...] = ()
     proven: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    repairs: dict[str, RepairTry] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):

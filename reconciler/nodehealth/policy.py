@@ -146,6 +146,14 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once: int = 1
 
 
+class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rule of repairs that people have merged. mode: `enforce` asks the tool. timeout: of one attempt."""
+
+    mode: CheckMode = CheckMode.SHADOW
+    attempts: int = 2
+    timeout: str = "1h"
+
+
 class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The interval in which every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
 
@@ -204,6 +212,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
+    repair: RepairRule = RepairRule()
     iperf: IperfRule = IperfRule()
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
@@ -323,6 +332,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
+        repair=msgspec.convert(spec.get("repair", {}), RepairRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),

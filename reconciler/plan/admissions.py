@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.kinds.quantities import Gpus
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
@@ -327,8 +326,3 @@ def _queue_terms(usage: QueueUsage, row: ObjectSummary) -> QueueTerms | None:
 
 def _name(key: ObjectKey) -> str:
     return f"{key.namespace}/{key.kind}/{key.name}"
-
-
-def displaced_gpus(line: AdmissionLine) -> Gpus:
-    """Return the GPUs that the workloads preempted for one hold together."""
-    return sum(one.gpus for one in line.displaces)

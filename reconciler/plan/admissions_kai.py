@@ -1,6 +1,6 @@
 """What KAI does with the workloads of a plan, by the nodes and the use of GPUs that the evidence says."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 
 from reconciler.kinds.kai import is_preemptible, priority_of
@@ -11,7 +11,7 @@ from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, Operation
 from reconciler.queues.forecast.gather import seconds
-from reconciler.queues.forecast.kai import KaiJob, KaiQueueSpec, forecast_kai
+from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.queues import QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS
@@ -46,53 +46,62 @@ def kai_lines(
     rows = {key: row for key, row in asking.items() if row.gpus and _follows(inputs, usage, usage.queue_of(row))}
     if not rows:
         return
-    cluster, known = evidence.found.cluster, {one.key: one for one in evidence.found.workloads}
-    inventory, most = inputs.inventories.get(cluster), inputs.config.evidence_days
-    is_old = evidence.days is not None and most is not None and not 0 <= evidence.days <= most
     gone = {edit.row_before.key for edit in changed if edit.row_before is not None and edit.row_after is None}
-    used = [one for one in known.values() if one.key not in rows and one.key not in gone and one.state != SUSPENDED]
-    tree = {one.queue for one in used if _follows(inputs, usage, _key(usage, one.queue))}
-    jobs = {_name(one.key): _used(one) for one in used if one.queue in tree and one.gpus}
-    nodes = {node.name: node.gpus if node.is_open else 0 for node in inventory.nodes} if inventory is not None else {}
-    products = {node.name: node.product for node in inventory.nodes} if inventory is not None else {}
-    for one in used:
-        for pods in one.pod_sets:
-            for name, count in pods.nodes:
-                other = one.queue not in tree
-                nodes[name] = nodes.get(name, 0) - (count * pods.pod_gpus if other else 0)
-    now = seconds(evidence.found.observed_at)
-    for number, (key, row) in enumerate(sorted(rows.items())):
-        jobs[_name(key)] = _asked(row, usage, now + 1 + number)
-    wanted = {_name(key): row.product for key, row in rows.items()}
-    outcome = forecast_kai(
-        _specs(usage), jobs.values(), nodes, lambda job, node: wanted.get(job.name, "") in ("", products.get(node, ""))
-    )
+    used = {_name(one.key): one for one in evidence.found.workloads if one.key not in rows and one.key not in gone}
+    inventory, most = inputs.inventories.get(evidence.found.cluster), inputs.config.evidence_days
+    is_old = evidence.days is not None and most is not None and not 0 <= evidence.days <= most
+    unknown = "there is no evidence of its nodes" if inventory is None else ""
+    unknown = "the evidence of use is too old" if is_old else unknown
+    outcome = _forecast(inputs, evidence, used, rows, usage)
     for key, row in sorted(rows.items()):
         name = _name(key)
         displaced = tuple(
-            _displaced(known[one.key], evidence, outcome.preempted[_name(one.key)].reason)
-            for one in used
-            if _name(one.key) in outcome.preempted and outcome.preempted[_name(one.key)].by == name
+            _displaced(used[other], evidence, preempted.reason)
+            for other, preempted in sorted(outcome.preempted.items())
+            if preempted.by == name and other in used
         )
-        verdict, reason = STARTS, ""
-        if inventory is None or is_old:
-            verdict, displaced = UNKNOWN, ()
-            reason = "there is no evidence of its nodes" if inventory is None else "the evidence of use is too old"
+        verdict, reason = PREEMPTS if displaced else STARTS, ""
+        if unknown:
+            verdict, reason = UNKNOWN, unknown
         elif name not in outcome.placed:
-            verdict, reason, displaced = WAITS, f"for {outcome.reasons.get(name, 'its turn')}", ()
-        elif displaced:
-            verdict = PREEMPTS
+            verdict, reason = WAITS, f"for {outcome.reasons.get(name, 'its turn')}"
         yield AdmissionLine(
-            cluster=cluster,
+            cluster=evidence.found.cluster,
             key=key,
             queue=usage.queue_of(row).name,
             verdict=verdict,
             reason=reason,
-            displaces=displaced,
+            displaces=displaced if verdict == PREEMPTS else (),
             observed_at=evidence.found.observed_at,
             evidence_days=evidence.days,
             source=row.place,
         )
+
+
+def _forecast(
+    inputs: Inputs,
+    evidence: UsageEvidence,
+    used: Mapping[str, UsedWorkload],
+    rows: Mapping[ObjectKey, ObjectSummary],
+    usage: QueueUsage,
+) -> KaiOutcome:
+    """Forecast the queues of a cluster with what runs in them; other workloads only take GPUs of their nodes."""
+    inventory = inputs.inventories.get(evidence.found.cluster)
+    measured = inventory.nodes if inventory is not None else ()
+    nodes = {node.name: node.gpus if node.is_open else 0 for node in measured}
+    products = {node.name: node.product for node in measured}
+    tree = {one.queue for one in used.values() if _follows(inputs, usage, _key(usage, one.queue))}
+    jobs = [_used(one) for one in used.values() if one.queue in tree and one.gpus and one.state != SUSPENDED]
+    for one in used.values():
+        for pods in one.pod_sets if one.queue not in tree else ():
+            for name, count in pods.nodes:
+                nodes[name] = nodes.get(name, 0) - count * pods.pod_gpus
+    now = seconds(evidence.found.observed_at)
+    jobs += [_asked(row, usage, now + number) for number, (_, row) in enumerate(sorted(rows.items()), start=1)]
+    wanted = {_name(key): row.product for key, row in rows.items()}
+    return forecast_kai(
+        _specs(usage), jobs, nodes, lambda job, node: wanted.get(job.name, "") in ("", products.get(node, ""))
+    )
 
 
 def _follows(inputs: Inputs, usage: QueueUsage, queue: QueueKey) -> bool:

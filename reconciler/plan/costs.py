@@ -70,24 +70,32 @@ class Charges(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class CostSides(Struct, frozen=True, kw_only=True, eq=False):
-    """The charges of base and head. `queues`: of queues by flavor the only product, and whether all is spot."""
+    """The charges of base and head.
+
+    queues: of queues by flavor the only product, and whether all is spot. only: the product of clusters with one.
+    """
 
     before: Charges
     after: Charges
     queues: Mapping[tuple[str, str], tuple[str, bool]] = {}
+    only: Mapping[str, str] = {}
 
     def priced(self, job: JobChange) -> tuple[str, str, bool]:
         """Return cluster, product and kind of node that a job is charged for."""
         product, spot = self.queues.get((job.cluster, job.queue), ("", False))
-        return job.cluster, job.product or product, job.spot or spot
+        return job.cluster, job.product or product or self.only.get(job.cluster, ""), job.spot or spot
 
 
 def sides_of(
     config: Config,
     before: tuple[Mapping[str, QueueUsage], Iterable[ObjectSummary]],
     after: tuple[Mapping[str, QueueUsage], Iterable[ObjectSummary]],
+    inventories: Mapping[str, Inventory] | None = None,
 ) -> CostSides:
-    """Return the charges of queues and rows of both sides; none where no cluster has prices."""
+    """Return the charges of queues and rows of both sides; none where no cluster has prices.
+
+    A cluster with one product gives it to workloads that ask for any.
+    """
     prices = {one.name: one.prices for one in config.clusters if one.prices.gpu_hours}
     queues = {
         (cluster, queue.name): (_only_product(usage, queue), _is_spot_queue(usage, queue))
@@ -96,12 +104,17 @@ def sides_of(
         for queue in usage.queues
         if usage.is_flavored(queue)
     }
-    found = [Charges.of(_charges(*side, prices) if prices else (), prices) for side in (before, after)]
-    return CostSides(before=found[0], after=found[1], queues=queues)
+    products = {name: [*found.gpus_by_product] for name, found in (inventories or {}).items() if name in prices}
+    only = {name: found[0] for name, found in products.items() if len(found) == 1}
+    found = [Charges.of(_charges(*side, prices, only) if prices else (), prices) for side in (before, after)]
+    return CostSides(before=found[0], after=found[1], queues=queues, only=only)
 
 
 def _charges(
-    usage: Mapping[str, QueueUsage], rows: Iterable[ObjectSummary], prices: Mapping[str, Prices]
+    usage: Mapping[str, QueueUsage],
+    rows: Iterable[ObjectSummary],
+    prices: Mapping[str, Prices],
+    only: Mapping[str, str],
 ) -> list[Charge]:
     """Return the GPUs that running workloads request, by team."""
     total: dict[Charge, float] = {}
@@ -119,7 +132,7 @@ def _charges(
             key = Charge(
                 cluster=row.cluster,
                 queue=queue.name,
-                product=demand.product or queues.product_of(queue, demand),
+                product=demand.product or queues.product_of(queue, demand) or only.get(row.cluster, ""),
                 spot=found.spot or spot_queues[queue],
                 owner=owner,
             )

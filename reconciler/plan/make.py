@@ -85,7 +85,8 @@ def _jobs_and_costs(
     inputs: Inputs, edits: Iterable[Edit], paths: ChangedPaths, usage: tuple[Mapping[str, QueueUsage], ...]
 ) -> dict[str, Any]:
     rows = (chain(inputs.common.rows(), side.values()) for side in (paths.before, paths.after))
-    sides = sides_of(inputs.config, *zip(usage, rows, strict=True))
+    before, after = zip(usage, rows, strict=True)
+    sides = sides_of(inputs.config, before, after, inputs.inventories)
     jobs = with_money(job_changes(edits), sides, inputs.runs)
     idle = idle_costs(inputs.utilisation, inputs.inventories, inputs.config)
     return {"jobs": jobs, **cost_fields(sides, jobs, idle)}

@@ -31,12 +31,12 @@ from reconciler.policy.references.age import utc_date
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.placement import PlacementSettings
-from reconciler.repo.evidence.usage import SUSPENDED, Usage
+from reconciler.repo.evidence.usage import SUSPENDED, WAITING, Usage
 
 _GONE = ("removed", "suspended", "finished")
 _STAYS = ("refused", "renamed")
 _RECENT_DAYS = 1
-_MOST = 500  # waiting workloads whose manifests are read
+_MOST = 200  # workloads that the plan leaves as they are, and whose manifests are read
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
@@ -211,7 +211,8 @@ class _JobReading:
                 job = self._changed(change.key)
                 if job is not None:
                     jobs[change.key] = replace(job, place=change.source or job.place)
-        known = self._known((one.key for one in usage.workloads if one.state != SUSPENDED), jobs)
+        used = sorted(usage.workloads, key=lambda one: one.state != WAITING)  # what waits is read first
+        known = self._known((one.key for one in used if one.state != SUSPENDED), jobs)
         return Intent(jobs=tuple(jobs[key] for key in sorted(jobs)), gone=frozenset(gone), known=known)
 
     def _changed(self, key: ObjectKey) -> QueuedJob | None:

@@ -380,7 +380,8 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A live cluster that the plan was compared with.
 
     unchecked: objects that only the apply can check on the server, because the plan creates what they need.
-    unknown: objects of kinds that could not be read. Nothing is planned for them.
+    unknown: objects of kinds that could not be read. Nothing is planned for them. is_blind: it is not known which
+        objects are ours.
     """
 
     cluster: str
@@ -389,6 +390,7 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     objects: int  # that exist and are ours
     unchecked: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    is_blind: bool = False
 
 
 class Drift(Struct, frozen=True, kw_only=True, rename="camel"):

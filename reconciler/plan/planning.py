@@ -5,7 +5,8 @@ tree + configuration -> sides: revision (files by role), index (compiled files),
 """
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -165,7 +166,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     baseline: Baseline
     approvals: Approvals = NO_APPROVALS
     live: "LiveBaseline | None" = None
-    forecasts: "tuple[ClusterForecast, ...]" = ()  # of clusters with evidence of use
+    forecasts: "Callable[[], tuple[ClusterForecast, ...]]" = tuple  # of clusters with evidence of use
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -228,10 +229,10 @@ def _plan_sides(
         made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
     save_tools(runtime.cache, sides.index)
     plan = lead_back(made, runtime.repository, sides.index.revision, sides.base)
-    found = _forecasts(plan, sides, judged.day)
+    forecasts = cache(partial(_forecasts, plan, sides, judged.day))
     return Planned(
-        plan=_with_placement(plan, found) if found else plan,
-        forecasts=found,
+        plan=_with_placement(plan, forecasts()) if plan.jobs else plan,
+        forecasts=forecasts,
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
@@ -251,6 +252,8 @@ def _forecasts(plan: Plan, sides: Sides, day: dt.date | None) -> "tuple[ClusterF
 
 
 def _with_placement(plan: Plan, found: "tuple[ClusterForecast, ...]") -> Plan:
+    if not found:
+        return plan
     from reconciler.plan.placement import placement_lines  # noqa: PLC0415 - the same
 
     return replace(plan, placement=placement_lines(plan, found))

@@ -9,6 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.errors import UnsafePlan
+from reconciler.forge.checkouts import edits_of, has_forge, request_pushed
+from reconciler.forge.identity import ProposedChange
 from reconciler.plan import opening, use_cases
 from reconciler.plan.gate import refuse
 from reconciler.plan.opening import Run
@@ -94,9 +96,22 @@ def propose(head: Run, planned: Planned, proposal: SubmittedChange) -> str:
     return made.oid if made is not None else ""
 
 
-def request_review(head: Run, branch: str, *, push: bool) -> str:
-    """Push the branch if that is wanted, and return what the user does next. A forge would get its request here."""
+def request_review(head: Run, proposal: SubmittedChange, environ: Mapping[str, str], *, push: bool) -> str:
+    """Push the branch if that is wanted, open its change request where there is a forge, and return what is next."""
+    branch, repository = proposal.branch, head.workspace.repository
     if not push:
         return f"Push it and open a change request: git push origin {branch}"
-    url = checkout.push(head.workspace.repository.root, branch)
-    return f"Pushed to {url}. Open a change request for {branch}."
+    url = checkout.push(repository.root, branch)
+    tip = repository.branch(branch)
+    if tip is None or not has_forge(head, environ):
+        return f"Pushed to {url}. Open a change request for {branch}."
+    change = ProposedChange(
+        kind="submit",
+        name=branch,
+        title=proposal.subject,
+        reason=f"Submitted by {proposal.user}.",
+        edits=edits_of(head, proposal.files),
+        own_branch=branch,
+    )
+    done = request_pushed(head, environ, change, tip.oid)
+    return f"Pushed to {url}." + (f"\n{done}" if done is not None else "")

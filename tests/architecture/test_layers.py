@@ -24,6 +24,8 @@ OUTSIDE = (
     "console",
     "controller",
     "download",
+    "forge/client.py",
+    "forge/opening.py",
     "health/agent",
     "health/measuring",
     "health/node.py",

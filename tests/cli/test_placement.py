@@ -264,7 +264,7 @@ def test_a_scenario_is_validated_as_a_source(placed: Fleet, count: str, name: st
 
 
 def test_a_strategy_is_one_edited_line(placed: Fleet) -> None:
-    """AF-07, F-024: comments stay, the queue keeps its order and length, and the moves are listed."""
+    """AF-07, F-024; defect 6 of agentaflow: comments stay, the queue keeps its order and length, and the moves are listed."""
     pending = len(_report(placed)["strategies"][0]["workloads"])
     ran = placed.run("placement", "strategy", "best_fit", "--width", "140")
     assert ran.code == 0

@@ -25,7 +25,7 @@ from tests.cluster.parts import KAI_FORECAST, KUEUE_016_FORECAST, KUEUE_FORECAST
 from tests.differential.crowds import POOL, Body, Crowd, crowd
 from tests.differential.kai_crowds import UNLIMITED, KaiCrowd, kai_crowd
 
-CROWDS = int(os.environ.get("RECONCILER_TEST_CROWDS", "150"))
+CROWDS = int(os.environ.get("RECONCILER_TEST_CROWDS", "100"))
 _MOST_WRONG = {"admitted": 0.01, "preempted": 0.03}
 _BATCH = 50  # of one process
 
@@ -171,7 +171,7 @@ def differences(seed: int, one: Crowd, ours: ForecastOutcome, said: Body) -> Ite
         yield Difference(seed, "flavors", tuple(sorted(names)))
 
 
-KAI_CROWDS = int(os.environ.get("RECONCILER_TEST_KAI_CROWDS", "150"))
+KAI_CROWDS = int(os.environ.get("RECONCILER_TEST_KAI_CROWDS", "100"))
 
 
 @pytest.mark.timeout(300 + KAI_CROWDS)

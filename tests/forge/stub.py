@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -122,10 +123,7 @@ class StubForge:
             assert allowed is None or value in allowed, (key, value)
         assert (values is None) or "body" in operation, (method, path)
         if values is not None:
-            schema = operation["body"]
-            if "oneOf" not in schema and "anyOf" not in schema:
-                schema = {**schema, "additionalProperties": False}
-            Draft202012Validator(schema).validate(values)
+            _validator(self.kind, name, method.lower()).validate(values)
 
     # -- the servers --------------------------------------------------------------------------------------------------
 
@@ -243,6 +241,14 @@ class StubForge:
     def _note(self, one: Note) -> dict[str, Any]:
         account = {"login": one.author, "username": one.author}
         return {"id": one.id, "user": account, "author": account, "body": one.body}
+
+
+@cache
+def _validator(kind: str, path: str, method: str) -> Draft202012Validator:
+    schema = APIS[kind][path][method]["body"]
+    if "oneOf" not in schema and "anyOf" not in schema:
+        schema = {**schema, "additionalProperties": False}
+    return Draft202012Validator(schema)
 
 
 def _json(body: Any, status: int = 200) -> HttpResponse:

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from reconciler.errors import ReconcilerError, StalePlan
 from reconciler.forge.bodies import read_marker
 from reconciler.forge.commenting import put_comment
-from reconciler.forge.identity import Edit, Owner, ProposedChange, Tip
+from reconciler.forge.identity import EditedFile, Owner, ProposedChange, Tip
 from reconciler.forge.proposing import Proposer
 from tests.forge.stub import BOT, Note, Request, StubForge
 
@@ -98,7 +99,7 @@ class Histories(RuleBasedStateMachine):
         self.edited: dict[int, str] = {}  # what a person wrote into a body
 
     def change(self, name: str, content: int) -> ProposedChange:
-        edit = Edit(path=f"{name}.yaml", before=b"a\n", after=b"%d\n" % content)
+        edit = EditedFile(path=f"{name}.yaml", before=b"a\n", after=b"%d\n" % content)
         return ProposedChange(
             kind="health", name=name, cluster="main", title=f"Node {name}", reason=f"hot {content}", edits=(edit,)
         )
@@ -262,6 +263,8 @@ class Histories(RuleBasedStateMachine):
 
 FORKED = f"<!-- gpu-reconciler:change cluster=main key={'0' * 64} text={'0' * 16} -->"
 
-TestHistories = Histories.TestCase
+TestHistories = pytest.mark.timeout(900)(Histories.TestCase)
 TestHistories.__doc__ = "F-161, FG-04, FG-10: 1,000 random histories against the stubs of the three forges."
-TestHistories.settings = settings(max_examples=HISTORIES, stateful_step_count=12, deadline=None)
+TestHistories.settings = settings(
+    max_examples=HISTORIES, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)

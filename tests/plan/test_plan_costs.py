@@ -109,6 +109,21 @@ def test_eight_gpus_for_four_hours() -> None:
             assert json.loads(json.dumps(known.money_after)) == cost
 
 
+def test_a_workload_of_agentaflow() -> None:
+    """AF-19: its estimate counts; in a cluster with one product a workload that asks for any has the price of it."""
+    row = workload(8, "", metadata={"annotations": {"agentaflow.gpu/estimated-duration": "4h"}, "namespace": "n"})
+    inventory = Inventory(cluster="main", taken_at="2026-11-28", nodes=(Node(name="n1", product=A100, gpus=8),))
+    rows = [row]
+    usage = usage_by_cluster(rows)
+    both = sides_of(config(gpuHours={A100: 3.06}), ({}, []), (usage, rows), {"main": inventory})
+    change = job(product="", gpus_before=0, gpus_after=8, gpu_hours_after=gpu_hours(row), length=row.length)
+    (known,) = with_money([change], both)
+    assert (known.money_after, known.length) == (97.92, "agentaflow.gpu/estimated-duration")
+    assert only(cost_lines(both, [known])).per_hour_after == 24.48
+    (unknown,) = with_money([change], sides_of(config(gpuHours={A100: 3.06}), ({}, []), (usage, rows)))
+    assert unknown.money_after is None
+
+
 def test_lengths_that_jobs_say() -> None:
     """F-129: an estimate wins over a limit; what is no duration says nothing."""
 
@@ -117,7 +132,7 @@ def test_lengths_that_jobs_say() -> None:
         return row.hours, row.length
 
     assert length("1h30m", activeDeadlineSeconds=60) == (1.5, ESTIMATE)
-    assert length(runPolicy={"activeDeadlineSeconds": 7200}) == (2.0, "activeDeadlineSeconds")
+    assert length(runPolicy={"activeDeadlineSeconds": 7200}) == (2.0, "at most, by activeDeadlineSeconds")
     assert [length(text) for text in ("soon", "-4h", "0h", "4")] == [(0.0, "")] * 4
     assert length(activeDeadlineSeconds=True) == (0.0, "")
 

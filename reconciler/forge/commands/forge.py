@@ -8,7 +8,7 @@ import click
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
-from reconciler.forge.checkouts import forge_of, propose_or_withdraw, work_edits
+from reconciler.forge.checkouts import bring, forge_of, work_edits
 from reconciler.forge.identity import ProposedChange
 from reconciler.forge.opening import pipeline_link, pipeline_request
 from reconciler.forge.reviewing import review, verify_status
@@ -122,7 +122,7 @@ def propose(*, kind: str, name: str, title: str, reason: str, repo: str, **flags
         reason=reason,
         edits=work_edits(run),
     )
-    done = propose_or_withdraw(run, environ, change)
+    done = bring(run, environ, [change] if change.edits else [], settled=[] if change.edits else [change])
     for one in done:
         emit(str(one))
     if not done:

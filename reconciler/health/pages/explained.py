@@ -123,19 +123,15 @@ def _policy(one: NodeExplanation) -> Iterator[str]:
 
 
 def _expected(expected: NodeExpectation) -> Iterator[str]:
-    if expected.gpus is not None:
-        yield plural(expected.gpus, "GPU")
+    ports = {"InfiniBand port": expected.ib, "Ethernet port": expected.ethernet}
+    counts = {"GPU": expected.gpus, **{name: one.ports if one else None for name, one in ports.items()}}
+    yield from (plural(count, name) for name, count in counts.items() if count is not None)
     if expected.drivers:
         yield f"driver {' or '.join(expected.drivers)}"
     if expected.denied_drivers:
         yield f"not driver {' or '.join(expected.denied_drivers)}"
     if expected.nvlinks is not None:
         yield f"{plural(expected.nvlinks, 'NVLink')} per GPU"
-    for name, ports in (("InfiniBand", expected.ib), ("Ethernet", expected.ethernet)):
-        if ports is not None:
-            yield f"{plural(ports.ports, f'{name} port')}{f' at {ports.rate:g} Gb/s' if ports.rate else ''}"
-    if expected.imex:
-        yield "IMEX"
     if expected.pcie_width is not None:
         yield f"PCIe x{expected.pcie_width}"
 

@@ -1,6 +1,7 @@
 """`GPUNode`: the GPUs of a node and their state, as evidence beside the inventory; and the annotation with the same."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ DEVICES = "agentaflow.gpu/devices"
 
 _MAX_LENGTH = 262_144  # of all annotations of an object
 _MAX_DEVICES = 1024
+_WARM, _HOT, _FULL, _BUSY = 85.0, 95.0, 0.9, 95.0
 
 
 class GpuDevice(Struct, frozen=True, kw_only=True):
@@ -34,6 +36,31 @@ class GpuState(Struct, frozen=True, kw_only=True):
     memory_used: int | None = None
     temperature: float | None = None
     workload: str = ""
+
+
+class GpuIssue(StrEnum):
+    """The grade of a GPU by AgentaFlow."""
+
+    HEALTHY = "healthy"
+    INFO = "info"
+    WARNING = "warning"
+    UNHEALTHY = "unhealthy"
+    UNKNOWN = "unknown"
+
+
+def graded(state: GpuState, memory_mib: int) -> GpuIssue:
+    """Grade a GPU by AgentaFlow's fixed limits: 85 and 95 °C, 90 % of its real memory, 95 % busy.
+
+    Heat is never hidden by load. A memory of 0 is not known.
+    """
+    if state.temperature is None:
+        return GpuIssue.UNKNOWN
+    if state.temperature > _HOT:
+        return GpuIssue.UNHEALTHY
+    is_full = memory_mib > 0 and (state.memory_used or 0) > _FULL * memory_mib
+    if state.temperature > _WARM or is_full:
+        return GpuIssue.WARNING
+    return GpuIssue.INFO if (state.utilization or 0.0) > _BUSY else GpuIssue.HEALTHY
 
 
 class GpuNode(Struct, frozen=True, kw_only=True):

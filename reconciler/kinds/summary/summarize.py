@@ -262,6 +262,8 @@ def _workload(
 ESTIMATE = "gpureconciler.io/estimated-duration"
 """An annotation of jobs: how long a run takes (`90m`, `4h`, `1h30m`)."""
 
+_ESTIMATES = (ESTIMATE, "agentaflow.gpu/estimated-duration")  # the second one is that of a GPUWorkload
+
 _DURATION = re.compile(r"(?:(\d{1,6}(?:\.\d{1,6})?)h)?(?:(\d{1,8}(?:\.\d{1,6})?)m)?(?:(\d{1,9}(?:\.\d{1,6})?)s)?")
 _LIMITS: tuple[FieldPath, ...] = (
     ("spec", "activeDeadlineSeconds"),
@@ -286,14 +288,15 @@ def _charged(body: Body, pod_sets: Sequence[PodSet]) -> dict[str, Any]:
 
 def _length(body: Body) -> tuple[float, str]:
     """Return how many hours a job runs, and the field that says so: its estimate, else the first limit."""
-    matched = _DURATION.fullmatch(annotation(body, ESTIMATE))
-    parts = zip(matched.groups(), (1, 60, _HOUR), strict=True) if matched else ()
-    if hours := sum(float(number or 0) / of_hour for number, of_hour in parts):
-        return hours, ESTIMATE
+    for name in _ESTIMATES:
+        matched = _DURATION.fullmatch(annotation(body, name))
+        parts = zip(matched.groups(), (1, 60, _HOUR), strict=True) if matched else ()
+        if hours := sum(float(number or 0) / of_hour for number, of_hour in parts):
+            return hours, name
     for path in _LIMITS:
         seconds = str(value_at(body, path))
         if _SECONDS.fullmatch(seconds):
-            return int(seconds) / _HOUR, str(path[-1])
+            return int(seconds) / _HOUR, f"at most, by {path[-1]}"
     return 0.0, ""
 
 

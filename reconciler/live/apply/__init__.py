@@ -17,8 +17,9 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, ObjectText
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.values import enumerated, mapping, text
-from reconciler.live.apply.execution import Executed, execute
-from reconciler.live.apply.order import order
+from reconciler.live.apply.deeds import deeds
+from reconciler.live.apply.execution import Executed, execute, only_refused
+from reconciler.live.apply.order import Ordered, order
 from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.requests import Rules, Target, carry_out
 from reconciler.live.apply.results import Ending, Record, StepResult, count, encode_record, failures
@@ -35,6 +36,7 @@ from reconciler.live.apply.waiting import Waiter, wait_ready, wait_reliable
 from reconciler.plan import LiveVersion, Plan
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.plan.gate import refuse
+from reconciler.plan.live.baseline import Doubt
 from reconciler.plan.live.drift import TAKEN
 from reconciler.plan.live.inventory import Claims, Place, claimants, read_claims, read_inventories
 from reconciler.plan.live.inventory_record import Member, ObjectInventory, owns
@@ -74,6 +76,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
     desired. added: what others added to an object, and its update removes. left: paths of objects that keep drifted
     fields, so that they are not as desired for every policy. released: objects that others own now, by cluster.
+    refused: changes that servers do not accept now, by path.
     """
 
     plan: Plan
@@ -91,6 +94,7 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     added: Callable[[str], Sequence[FieldPath]] = lambda _: ()
     left: AbstractSet[str] = frozenset()
     released: Mapping[str, Sequence[ObjectKey]] = field(default_factory=dict)
+    refused: Mapping[str, Doubt] = field(default_factory=dict)
     approvals: Approvals = NO_APPROVALS
 
 
@@ -145,9 +149,9 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
             f"the plan is stale: {'; '.join(moved[:_MAX_NAMED])}{more}", hint=f"review a new plan: {_NEW_PLAN}"
         )
     if before == now:
-        refuse(current)
+        refuse(current, in_part=True)
         return
-    refuse(current, budgets=False)
+    refuse(current, budgets=False, in_part=True)
     if not now:  # an earlier run carried out everything
         return
     done = sorted(one.path for one in before - now if one.path.partition("/")[0] not in begun)
@@ -204,12 +208,16 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         started=timestamp(run.clock),
         engine=work.plan.engine,
     )
+    ordered = order(work.kinds, work.steps, work.waves)
+    results = only_refused(ordered, _refusals(work))
+    if results is not None and not record.released:  # every run would leave the same record
+        return Applied(record=_ended(run, record, results), results=results)
     run.log(encode_record(record))
     if is_first:
         make_namespace(run.live, run.place)
     approved = _approved(saved, work, is_resumed=is_resumed)  # meanwhile the server notices the new namespace
     add_record(run.live, run.place, record)
-    creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
+    creations = [step.key for step in work.steps if step.verb is Verb.CREATE and step.path not in work.refused]
     inventory = change_inventory(run.live, run.place, begin=creations)
     claims = read_claims(run.live, run.place)
     rules = Rules(
@@ -221,7 +229,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         recent=RecentObjects(run.clock),
         wait_gone=lambda step: wait_ready(_waiter(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
-    return _finish(run, work, record, _execute(run, work, rules), claims)
+    return _finish(run, work, record, _execute(run, work, rules, ordered), claims)
 
 
 def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
@@ -231,12 +239,27 @@ def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
     return frozenset(one.path for one in planned_objects(changes, work.folder))
 
 
-def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
+def _refusals(work: Work) -> dict[str, StepResult]:
+    """Return the results of the steps that servers do not accept, by path."""
+    endings = {True: Ending.DENIED, False: Ending.FAILED}
+    return {
+        step.path: StepResult(
+            verb=step.verb, key=step.key, path=step.path, ending=endings[doubt.is_refused], message=doubt.message
+        )
+        for step in work.steps
+        if (doubt := work.refused.get(step.path)) is not None
+    }
+
+
+def _execute(run: ApplyRun, work: Work, rules: Rules, ordered: Ordered) -> Executed:
+    refusals = _refusals(work)
     planned = {one.path: one.before for one in planned_objects(work.plan, work.folder)}
     waiter = _waiter(run, work)
 
     def carry(step: Step) -> StepResult:
         path = step.path
+        if path in refusals:
+            return refusals[path]
         text = work.text(step.key, path) if step.verb is Verb.CREATE else None
         desired = dict if step.verb is Verb.DELETE else partial(work.body, path)
         sent = partial(work.sent, path)
@@ -245,9 +268,7 @@ def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
         )
         return carry_out(run.live, rules, target)
 
-    return execute(
-        order(work.kinds, work.steps, work.waves), carry, lambda steps: wait_reliable(waiter, steps), run.advance
-    )
+    return execute(ordered, carry, lambda steps: wait_reliable(waiter, steps), run.advance)
 
 
 def _waiter(run: ApplyRun, work: Work) -> Waiter:
@@ -279,16 +300,20 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     if interruption is None:
         note(lambda: _tidy_inventory(run, work, record.cluster, known))
     record = replace(
-        record,
-        finished=timestamp(run.clock),
+        _ended(run, record, results),
         interrupted=interruption is not None,
-        counts=count(results),
-        failures=failures(results)[:_MAX_FAILURES],
+        objects=deeds(work.plan, work.folder, results),
     )
     at_once(note, [lambda: add_record(run.live, run.place, record), lambda: emit_event(run, record)])
     note(lambda: run.log(encode_record(record)))
     _log.info("plan %s on %s: %s", record.plan, record.cluster, record.result)
     return Applied(record=record, results=results, not_ready=not_ready, notes=tuple(notes), interruption=interruption)
+
+
+def _ended(run: ApplyRun, record: Record, results: Sequence[StepResult]) -> Record:
+    """Return the record of a run with what became of its steps."""
+    failed = failures(results)[:_MAX_FAILURES]
+    return replace(record, finished=timestamp(run.clock), counts=count(results), failures=failed)
 
 
 def _noting(notes: list[str]) -> Callable[[Callable[[], object]], None]:
@@ -395,7 +420,7 @@ def emit_event(run: ApplyRun, record: Record) -> None:
             "type": "Normal" if record.result in ("Applied", "Released") else "Warning",
             "reason": f"{'Plan' if record.plan else 'Objects'}{record.result}",
             "action": "Apply" if record.plan else "Release",
-            "note": f"{record.user} {what}"[:1024],
+            "note": "; ".join([f"{record.user} {what}", *record.objects])[:1024],
             "regarding": {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",

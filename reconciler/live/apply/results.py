@@ -67,6 +67,7 @@ class Record(Struct, frozen=True, kw_only=True):
     failures: tuple[StepResult, ...] = ()
     engine: str = ""
     released: tuple[str, ...] = ()  # objects that were handed over
+    objects: tuple[str, ...] = ()  # what was done to the first of them, and why
 
     @property
     def result(self) -> str:

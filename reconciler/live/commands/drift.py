@@ -9,7 +9,9 @@ import msgspec
 from reconciler.console import options
 from reconciler.console.printing import emit, emit_report
 from reconciler.errors import InvalidInput, OutsideError
-from reconciler.live.drift import adopt
+from reconciler.forge.checkouts import bring, edits_of
+from reconciler.forge.identity import ProposedChange
+from reconciler.live.drift import Adoptions, adopt
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.drift import render_diff, render_drift
@@ -32,6 +34,7 @@ Examples:
 @options.cluster
 @click.option("--all", "everything", is_flag=True, help="Adopt every drifted field, whatever spec.drift says.")
 @click.option("--write", is_flag=True, help="Write the edits to the working tree.")
+@options.change_request
 @options.access
 @options.server_patience
 @options.inventory_namespace
@@ -39,7 +42,7 @@ Examples:
 @options.date
 @options.exit_code
 @options.run_options
-def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flags: Any) -> int:
+def command(*, repo: str, everything: bool, write: bool, change_request: bool, exit_code: bool, **flags: Any) -> int:
     """Show what others changed or deleted on live clusters, and propose edits of the sources that adopt the fields.
 
     spec.drift of reconciler.yaml decides what happens to each field: `revert` (an apply sets it back), `adopt` (it
@@ -47,7 +50,7 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
     value is copied from a source file; computed values and secrets are not. Nothing is written to a cluster.
     """
     environ = options.environment()
-    run = opening.open_run(repo, options.setting_flags(flags), environ)
+    run = opening.open_run(repo, options.head_flags(flags, write=write, change_request=change_request), environ)
     with open_clusters(access_flags(flags), environ, run) as clusters:
         choices = live_choices(run.settings)
         planned = plan(run.workspace, date=run.settings.date, clusters=clusters, choices=choices)
@@ -57,14 +60,7 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
         emit(json.dumps(msgspec.to_builtins(drift), indent=2, ensure_ascii=False), form="json")
     else:
         emit_report(render_drift(drift), run.settings)
-    for problem in found.problems:
-        emit(str(problem), err=True)
-    for edit in found.edits:
-        if write:
-            opening.write_edits({edit.path: edit.after}, run)
-            emit(f"wrote {edit.path}", err=True)
-        elif run.settings.output == "text":
-            emit("".join(render_diff(edit.path, edit.before, edit.after)), nl=False)
+    _print_edits(run, found, write=write)
     errors = planned.plan.errors
     if hidden := [problem for problem in errors if problem.rule not in ABOUT_CHANGES]:
         emit("objects with errors were not compared with the cluster:", err=True)
@@ -73,6 +69,34 @@ def command(*, repo: str, everything: bool, write: bool, exit_code: bool, **flag
     if unknown:
         first = unknown[0]
         raise OutsideError(f"not every object could be compared: {first.place}: {first.message}", hint=first.hint)
+    if change_request:
+        _bring(run, environ, found)
     if not drift:
         emit("no drift: nobody else changed or deleted an object of this repository", err=True)
     return 1 if exit_code and drift else 0
+
+
+def _print_edits(run: opening.Run, found: Adoptions, *, write: bool) -> None:
+    for problem in found.problems:
+        emit(str(problem), err=True)
+    for edit in found.edits:
+        if write:
+            opening.write_edits({edit.path: edit.after}, run)
+            emit(f"wrote {edit.path}", err=True)
+        elif run.settings.output == "text":
+            emit("".join(render_diff(edit.path, edit.before, edit.after)), nl=False)
+
+
+def _bring(run: opening.Run, environ: dict[str, str], found: Adoptions) -> None:
+    """Propose the edits on the forge; if nothing is left to adopt, close what is open."""
+    change = ProposedChange(
+        kind="drift",
+        name="adopt",
+        cluster=run.settings.cluster,
+        title="Adopt what others changed on the cluster",
+        reason="Live objects differ from the repository, and spec.drift adopts these fields.",
+        edits=edits_of(run, {edit.path: edit.after for edit in found.edits}),
+    )
+    is_settled = not (change.edits or found.problems)
+    for done in bring(run, environ, [change] if change.edits else [], settled=[change] if is_settled else []):
+        emit(str(done), err=True)

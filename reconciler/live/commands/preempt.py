@@ -1,7 +1,7 @@
 """`reconciler preempt`."""
 
 import datetime as dt
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -9,6 +9,8 @@ import click
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.errors import InvalidInput
+from reconciler.forge.checkouts import bring, edits_of
+from reconciler.forge.identity import ProposedChange
 from reconciler.kinds.preemption import PreemptionMode
 from reconciler.kube.values import plural
 from reconciler.live.preemption.evaluate import EvaluatedCluster, evaluate
@@ -25,26 +27,26 @@ Examples:
   reconciler observe && reconciler preempt     show who is idle, who waits, and what would be suspended
   reconciler preempt --write                   edit the sources in the working tree
   reconciler preempt --branch preempt/idle     commit the edits on a branch, for a review
+  reconciler preempt --change-request          propose them on the forge
 """,
 )
 @options.repo
 @options.cluster
 @click.option("--write", is_flag=True, help="Write the edits to the working tree.")
 @click.option("--branch", metavar="NAME", help="Commit the edits to HEAD on this branch, and leave the working tree.")
+@options.change_request
 @options.exit_code
 @options.run_options
-def command(*, repo: str, write: bool, branch: str | None, exit_code: bool, **flags: Any) -> int:
+def command(*, repo: str, write: bool, branch: str | None, change_request: bool, exit_code: bool, **flags: Any) -> int:
     """Decide which idle workloads are suspended, so that a workload that waits for GPUs starts.
 
     Reads the evidence and no cluster: run `reconciler observe` first. Acts only on policies with `mode: propose` or
     `enforce`, and by edits of sources: nothing is deleted. Missing, stale or contradictory measurements mean that
     nothing is done.
     """
-    if write and branch:
-        raise click.UsageError("--write and --branch exclude each other")
-    run = opening.open_run(
-        repo, {**options.setting_flags(flags), **({"revision": "HEAD"} if branch else {})}, options.environment()
-    )
+    environ = options.environment()
+    settings = options.head_flags(flags, write=write, branch=branch, change_request=change_request)
+    run = opening.open_run(repo, settings, environ)
     found = list(evaluate(run.workspace, dt.datetime.now(dt.UTC)))
     problems = [problem for one in found for problem in one.problems]
     if problems:
@@ -59,10 +61,32 @@ def command(*, repo: str, write: bool, branch: str | None, exit_code: bool, **fl
             emit(f"wrote {path}")
     elif branch and edits:
         emit(_committed(run, branch, edits))
+    elif change_request:
+        _bring(run, environ, found)
     else:
         for path, content in sorted(edits.items()):
             emit("".join(render_diff(path, (run.workspace.repository.root / path).read_bytes(), content)), nl=False)
     return 1 if exit_code and edits else 0
+
+
+def _bring(run: opening.Run, environ: dict[str, str], found: Sequence[EvaluatedCluster]) -> None:
+    """Propose the edits on the forge; what is open for clusters that need none is closed."""
+    changes = [_change(run, one) for one in found]
+    settled = [change for one, change in zip(found, changes, strict=True) if one.decision and not change.edits]
+    for done in bring(run, environ, [change for change in changes if change.edits], settled=settled):
+        emit(str(done))
+
+
+def _change(run: opening.Run, found: EvaluatedCluster) -> ProposedChange:
+    decided = found.decision.workloads if found.decision is not None else ()
+    return ProposedChange(
+        kind="preempt",
+        name="idle",
+        cluster=found.cluster,
+        title=f"Suspend idle workloads on {found.cluster}",
+        reason="; ".join(f"{one.candidate.workload.key}: {one.reason}" for one in decided if one.is_suspended),
+        edits=edits_of(run, found.edits),
+    )
 
 
 def _committed(run: opening.Run, branch: str, edits: dict[str, bytes]) -> str:

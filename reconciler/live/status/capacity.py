@@ -7,14 +7,13 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.agentaflow.gpu_node import GpuNode
+from reconciler.kinds.agentaflow.gpu_node import GpuIssue, GpuNode, graded
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.progress import holds
 from reconciler.kinds.quantities import Gpus, exact
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
 from reconciler.live.observe.placed import pod_amounts, pod_gpus
-from reconciler.nodehealth.exports.labels import GpuIssue, GpuLoad, graded
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.evidence.usage import Usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation
@@ -178,16 +177,10 @@ def node_loads(utilisation: GpuUtilisation | None, gpu_nodes: Iterable[GpuNode])
 
 def gpu_issues(node: GpuNode) -> tuple[str, ...]:
     """Return what is wrong with the GPUs of a node by AgentaFlow's rules. Heat is never hidden by load."""
-    memory = {one.id: float(one.memory_mib) for one in node.devices if one.memory_mib}
+    memory = {one.id: one.memory_mib for one in node.devices}
     issues = []
     for state in node.states:
-        load = GpuLoad(
-            utilization=state.utilization,
-            memory_used=None if state.memory_used is None else float(state.memory_used),
-            memory_total=memory.get(state.id),
-            temperature=state.temperature,
-        )
-        issue = graded(load)
+        issue = graded(state, memory.get(state.id, 0))
         if issue in (GpuIssue.WARNING, GpuIssue.UNHEALTHY):
             issues.append(f"{state.id} {issue.value} ({state.temperature:g} °C)")
     return tuple(issues)

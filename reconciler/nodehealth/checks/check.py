@@ -240,18 +240,15 @@ class HealthCheck(CheckRow, frozen=True, kw_only=True):
     judge: Callable[[CheckInput], CheckResult]
 
 
-class _Table(Struct, frozen=True):
-    families: Mapping[str, tuple[CheckRow, ...]]
-
-
 @cache
-def _table() -> _Table:
-    return msgspec.json.decode(get_data("reconciler", "data/health_checks.json") or b"", type=_Table)
+def _table() -> Mapping[str, Mapping[str, tuple[CheckRow, ...]]]:
+    content = get_data("reconciler", "data/health_checks.json") or b""
+    return msgspec.json.decode(content, type=dict[str, dict[str, tuple[CheckRow, ...]]])
 
 
 def health_checks(family: str, judges: Mapping[str, Callable[[CheckInput], CheckResult]]) -> tuple[HealthCheck, ...]:
     """Return the rows of a family in `data/health_checks.json`, each with its function."""
-    rows = _table().families[family]
+    rows = _table()["families"][family]
     return tuple(HealthCheck(judge=judges[row.id], **(structs.asdict(row) | {"limits": _whole(row)})) for row in rows)
 
 

@@ -52,15 +52,15 @@ def _peers(given: CheckInput) -> list[str]:
     return [gpu.slot for gpu in given.sweep.gpus if gpu.product == given.gpu.product]
 
 
-def _most_active(given: CheckInput) -> int:
-    """Return the most active links of any GPU of this product: platforms leave some unused by design."""
-    most = 0
+def _counts(given: CheckInput) -> list[int]:
+    """Return the active links of each GPU of this product that tells them."""
+    found = []
     for slot in _peers(given):
         try:
-            most = max(most, sum(state == 1 for state in _states(given, slot)))
+            found.append(sum(state == 1 for state in _states(given, slot)))
         except Unmeasured:
             continue
-    return most
+    return found
 
 
 def _active(given: CheckInput) -> CheckResult:
@@ -71,11 +71,13 @@ def _active(given: CheckInput) -> CheckResult:
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
     usual = 0
     if wanted is None:
-        wanted, said_by = _most_active(given), ""
+        counts = _counts(given)  # platforms leave some links unused by design
+        wanted, said_by = max(counts, default=0), ""
         citation = "the GPU with the most links in this node"
         limit = Threshold(value=wanted, source=ThresholdSource.MEASURED, citation=citation)
+        # A bridge joins two, so one of an odd number lost its own.
         is_bridged = any(word in given.gpu.product for word in _BRIDGED)
-        if wanted == 0 or (is_bridged and not active and not _linked(given) % 2):
+        if wanted == 0 or (is_bridged and not active and not sum(map(bool, counts)) % 2):
             text = f"none of {len(states)} links is active on {'any' if wanted == 0 else 'this'} GPU of this node"
             raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set `expected.nvlinks` in a HealthPolicy")
         known = (count for name, count in _LINKS.items() if name in given.gpu.product and not is_bridged)
@@ -95,17 +97,6 @@ def _is_on(given: CheckInput, slot: str) -> bool:
     """Say whether a GPU is in MIG mode."""
     mig = given.sweep.find(ReadingId.NVML_MIG_MODE, slot)
     return mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1
-
-
-def _linked(given: CheckInput) -> int:
-    """Return how many GPUs of this product have a link: bridges join two, so one of an odd number lost its own."""
-    found = 0
-    for slot in _peers(given):
-        try:
-            found += any(state == 1 for state in _states(given, slot))
-        except Unmeasured:
-            continue
-    return found
 
 
 def _speed(given: CheckInput) -> CheckResult:

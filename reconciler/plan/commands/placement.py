@@ -118,12 +118,12 @@ def plan(
     settings = run.settings
     planned = use_cases.plan(run.workspace, base=settings.base, date=settings.date)
     if written is not None:
-        check_scenario(written, planned.forecasts)
-    _require(planned.forecasts)
+        check_scenario(written, planned.forecasts())
+    _require(planned.forecasts())
     others = (*compare, *more)
     reports = [
         _report(run, one, _strategies(one, strategy or (others[0] if compare and more else ""), others), written)
-        for one in planned.forecasts
+        for one in planned.forecasts()
     ]
     if settings.output == "json":
         content = msgspec.json.encode({"clusters": reports})
@@ -203,7 +203,7 @@ def strategy(*, name: str | None, repo: str, **flags: Any) -> int:
     emit("".join(render_diff(CONFIG_PATH, before, after)), nl=False)
     settings = run.settings
     planned = use_cases.plan(run.workspace, base=settings.base, date=settings.date)
-    reports = [_report(run, one, [name, present], None) for one in planned.forecasts]
+    reports = [_report(run, one, [name, present], None) for one in planned.forecasts()]
     if reports:
         emit_report(render_placement(reports, full=False, **terminal(settings)), settings)
     return 0

@@ -20,7 +20,7 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.plan import Drift, LiveState
 from reconciler.plan.baseline import ExistingObject
-from reconciler.plan.differences import Quantities
+from reconciler.plan.differences import Quantities, in_notation_of
 from reconciler.plan.live.additions import find_additions, read_names
 from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.controlled import ControlledField, as_sent, controlled_fields, without_controlled
@@ -58,9 +58,14 @@ class LiveFields(Struct, frozen=True, kw_only=True, eq=False):
     def sent(
         self, desired: Mapping[str, Any], live: Mapping[str, Any], omitted: Sequence[FieldPath]
     ) -> Mapping[str, Any]:
-        """Return what an apply sends of a desired object: neither omitted fields nor those of other controllers."""
-        list_keys = partial(self.catalogue.list_keys, *self.kinds.of(live).id)
-        return as_sent(without(desired, omitted), live, self.controlled(live), list_keys)
+        """Return what an apply sends of a desired object: neither omitted fields nor those of other controllers.
+
+        Quantities are sent as they are stored: a rule that compares old and new values may find `"1"` and 1 different.
+        """
+        kind = self.kinds.of(live).id
+        list_keys, is_quantity = partial(self.catalogue.list_keys, *kind), partial(self.catalogue.is_quantity, *kind)
+        written = in_notation_of(live, without(desired, omitted), list_keys, is_quantity)
+        return as_sent(written, live, self.controlled(live), list_keys)
 
     def version_of(self, live: Mapping[str, Any], omitted: Sequence[FieldPath]) -> str:
         """Return the version of a live object, in which what others may change at any time has no part."""

@@ -285,6 +285,7 @@ def _compare(one: DesiredCluster, reading: ClusterReading) -> ComparedCluster:
             objects=len(owned.identities),
             unchecked=tuple(sorted(str(one.keys[path]) for path in waiting)),
             unknown=tuple(sorted(str(one.keys[path]) for path in blind)),
+            is_blind=reading.failure is not None,
         ),
         released=tuple(sorted(identity.key for identity in owned.identities.values() if _is_released(one, identity))),
         contents=_contents(one, objects),
@@ -565,7 +566,7 @@ def _created(one: DesiredCluster, path: str, manifest: Manifest, reply: Probe) -
     if reply.reply is ServerReply.ACCEPTED:
         found = None if met is None else _met(one, path, met, manifest, reply.result)
         return ObjectAnswer(found=found, warnings=warnings)
-    if one.places.explain(one.keys[path], reply):
+    if one.places.explain(one.live, one.keys[path], reply):
         return ObjectAnswer(is_unchecked=True, warnings=warnings)
     return ObjectAnswer(doubt=doubt_of(path, reply, body), warnings=warnings)
 

@@ -237,7 +237,9 @@ def propose_and_show(
             message = f"{nothing}: {proposal.branch} or the checked-out commit has it already"
             emit(message, err=head.settings.output != "text")
         if push and head.workspace.repository.branch(proposal.branch) is not None:
-            request_review(head, proposal.branch, push=True)
+            following = request_review(head, proposal, options.environment(), push=True)
+            if not quiet:
+                emit(following, err=head.settings.output != "text")
         return 0
     changed = with_files(head, proposal.files, flags, options.environment())
     planned = plan_change(changed)
@@ -246,7 +248,7 @@ def propose_and_show(
         emit_report(format_plan(planned.plan, settings), settings)
     commit = propose(head, planned, proposal)
     is_told = settings.output == "text" and not quiet
-    following = request_review(head, proposal.branch, push=push)
+    following = request_review(head, proposal, options.environment(), push=push)
     if is_told:
         emit(f"\nbranch {proposal.branch}: {commit[:12]}, {plural(len(proposal.files), 'file')}")
         emit(following)

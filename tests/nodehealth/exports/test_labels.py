@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from reconciler.nodehealth.exports.labels import (
     MAX_LENGTH,
     GpuHealthLabel,
-    GpuLoad,
     UtilizationTier,
     agentaflow_labels,
     autopilot_labels,
@@ -123,7 +122,7 @@ def test_every_value_is_a_label(findings: list[HealthFinding], status: CheckStat
     """F-091: at most 63 characters that Kubernetes takes."""
     run = ProfileRun(profile=DEEP, level=level, started_at=NOW, finished_at=at, deadline=NOW, status=status)
     node = report(*findings, run=run)
-    for made in (autopilot_labels(node, NOW), agentaflow_labels(node, {slot(0): GpuLoad(utilization=50.0)})):
+    for made in (autopilot_labels(node, NOW), agentaflow_labels(node, {slot(0): 50.0})):
         for value in made.labels.values():
             assert value is None or re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", value, re.ASCII)
             assert len(value or "") <= MAX_LENGTH
@@ -158,7 +157,7 @@ def test_a_tier_does_not_flap(percent: float, before: UtilizationTier | None, ti
 
 def test_the_labels_of_agentaflow() -> None:
     """F-101."""
-    loads = {slot(0): GpuLoad(utilization=95.0), slot(1): GpuLoad(utilization=10.0)}
+    loads = {slot(0): 95.0, slot(1): 10.0}
     made = agentaflow_labels(report(finding("a", PASS)), loads)
     assert made.labels == {
         "agentaflow.gpu/enabled": "true",
@@ -179,7 +178,7 @@ def test_the_labels_of_agentaflow() -> None:
 )
 def test_a_failing_gpu_is_not_schedulable(failing: HealthFinding, schedulable: str) -> None:
     """F-100, F-101: health is part of it, and unknown utilisation is not free."""
-    loads = {slot(0): GpuLoad(), slot(1): GpuLoad(utilization=0.0)}
+    loads = {slot(1): 0.0}
     made = agentaflow_labels(report(failing), loads)
     assert made.labels["agentaflow.gpu/schedulable"] == schedulable
 

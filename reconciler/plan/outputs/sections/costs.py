@@ -50,7 +50,8 @@ def costs(view: View) -> PageSection | None:
     """Return the costs of queues and teams that change, and the runs of jobs that change, where they are known."""
     plan = view.plan
     changed = [line for line in plan.costs if view.full or _changes(line)]
-    runs = [job for job in plan.jobs if job.gpu_hours_before is not None or job.gpu_hours_after is not None]
+    priced = {line.cluster for line in plan.costs}
+    runs = [job for job in plan.jobs if _has_run(job, is_priced=job.cluster in priced, full=view.full)]
     if not changed and not runs:
         return None
     queues = {(line.cluster, line.queue) for line in changed}
@@ -65,6 +66,12 @@ def costs(view: View) -> PageSection | None:
     texts = (*(_commitment(one) for one in plan.commitments), *_sources(changed))
     sentences = (SentenceBlock((text,)) for text in texts)
     return PageSection(title="Costs", blocks=(*(table for table in tables if table.rows), *sentences))
+
+
+def _has_run(job: JobChange, *, is_priced: bool, full: bool) -> bool:
+    """Return whether a row tells the run of a job: without prices, only one whose length is computed."""
+    hours = job.gpu_hours_before, job.gpu_hours_after
+    return hours != (None, None) and (full or hours[0] != hours[1]) and (is_priced or not job.length)
 
 
 def _changes(line: CostLine) -> bool:
@@ -124,10 +131,9 @@ def _idle(one: IdleCost) -> Row:
 def _commitment(one: CommitmentUse) -> str:
     before, after = f"{one.used_before:g}", f"{one.used_after:g}"
     used = after if before == after else f"{before} → {after}"
-    return (
-        f"Commitment in {one.cluster}: {used} of {one.count} {one.product} requested; "
-        f"the rest costs {one.unused_per_hour:,.2f} {one.currency} per hour all the same"
-    )
+    rest = f"; the rest costs {one.unused_per_hour:,.2f} {one.currency} per hour all the same"
+    said = f"Commitment in {one.cluster}: {used} of {one.count} {one.product} requested"
+    return said + (rest if one.unused_per_hour else "")
 
 
 def _name(text: str) -> Piece:

@@ -1,6 +1,6 @@
 """The first questions of a reviewer: does it fit, what does it cost, what is dangerous, what must be done."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -27,7 +27,7 @@ class ReviewPoint(Struct, frozen=True, kw_only=True):
 
 def answers(plan: Plan) -> tuple[ReviewPoint, ...]:
     """Return the answers that this plan has; none to a question that it does not raise."""
-    return (*_fit(plan), *_cost(plan), *_danger(plan), *_next(plan))
+    return (*_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
 
 
 def _fit(plan: Plan) -> Iterator[ReviewPoint]:
@@ -77,6 +77,32 @@ def _of(line: CapacityLine) -> str:
 def _age(lines: list[CapacityLine]) -> str:
     days = max((line.evidence_days or 0 for line in lines), default=0)
     return f" (evidence {plural(days, 'day')} old)" if days else ""
+
+
+def _start(plan: Plan) -> Iterator[ReviewPoint]:
+    """Yield what the queues do with the workloads of the plan, as far as the evidence of use says it."""
+    counted = Counter(line.verdict for line in plan.admissions)
+    words = [f"{counted[verdict]} {word}" for verdict, word in _VERDICTS.items() if counted[verdict]]
+    if not words:
+        return
+    stopped = sum(one.gpus for line in plan.admissions for one in line.displaces)
+    displaced = f"; {number(stopped)} GPUs of others stop for it" if stopped else ""
+    behind = next((line for line in plan.admissions if line.verdict in ("never", "waits", "unknown")), None)
+    why = f"; {short_name(behind.key.name)}: {clip(behind.reason, _MESSAGE)}" if behind is not None else ""
+    is_bad = bool(counted.keys() & {"never", "preempted"}) or bool(stopped)
+    style = Style.ERROR if counted["never"] else Style.WARNING if is_bad or counted["unknown"] else Style.PLAIN
+    yield ReviewPoint(question="Starts", text=f"{', '.join(words)}{displaced}{why}", style=style)
+
+
+_VERDICTS = {
+    "starts": "now",
+    "preempts": "once others were preempted",
+    "waits": "later",
+    "never": "never",
+    "unknown": "unknown",
+    "preempted": "of others preempted",
+    "over": "over quota",
+}
 
 
 def _cost(plan: Plan) -> Iterator[ReviewPoint]:
