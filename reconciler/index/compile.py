@@ -17,7 +17,7 @@ from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
 from reconciler.index.validation import rendered_violations, validated
-from reconciler.kinds.agentaflow.wishes import mentions_wish, with_priority
+from reconciler.kinds.agentaflow.wishes import with_priority
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
 from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
@@ -208,9 +208,7 @@ def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:
 def _with_priority(
     kinds: Kinds, manifest: Manifest, document: Document, cluster: Cluster, unit: _CompileUnit
 ) -> Manifest:
-    """Return an object with the class of the priority that its annotation says; most say none."""
-    if not mentions_wish(unit.raw):
-        return manifest
+    """Return an object with what its document says about placement; most say nothing."""
     made, problems = with_priority(kinds, manifest, document, cluster)
     unit.problems += problems
     return made

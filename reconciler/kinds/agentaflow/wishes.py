@@ -51,11 +51,6 @@ class PlacementWish(Struct, frozen=True, kw_only=True):
 NO_WISH = PlacementWish()
 
 
-def mentions_wish(raw: bytes) -> bool:
-    """Return whether a file may say something about placement."""
-    return PREFIX.encode() in raw
-
-
 def placement_wish(body: Mapping[str, Any]) -> PlacementWish:
     """Return the wish of an object, rendered or live; what is not valid counts as not said."""
     found = mapping(value_at(body, _METADATA))
@@ -103,10 +98,10 @@ def with_priority(
     A class that it names itself stays. Also returned: what is wrong with what the document says.
     """
     written = {key: said for key, said in mapping(value_at(document.data, _METADATA)).items() if key in _SAID}
-    said = mapping(value_at(manifest.body, _METADATA))
-    pods = kinds.pod_sets(manifest.body)
-    if not pods or not _SAID & {*written, *said}:
+    pods = kinds.pod_sets(manifest.body) if written else None
+    if not pods:
         return manifest, []
+    said = mapping(value_at(manifest.body, _METADATA))
     # Objects beside the job, such as one that downloads its data, have no GPUs.
     added = written.keys() - said.keys() if any(pod_devices(mapping(one.template.get("spec"))) for one in pods) else ()
     changes = {(*_METADATA, key): (written[key], "what its document says") for key in sorted(added)}
