@@ -10,9 +10,12 @@ from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
 from reconciler.forge.checkouts import bring, forge_of, work_edits
 from reconciler.forge.identity import ProposedChange
+from reconciler.forge.obeying import Obeyed
 from reconciler.forge.opening import pipeline_link, pipeline_request
+from reconciler.forge.orders import answer, open_orders
 from reconciler.forge.reviewing import review, verify_status
 from reconciler.plan import opening
+from reconciler.repo.revision import resolve_base
 
 _NUMBER = click.IntRange(1, 1_000_000_000)
 _link = click.option("--link", metavar="URL", help="Page with the whole plan. [default: the pipeline's run]")
@@ -127,4 +130,40 @@ def propose(*, kind: str, name: str, title: str, reason: str, repo: str, **flags
         emit(str(one))
     if not done:
         emit("nothing to propose")
+    return 0
+
+
+@command.command(
+    "answer",
+    epilog="""\b
+Examples:
+  reconciler forge answer --request 12          in a checkout of the branch of the change request
+""",
+)
+@click.option("--request", "number", metavar="N", type=_NUMBER, help="Change request. [default: the pipeline's]")
+@options.base
+@options.repo
+@options.run_options
+def answer_comments(*, number: int | None, repo: str, **flags: Any) -> int:
+    """Carry out the commands in the comments on a change request, and answer them.
+
+    The base says which are allowed (spec.forge.commands): /plan, /approve REASON, /explain OBJECT [FIELD]. Only people
+    who may push are obeyed. HEAD must be the newest commit of the change request, and not of a fork.
+    """
+    environ = options.environment()
+    settings = options.setting_flags(flags)
+    run = opening.open_run(repo, {**settings, "revision": "HEAD"}, environ)
+    repository, chosen = run.workspace.repository, number or pipeline_request(environ)
+    forge = forge_of(run, environ)
+    request = forge.request(chosen)
+    base = resolve_base(repository, run.settings.base or f"origin/{request.target}", run.workspace.tree)
+    if base is None or request.head != repository.resolve("HEAD").oid or request.is_fork:
+        raise ConfigError(
+            f"HEAD is not the newest commit of #{chosen}", hint="check out its branch, not that of a fork"
+        )
+    rules = opening.open_run(repo, {**settings, "revision": base.commit_id}, environ).workspace.config.forge
+    obeyed = Obeyed(run=run, environ=environ, forge=forge, request=request, base=base.commit_id)
+    orders = open_orders(forge, request, rules.commands if rules is not None else ())
+    for order in answer(forge, request, orders, obeyed.carry_out):
+        emit(f"#{chosen}: carried out /{order.name} of {order.author}")
     return 0
