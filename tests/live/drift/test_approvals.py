@@ -121,7 +121,7 @@ def test_a_plan_that_is_resumed_keeps_its_approval(site: Site, no_deletions: Any
     assert planned.code == 0, planned.out + planned.err
     wait_until(lambda: is_denied(site, name), "the admission policy", seconds=20)
     first = site.apply()
-    assert first.code == 6, first.out + first.err
+    assert first.code == 7, first.out + first.err
     assert site.live("ConfigMap", "one")["data"] == {"a": "2"}
     assert site.cluster.get(queue_key(name)) is not None
     no_deletions()
