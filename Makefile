@@ -8,7 +8,7 @@ WORKERS ?= 3
 export PYTHONDONTWRITEBYTECODE :=  # tests start Python a thousand times: modules are compiled once
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cluster lint types fmt golden bench bench-live soak sizing-report gpu-check features verify docs chart manifests lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-workers test-apply test-health differential clean
+.PHONY: help demo test test-cluster lint types fmt golden bench bench-live soak sizing-report gpu-check pictures features verify docs chart manifests lock schemas kubectl-records cluster cluster-kind test-scheduler test-image test-large test-workers test-apply test-health differential clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-16s %s\n", $$1, $$2}'
@@ -54,6 +54,7 @@ bench: $(READY) ## measure sizing, health, probe and agent; plan, lint, commit a
 	@$(BIN)/python -m benchmarks.agent
 	@$(BIN)/python -m benchmarks.adopting
 	@$(BIN)/python -m benchmarks.kaiwo
+	@$(BIN)/python -m benchmarks.forecast
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux
@@ -62,6 +63,9 @@ bench-live: $(READY) ## measure plans and applies on a real API server against b
 
 sizing-report: $(READY) ## compare predicted GPU memory with measured runs and other estimators
 	@$(BIN)/python -m benchmarks.sizing.report
+
+pictures: $(READY) ## draw the pictures of the README and the docs; needs Chromium
+	@$(BIN)/python -m tools.pictures
 
 features: $(READY) ## print every feature id with the tests that cover it
 	@$(BIN)/python -m tools.features

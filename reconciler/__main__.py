@@ -5,6 +5,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 
 from reconciler.errors import INTERRUPTED, TERMINATED, Terminated
@@ -18,6 +19,15 @@ _RARELY = 10_000
 
 def main() -> None:
     """Run the command line and exit with its documented code."""
+    _start(_run)
+
+
+def gpu_scheduler() -> None:
+    """Run the command line of AgentaFlow's scheduler, `k8s-gpu-scheduler`, and exit as `reconciler` does."""
+    _start(_run_gpu_scheduler)
+
+
+def _start(run: Callable[[list[str]], int]) -> None:
     # A run is short and keeps nearly everything it allocates: garbage collection during the imports alone
     # takes a tenth of their time and frees nothing.
     if "--watch" in sys.argv:  # plans again and again
@@ -27,7 +37,7 @@ def main() -> None:
     sys.setrecursionlimit(FRAMES)  # children inherit it
     signal.signal(signal.SIGTERM, _terminate)
     _set_up_output()
-    _exit(_run(sys.argv[1:]))
+    _exit(run(sys.argv[1:]))
 
 
 def _terminate(*_: object) -> None:
@@ -40,6 +50,17 @@ def _run(arguments: list[str]) -> int:
 
         return run(arguments)
     except KeyboardInterrupt:  # during the import; `run` reports all others
+        return _report("interrupted", INTERRUPTED)
+    except Terminated:
+        return _report("terminated", TERMINATED)
+
+
+def _run_gpu_scheduler(arguments: list[str]) -> int:
+    try:
+        from reconciler.cli.gpu_scheduler import run  # noqa: PLC0415 - as above
+
+        return run(arguments, os.environ)
+    except KeyboardInterrupt:
         return _report("interrupted", INTERRUPTED)
     except Terminated:
         return _report("terminated", TERMINATED)

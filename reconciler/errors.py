@@ -1,7 +1,8 @@
 """One error family: every failure that a user can see, with its exit code and a hint.
 
 Exit codes are a contract (docs/reference/exit-codes.md): 0 done, 1 changes pending (only with `--exit-code`),
-2 bad flag or setting, 3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 70 a bug.
+2 bad flag or setting, 3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 7 applied
+in part, 70 a bug.
 """
 
 from collections.abc import Sequence
@@ -72,6 +73,12 @@ class OutsideError(ReconcilerError):
     """Git, the file system, a server or another program failed."""
 
     exit_code = 6
+
+
+class PartialApply(ReconcilerError):
+    """Objects that a server refuses, and what depends on them, were left out of an apply; the others were applied."""
+
+    exit_code = 7
 
 
 class RepositoryError(OutsideError):

@@ -288,7 +288,7 @@ def _connection(endpoint: Endpoint, timeout: float) -> HTTPConnection:
 
 _TIMEOUT = 10.0
 
-_REDIRECTS = 300
+_REDIRECTS, _MAX_TEXT = 300, 200
 
 
 class IncomingWebhook:
@@ -314,6 +314,5 @@ class IncomingWebhook:
         answer = self._client.send("POST", self._path, msgspec.json.encode(body))
         if answer.status >= _REDIRECTS:
             error = HttpUnavailable if answer.status == 429 or answer.status >= 500 else HttpError  # noqa: PLR2004
-            raise error(
-                f"{self.host} answered {answer.status}: {one_line(answer.body[:200].decode('utf-8', 'replace'))}"
-            )
+            text = one_line(answer.body[:1000].decode("utf-8", "replace")).replace(self._path, "***")
+            raise error(f"{self.host} answered {answer.status}: {text[:_MAX_TEXT]}")

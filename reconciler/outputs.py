@@ -32,7 +32,7 @@ class RenderOptions(Struct, frozen=True, kw_only=True):
 DEFAULTS = RenderOptions()
 
 
-FOR_PEOPLE = ("text", "markdown")
+FOR_PEOPLE = ("text", "markdown", "html")
 """Outputs in which a page can be shortened. The others are read by programs, which expect the whole plan."""
 
 
@@ -58,6 +58,7 @@ OUTPUTS: tuple[Output, ...] = (
     _row("text", "text:render_text", "plan", "show", "lint", "commit", "verify"),
     _row("json", "json_report:stream_json", "plan", "show", "lint", "commit", "verify"),
     _row("markdown", "markdown:render_markdown", "plan", "show"),
+    _row("html", "html:render_html", "plan", "show"),
     _row("sarif", "sarif:render_sarif", "plan", "show", "lint"),
     _row("junit", "junit:render_junit", "plan", "show", "lint"),
     _row("github", "github:render_github", "plan", "show", "lint", "verify"),

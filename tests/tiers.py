@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import pytest
 
 CLUSTER = "cluster"
-_NEEDED = {"parts", "package_index"}
+_NEEDED = {"parts", "package_index", "browser"}
 _RERUNS = {*_NEEDED, "person"}
 """Fixtures of tests that run once more when they fail."""
 _RERUN = "rerun"

@@ -20,9 +20,10 @@ from reconciler.health.probe import read_replay
 from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
 from reconciler.nodehealth.judge import judge
-from reconciler.nodehealth.merging import SweepResult, merged
+from reconciler.nodehealth.merging import SweepResult, merged, with_run
 from reconciler.nodehealth.published import body_of
 from reconciler.nodehealth.readings import NodeReading, ReadingId, Sweep
+from reconciler.nodehealth.report import ProfileRun
 
 _MANAGER = "gpureconciler-agent"
 _RECORDED = Path(__file__).parents[1] / "tests/nodehealth/readers/replays/fake-h200.json"
@@ -60,10 +61,16 @@ def main() -> int:
             sweep = sweep_of(name, recorded, has_xid=name in options.xid79)
             profile = ProbeProfile.DEEP if name in options.deep else ProbeProfile.LIGHT
             findings = judge(sweep, xids=xids, peaks=peaks)
-            if profile is ProbeProfile.DEEP:  # what a deep test would say: no GPU is here that could run one
-                findings = tuple(replace(one, status=CheckStatus.PASS, profile=profile) for one in findings if one.slot)
+            if profile is ProbeProfile.DEEP:  # what a deep test after a restart would say: no GPU is here to run one
+                sweep = replace(sweep, boot_id=f"repaired-{sweep.boot_id}")
+                heavy = (replace(one, status=CheckStatus.PASS, profile=profile) for one in findings if one.slot)
+                findings = (*heavy, *(one for one in findings if not one.slot))
             result = SweepResult(sweep=sweep, findings=findings, profile=profile)
-            publish(cluster, body_of(merged(fleet.reports.get(name), result, node_uid=node.uid, version="tour")))
+            report = merged(fleet.reports.get(name), result, node_uid=node.uid, version="tour")
+            if profile is ProbeProfile.DEEP:
+                run = ProfileRun(profile=profile, finished_at=sweep.taken_at, status=CheckStatus.PASS)
+                report = with_run(report, run)
+            publish(cluster, body_of(report))
     sys.stdout.write(f"{len(fleet.facts)} reports\n")
     return 0
 

@@ -20,6 +20,7 @@ from reconciler.kinds.pods import REPLICAS
 from reconciler.kube.yaml import read
 from reconciler.nodehealth.catalogue import CHECKS
 from reconciler.nodehealth.checks.check import CheckPrivilege, CheckScope
+from reconciler.nodehealth.kernel_events import kernel_events
 from reconciler.nodehealth.xids import read_xids
 from reconciler.plan import opening
 from reconciler.policy.references import RULES
@@ -34,7 +35,7 @@ from reconciler.settings import (
     SIZING_TOKEN,
     Settings,
 )
-from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, Metric
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, USE_METRICS, Metric
 from tools.rules.pods import unjudged
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "reference"
@@ -141,6 +142,8 @@ def _metrics() -> str:
             "`reconciler controller` serves these at `/metrics`, and `process_*` of the Prometheus client library.",
             "None of their labels names an object.\n",
             *_metric_rows(METRICS),
+            "\nOf the use of GPUs, from evidence. What is unknown or stale has no value, which is not a 0:\n",
+            *_metric_rows(USE_METRICS),
             "\nOf the health of a fleet, where health policies are in use:\n",
             *_metric_rows(FLEET_METRICS),
             "\n`reconciler agent` serves these, and `process_*`:\n",
@@ -203,6 +206,17 @@ def _health_checks() -> str:
             f"{repeat.count} in {repeat.hours:g} h of {repeat.workloads} programs: {repeat.severity}" if repeat else ""
         )
         parts.append(f"| {rule.code} | {rule.name} | {rule.bucket} | {rule.severity} | {rule.action} | {again} |")
+    parts += [
+        "\n## Messages of the kernel\n",
+        "What the checks `kmsg.*` make of other messages. Without a time they count until the restart.\n",
+        "| Check | Message | Severity | Action | Counts | Source |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, (_, rows) in kernel_events().items():
+        for row in rows:
+            counts = f"{row.hours:g} h" if row.hours else ""
+            counts += f", from {row.messages} messages" if row.messages > 1 else ""
+            parts.append(f"| {name} | {row.what} | {row.severity} | {row.action} | {counts} | {row.source} |")
     return "\n".join(parts).rstrip() + "\n"
 
 

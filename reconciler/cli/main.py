@@ -11,10 +11,14 @@ from reconciler.version import __version__
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("submit.commands.init", "Create a config repository from the template."),
-    "new": ("submit.commands.new", "Write a commented starter file: a job, queue, health policy or quarantine."),
+    "new": (
+        "submit.commands.new",
+        "Write a commented starter file: a job, workload, queue, health policy or quarantine.",
+    ),
     "submit": ("submit.commands.submit", "Submit a job: a branch with its files, and the plan."),
     "serve": ("submit.commands.serve", "Submit a service: a branch with its files, and the plan."),
     "delete": ("submit.commands.delete", "Propose the deletion of a job or service: a branch without its files."),
+    "complete": ("submit.commands.complete", "Propose the end of a job: it is removed or suspended."),
     "logs": ("submit.commands.logs", "Print the logs of a live workload."),
     "exec": ("submit.commands.execute", "Run a command in a container of a live workload."),
     "port-forward": ("submit.commands.port_forward", "Forward a port to a pod of a live workload."),
@@ -28,8 +32,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "commit": ("plan.commands.commit", "Render the sources of HEAD and commit the result."),
     "resolve": ("plan.commands.resolve", "Resolve conflicts in rendered/ by rendering again."),
     "verify": ("plan.commands.verify", "Check that rendered/ matches its sources."),
+    "placement": ("plan.commands.placement", "Forecast where workloads run, compare strategies, and ask what if."),
     "explain": ("plan.commands.explain", "Explain why an object or a field has its value."),
     "show": ("plan.commands.show", "Show a saved plan in any format."),
+    "web": ("web.command", "Show plan, queues, jobs and nodes as pages in a browser."),
     "forge": ("forge.commands.forge", "Comment plans and propose changes on a forge."),
     "apply": ("live.commands.apply", "Carry out a saved plan on live clusters."),
     "drift": ("live.commands.drift", "Show what others changed on live clusters, and adopt it."),
@@ -39,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("live.commands.importing", "Write sources from the objects of live clusters."),
     "observe": ("live.commands.observe", "Record nodes, queues in use and finished jobs as evidence."),
     "status": ("live.commands.status", "Show phase, workers and times of jobs, and why a job waits."),
+    "report": ("reports.commands", "Report what GPUs did, what they cost, and who waits for them."),
     "propose": ("live.commands.propose", "Propose flavors and quotas that fit the observed nodes."),
     "preempt": ("live.commands.preempt", "Decide which idle workloads are suspended for those that wait."),
     "controller": ("controller.command", "Watch config repositories: plan, commit and apply."),
@@ -73,7 +80,7 @@ Examples:
 
 \b
 Exit codes: 0 done, 1 changes pending (only with --exit-code), 2 bad flag or setting,
-3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 70 a bug.
+3 invalid input, 4 policy denied, 5 unsafe or stale plan, 6 an outside system failed, 7 applied in part, 70 a bug.
 """
 
 

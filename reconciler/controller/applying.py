@@ -1,7 +1,7 @@
 """Mode apply: a revision is planned against live clusters and carried out there, one pass after the other."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -10,6 +10,7 @@ from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, f
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.tracing import Trace
+from reconciler.controller.use import use_of
 from reconciler.errors import one_line
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text
@@ -25,6 +26,7 @@ from reconciler.plan import Drift, Operation, Plan, opening
 from reconciler.plan.live.choices import ContestedField
 from reconciler.plan.live.clusters import ClusterFlags, live_choices, open_clusters
 from reconciler.plan.live.drift import CONTESTED, TAKEN
+from reconciler.plan.replacements import UNKNOWN
 from reconciler.repo.config.drift import DriftAction
 
 _MAX_NAMED = 3
@@ -71,12 +73,13 @@ def apply_revision(
         summary = summarize(work.plan)
         drift = sum(summary.changes.values()) if accepted == outcome.commit else 0
         left = _fields(one for one in work.plan.drift if one.action == CONTESTED)
-        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text, contested=left)
+        use = use_of(work.plan, run.workspace.compile())
+        outcome = replace(outcome, plan=replace(summary, drift=drift), message=summary.text, contested=left, use=use)
         try:
-            refuse_in_full(work.plan)
+            refuse_in_full(work.plan, in_part=True)
             with trace.stage("apply"):
                 applied = apply(apply_runs(run, clusters, environ), work.plan, work)
-            failed = apply_failure(applied)
+            failed = apply_failure(applied, work.refused) or partial_failure(work.plan, applied)
             if failed is None and left:
                 failed = PassFailure(reason="ResourceFight", message=_told([contested_message(left)]), stalled=True)
             if failed is None:
@@ -105,6 +108,8 @@ def _with_results(
     return replace(
         outcome,
         operations=counts,
+        objects=tuple(line for one in applied for line in one.record.objects),
+        is_applied=is_applied,
         conflicts=conflicts,
         message=message,
         reverted=_reverted(work.plan, results, is_applied=is_applied),
@@ -187,12 +192,31 @@ def _action(result: StepResult) -> str:
     return _ENDINGS.get(result.ending) or _ACTIONS.get(result.verb, "configured")
 
 
-def apply_failure(applied: Iterable[Applied]) -> PassFailure | None:
-    """Return why a plan was not fully carried out. What is refused waits for a person, the rest is tried again."""
+def partial_failure(plan: Plan, applied: Iterable[Applied]) -> PassFailure | None:
+    """Return what the clusters do not accept, while the rest was applied. Missing answers may come later."""
+    if not plan.errors:
+        return None
+    done = sum(result.ending is Ending.DONE for one in applied for result in one.results)
+    skipped = sum(result.ending is Ending.SKIPPED for one in applied for result in one.results)
+    named = [f"{problem.place}: {problem.message} [{problem.rule}]" for problem in plan.errors[:_MAX_NAMED]]
+    more = [f"{len(plan.errors) - _MAX_NAMED} more"] if len(plan.errors) > _MAX_NAMED else []
+    needing = f"; {plural(skipped, 'object')} that need them wait" if skipped else ""
+    stalled = all(problem.rule != UNKNOWN for problem in plan.errors)
+    message = f"applied {plural(done, 'change')}, and not: {_told(named + more)}{needing}"
+    return PassFailure(reason="PartiallyApplied", message=message, stalled=stalled)
+
+
+def apply_failure(applied: Iterable[Applied], refused: Collection[str] = ()) -> PassFailure | None:
+    """Return why a plan was not fully carried out. What is refused waits for a person, the rest is tried again.
+
+    refused: paths of changes that clusters do not accept, of which and of what needs them `partial_failure` tells.
+    """
     applied = list(applied)
     if any(one.interruption is not None for one in applied):
         return PassFailure(reason="Interrupted", message="the apply was interrupted; the next pass continues it")
     failed = [result for one in applied for result in one.results if not result.ending.is_success]
+    if all(result.path in refused or result.ending is Ending.SKIPPED for result in failed):
+        failed = []
     if not failed:
         notes = [note for one in applied for note in one.notes]
         return PassFailure(reason="RecordIncomplete", message=_told(notes)) if notes else None

@@ -8,10 +8,12 @@ import click
 
 from reconciler.console import options
 from reconciler.console.printing import emit
+from reconciler.controller.pages import serve_source
 from reconciler.controller.process import ControllerFlags, run_controller, run_pass
 from reconciler.errors import Terminated
 from reconciler.plan.live.clusters import access_flags
 from reconciler.processes import end_with_parent
+from reconciler.web.guard import PageLogin
 
 
 @click.command(
@@ -53,6 +55,19 @@ Examples:
 )
 @click.option("--webhooks", metavar="ADDRESS", default="", help="Address of webhooks. [default: none are accepted]")
 @click.option(
+    "--web-address", metavar="ADDRESS", default="", help="Address of read-only pages of a source. [default: none]"
+)
+@click.option(
+    "--web-source", metavar="NAMESPACE/NAME", default="", help="The source of the pages, if there are several."
+)
+@click.option(
+    "--web-token-file", metavar="FILE", default="", help="File with the token that readers of the pages send."
+)
+@click.option(
+    "--web-proxy-secret-file", metavar="FILE", default="", help="File with the secret of a proxy that logs readers in."
+)
+@click.option("--web-token-review", is_flag=True, help="Ask Kubernetes whose token it is, and what that user may read.")
+@click.option(
     "--workers", type=click.IntRange(1, 64), default=4, show_default=True, help="Maximum number of concurrent passes."
 )
 @click.option(
@@ -89,7 +104,8 @@ Examples:
 @click.option("--log-level", type=click.Choice(("debug", "info", "warning", "error")), default="info")
 @click.option("--log-format", type=click.Choice(("text", "json")), default="json", show_default=True)
 @click.option("--pass", "is_pass", is_flag=True, hidden=True)
-def command(*, is_pass: bool, **flags: Any) -> int:
+@click.option("--pages", "is_pages", is_flag=True, hidden=True)
+def command(*, is_pass: bool, is_pages: bool, **flags: Any) -> int:
     """Watch config repositories: plan, and commit or apply, whenever they change.
 
     Runs until SIGTERM or Ctrl-C. Sources are ConfigSource objects of the cluster, or documents of a file. Credentials
@@ -101,11 +117,21 @@ def command(*, is_pass: bool, **flags: Any) -> int:
         end_with_parent()
         emit(run_pass(line, environ).decode(), form="json")
         return 0
+    if is_pages:
+        serve_source(sys.stdin.buffer, _answer, environ)
+        return 0
+    login = PageLogin(**{name: flags.pop(f"web_{name}") for name in PageLogin.__struct_fields__})
     try:
         known: dict[str, Any] = {
             name: value for name, value in flags.items() if name in ControllerFlags.__struct_fields__
         }
-        run_controller(ControllerFlags(**known, cluster=access_flags(flags)), environ)
+        run_controller(ControllerFlags(**known, web_login=login, cluster=access_flags(flags)), environ)
     except (Terminated, KeyboardInterrupt):  # its normal end
         return 0
     return 0
+
+
+def _answer(line: bytes) -> None:
+    """Answer the controller, which waits for the line."""
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()

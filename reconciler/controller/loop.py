@@ -15,11 +15,13 @@ from msgspec.structs import replace
 from reconciler.console.logs import Log
 from reconciler.controller.contested import contested
 from reconciler.controller.exporting import SpanExporter
+from reconciler.controller.notifying import Notifier, conditions_of, use_conditions
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.reconcile import Request, open_remote
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.status import READY, RECONCILING, STALLED, SourceStatus, finished, is_news, started
 from reconciler.controller.sources.store import SourceStore
+from reconciler.controller.use import UseGauges
 from reconciler.errors import ReconcilerError
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.times import timestamp, unix_time
@@ -53,7 +55,7 @@ def count_pass(metrics: Metrics, source: ConfigSource, outcome: PassOutcome, sec
         action, _, ending = name.partition(" ")
         metrics.count("apply_operations_total", count, action=action, result=ending)
     metrics.count("resource_conflicts_total", outcome.conflicts)
-    if (outcome.pushed or _changed(outcome)) and outcome.committed_at:
+    if (outcome.pushed or (_changed(outcome) and not outcome.is_applied)) and outcome.committed_at:
         metrics.observe("commit_to_applied_seconds", now - unix_time(outcome.committed_at), mode=source.mode.value)
 
 
@@ -214,9 +216,11 @@ class Controller:
         leads: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self.notifier: Notifier | None = None  # tells people about conditions
         self._store, self._runner, self._metrics, self._exporter = store, runner, metrics, exporter
         self._options, self._environ = options, dict(environ)
         self._leads, self._now = leads, now
+        self._use = UseGauges(metrics)
         self._queue = WorkQueue(time.monotonic)
         self._lock = threading.Lock()
         self._sources: dict[str, ConfigSource] = {}
@@ -367,10 +371,21 @@ class Controller:
         self._remember(key, after)
         if is_news(status, after):
             self._save(source, after)
+        if outcome.use is not None:
+            self._use.take(key, outcome.use)
+        self._notify(key, status, after, outcome)
         self._report(source, status, after, outcome, self._now() - start)
         if outcome.failure is None or outcome.failure.stalled:
             return _spread(source.interval)
         return pause_after(outcome.failure, after.failures, source.interval, self._options.retry)
+
+    def _notify(self, key: str, before: SourceStatus, after: SourceStatus, outcome: PassOutcome) -> None:
+        """Tell people what is new. What the last status said already, another process told."""
+        if self.notifier is None:
+            return
+        self.notifier.sync(f"source/{key}", conditions_of(key, after), known=lambda: conditions_of(key, before))
+        if outcome.use is not None:
+            self.notifier.sync(f"use/{key}", use_conditions(outcome.use, self._now()))
 
     def _pass(self, source: ConfigSource, status: SourceStatus) -> PassOutcome | None:
         """Make a pass, or return None if nothing has changed since the last one."""
@@ -395,6 +410,12 @@ class Controller:
             access=self._options.access,
             max_repository=self._options.max_repository,
         )
+
+    def requests(self) -> dict[str, Request]:
+        """Return a request for every source that a pass was made over."""
+        with self._lock:
+            rows = [(key, self._sources[key], self._statuses.get(key)) for key in self._sources]
+        return {key: self._request(source, status) for key, source, status in rows if status and status.last_commit}
 
     def health_requests(self) -> list[Request]:
         """Return a request for every source with node health that this replica works on and has made a pass over."""
@@ -474,10 +495,14 @@ class Controller:
             seconds=round(seconds, 3),
             trace_id=outcome.spans[0].trace if outcome.spans else "",
         )
+        for line in outcome.objects:
+            _log.event("info", "object changed", source=source.key, revision=outcome.revision, change=line)
         is_new = was is None or (was.status, was.reason, was.message) != (ready.status, ready.reason, ready.message)
-        if is_new or outcome.pushed:
+        told = [(is_wrong, ready.reason, ready.message)] if is_new or outcome.pushed else []
+        told += [(False, "ObjectsChanged", "; ".join(outcome.objects))] if outcome.objects else []
+        for warning, reason, message in told:
             try:
-                self._store.record_event(source, warning=is_wrong, reason=ready.reason, message=ready.message)
+                self._store.record_event(source, warning=warning, reason=reason, message=message)
             except ReconcilerError as error:
                 _log.event("warning", "the event was not written", source=source.key, error=mask_text(str(error)))
 
@@ -490,6 +515,7 @@ class Controller:
         self._metrics.set("queue_depth", self._queue.depth())
         self._metrics.set("leader", float(self._leads()))
         set_gauges(self._metrics, sources, statuses, suspended)
+        self._use.update(sources, self._now())
 
 
 def pause_after(failed: PassFailure, failures: int, interval: float, retry: float) -> float:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.controller.contested import RevertedField
 from reconciler.controller.tracing import TraceSpan
+from reconciler.controller.use import ClusterUse
 from reconciler.errors import (
     ConfigError,
     InvalidInput,
@@ -79,6 +80,8 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     pushed: str = ""  # the id of a new commit
     push_result: str = ""  # pushed, unchanged, stale or rejected
     operations: dict[str, int] = {}  # applied objects, by action and result: `created success`
+    objects: tuple[str, ...] = ()  # what was done to the first of them, and why
+    is_applied: bool = False  # an earlier pass applied the same revision
     conflicts: int = 0
     reverted: tuple[RevertedField, ...] = ()  # drifted fields that were set back
     contested: tuple[RevertedField, ...] | None = None  # drifted fields that stay after a fight; None: not known
@@ -86,6 +89,7 @@ class PassOutcome(Struct, frozen=True, kw_only=True):
     failure: PassFailure | None = None
     spans: tuple[TraceSpan, ...] = ()
     gauges: dict[str, FleetSamples] = {}  # of node health, by cluster
+    use: dict[str, ClusterUse] | None = None  # of GPUs, by cluster; None: the pass did not get that far
 
 
 def summarize(plan: Plan) -> PlanSummary:

@@ -28,12 +28,15 @@ from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health import HealthLane, health_round
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
+from reconciler.controller.notifying import Notifier
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
+from reconciler.controller.pages import PagesLane, only_source
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, one_line
+from reconciler.health.rounds import webhooks
 from reconciler.kinds.own import SOURCE
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import NOT_JSON, plural
@@ -41,6 +44,8 @@ from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
+from reconciler.settings import ALERT_WEBHOOKS
+from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import Metrics
 
@@ -373,6 +378,9 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
     log_format: str = "json"
     lease_namespace: str = ""
     lease_seconds: float = 15.0
+    web_address: str = ""
+    web_source: str = ""
+    web_login: PageLogin = PageLogin()
     cluster: ClusterFlags = ClusterFlags()
 
 
@@ -398,14 +406,11 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         stack.callback(exporter.close)
         memory = flags.memory << 20
         runner, rounds = (ChildRunner(environ, folder=scratch, memory_bytes=memory, leads=leads) for _ in range(2))
-        options = LoopOptions(
-            state=state,
-            workers=flags.workers,
-            retry=flags.retry,
-            max_repository=flags.max_repository << 20,
-            access=flags.cluster,
-        )
+        notifier = _notifier(environ, stack)
+        options = _loop_options(flags, state)
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
+        controller.notifier = notifier
+        pages = _pages(flags, controller, environ, scratch)
         gauges = FleetGauges(metrics, SystemClock())
         listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
@@ -427,10 +432,50 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         health = HealthLane(controller, rounds, lambda: open_cluster(flags.cluster, environ), gauges=gauges)
         health.start()
         stack.callback(health.stop)
+        if pages is not None:
+            pages.start()
+            stack.callback(pages.stop)
         stack.callback(_log.event, "info", "stopping")
         ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
+
+
+def _pages(
+    flags: ControllerFlags, controller: Controller, environ: Mapping[str, str], folder: Path
+) -> PagesLane | None:
+    if not flags.web_address:
+        return None
+    choose_guard(flags.web_address, flags.web_login, None)  # what would let everybody in is an error at the start
+    return PagesLane(
+        lambda: only_source(controller.requests(), flags.web_source),
+        flags.web_address,
+        flags.web_login,
+        environ=environ,
+        folder=folder,
+        memory_bytes=flags.memory << 20,
+    )
+
+
+def _loop_options(flags: ControllerFlags, state: Path) -> LoopOptions:
+    return LoopOptions(
+        state=state,
+        workers=flags.workers,
+        retry=flags.retry,
+        max_repository=flags.max_repository << 20,
+        access=flags.cluster,
+    )
+
+
+def _notifier(environ: Mapping[str, str], stack: ExitStack) -> Notifier | None:
+    """Start what sends messages, if a Secret with webhooks is mounted; they are read for each message."""
+    folder = environ.get(ALERT_WEBHOOKS, "")
+    if not folder:
+        return None
+    notifier = Notifier(lambda: webhooks(folder))
+    notifier.start()
+    stack.callback(notifier.stop)
+    return notifier
 
 
 def _store(flags: ControllerFlags, state: Path, cluster: LiveCluster | None) -> SourceStore:

@@ -13,6 +13,7 @@ from reconciler.controller.preempting import commit_suspensions
 from reconciler.controller.refusing import refuse_in_full
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
+from reconciler.controller.use import use_of
 from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, UnsafePlan, one_line
 from reconciler.forge import ForgeError
 from reconciler.forge.branches import contents
@@ -133,7 +134,8 @@ def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace
         with trace.stage("plan"):
             planned = plan_commit(run.workspace, base=base, date=run.settings.date)
         summary = summarize(planned.plan)
-        outcome = replace(outcome, plan=summary, message=summary.text)
+        use = use_of(planned.plan, planned.index)
+        outcome = replace(outcome, plan=summary, message=summary.text, use=use)
         refuse_in_full(planned.plan)
         if source.mode is Mode.COMMIT:
             requests = _Requests(request, run, environ)

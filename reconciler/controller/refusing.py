@@ -2,16 +2,19 @@
 
 from reconciler.errors import InvalidInput, OutsideError, PolicyDenied, UnsafePlan
 from reconciler.plan import Plan
-from reconciler.plan.gate import refuse
+from reconciler.plan.gate import refuse, whole_errors
 from reconciler.plan.replacements import REFUSED, UNKNOWN
 
 
-def refuse_in_full(plan: Plan) -> None:
-    """Refuse a plan as every verb does. Nothing was shown before, so that errors carry their details."""
+def refuse_in_full(plan: Plan, *, in_part: bool = False) -> None:
+    """Refuse a plan as every verb does. Nothing was shown before, so that errors carry their details.
+
+    in_part: what concerns single objects of a live plan does not forbid the rest of it.
+    """
     try:
-        refuse(plan)
+        refuse(plan, in_part=in_part)
     except InvalidInput as error:
-        raise InvalidInput(plan.errors) from error
+        raise InvalidInput(whole_errors(plan) if in_part else plan.errors) from error
     except PolicyDenied as error:
         first, more = plan.denials[0], len(plan.denials) - 1
         text = f"{first.place}: {first.message} [{first.rule}]" + (f" and {more} more" if more else "")

@@ -254,7 +254,7 @@ def run_round(
     state = replace(
         stored.state,
         fleet=evaluation.state,
-        cases=_cases(stored.state.cases, evaluation.decisions.values(), now),
+        cases=_cases(stored.state.cases, evaluation.decisions.values(), now, evaluation.state.nodes),
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
         workloads=dict(named.names),
         proven={name: uids for name, uids in stored.state.proven.items() if _is_in_probation(evaluation.state, name)},
@@ -357,13 +357,19 @@ def in_order(decisions: Iterable[HealthDecision]) -> Sequence[HealthDecision]:
     return sorted(decisions, key=lambda one: (one.taint is None, one.node))
 
 
-def _cases(known: Mapping[str, HealthCase], decisions: Iterable[HealthDecision], now: float) -> dict[str, HealthCase]:
-    """Open a case for every node that leaves health, and forget it when the node is back."""
+def _cases(
+    known: Mapping[str, HealthCase],
+    decisions: Iterable[HealthDecision],
+    now: float,
+    states: Mapping[str, NodeState] = {},
+) -> dict[str, HealthCase]:
+    """Open a case for every node that leaves health; forget it when the node is back and its checks no longer flap."""
     cases = {}
     for decision in decisions:
         before = known.get(decision.node)
         has_branch = before is not None and before.branch  # which has to be removed first
-        if decision.phase is HealthPhase.HEALTHY and decision.proposal is None and not has_branch:
+        may_return = before is not None and decision.node in states and states[decision.node].flaps
+        if decision.phase is HealthPhase.HEALTHY and decision.proposal is None and not (has_branch or may_return):
             continue
         cases[decision.node] = before or HealthCase(id=case_id(decision.node, now), opened_at=now)
     return cases

@@ -18,7 +18,7 @@ from reconciler.live.observe.reading import OpenCluster
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
 from reconciler.nodehealth.fleet.evaluate import FleetInput, evaluate
 from reconciler.nodehealth.fleet.evidence import FleetHealth, as_of_age
-from reconciler.nodehealth.fleet.overview import HealthOverview, overview
+from reconciler.nodehealth.fleet.overview import HealthOverview, NodeHealthRow, overview
 from reconciler.nodehealth.fleet.state import FleetNode, FleetState, NodeState
 from reconciler.nodehealth.report import NodeReport
 from reconciler.plan.workspace import Workspace
@@ -56,6 +56,7 @@ class NodeDetails(Struct, frozen=True, kw_only=True, eq=False):
     report: NodeReport | None = None
     case: HealthCase | None = None
     labels: Mapping[str, str] = {}
+    row: NodeHealthRow | None = None
 
 
 def health_sources(workspace: Workspace) -> list[HealthSources]:
@@ -164,6 +165,7 @@ def find_node(fleets: list[FleetView], name: str) -> NodeDetails:
                 report=fleet.reports.get(name),
                 case=fleet.cases.get(name),
                 labels=fleet.facts[name].labels,
+                row=next((row for row in fleet.view.nodes if row.node == name), None) if fleet.view else None,
             )
     silent = ", ".join(fleet.cluster for fleet in fleets if fleet.evaluation is None)
     hint = f"not asked: {silent}" if silent else "only nodes with GPUs or with a report are known"

@@ -11,6 +11,8 @@ from reconciler.errors import ConfigError, OutsideError, StalePlan
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
+from reconciler.nodehealth.fleet.failures import short
+from reconciler.nodehealth.fleet.repairs import RepairTry
 from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.inflight.notes import JobNote
 from reconciler.nodehealth.inflight.postflight import JobErrors
@@ -22,6 +24,7 @@ OWNER = "reconciler-health-owner"
 
 _STATE, _BREAKER, _SOURCE = "state", "breaker", "source"
 _MAX_COUNT = 900_000  # bytes of a ConfigMap, which may have 1 MiB
+_MAX_TEXT = 200  # characters of a message
 _CONFLICT, _NOT_FOUND = 409, 404
 
 
@@ -47,6 +50,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     told: the messages that people got, by what they are about. deep_runs: when the last one was started, by node.
     workloads: the names of pods with Xids, by UID.
     jobs: what is said about jobs. job_errors: what the last job of each GPU left.
+    repairs: the last attempts.
     preflights: failed preflight checks of the last day. proven: the workloads that ended well on nodes in probation, by
     UID.
     """
@@ -60,6 +64,7 @@ class LaneState(Struct, frozen=True, kw_only=True):
     job_errors: tuple[JobErrors, ...] = ()
     preflights: tuple[PreflightAttempt, ...] = ()
     proven: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    repairs: dict[str, RepairTry] = field(default_factory=dict)
 
 
 class StoredState(Struct, frozen=True, kw_only=True):
@@ -108,7 +113,9 @@ class StateStore:
         return StoredState(state=kept, version=written["metadata"]["resourceVersion"])
 
     def _body(self, state: LaneState) -> Body:
-        packed = base64.b64encode(zlib.compress(msgspec.json.encode(state, order="sorted"))).decode()
+        packed = _packed(state)
+        if len(packed) > _MAX_COUNT:  # the next reports tell the texts again
+            packed = _packed(compact(state, texts=False))
         if len(packed) > _MAX_COUNT:
             raise OutsideError(
                 f"{self._key}: the state of node health is too large", hint="too many nodes have open faults"
@@ -128,6 +135,10 @@ class StateStore:
 
     def _create(self, body: Body) -> Body:
         return _created(self._cluster, body)
+
+
+def _packed(state: LaneState) -> str:
+    return base64.b64encode(zlib.compress(msgspec.json.encode(state, order="sorted"), 9)).decode()
 
 
 def claim_fleet(cluster: LiveCluster, *, namespace: str, source: str) -> None:
@@ -166,18 +177,33 @@ def _created(cluster: LiveCluster, body: Body) -> Body:
     return cluster.create(body).body
 
 
-def compact(state: LaneState) -> LaneState:
-    """Return the state without what the next reports say again: healthy nodes without a history."""
-    nodes = {
-        name: replace(node, received_at=0.0) if node.phase is HealthPhase.HEALTHY and not node.failures else node
-        for name, node in state.fleet.nodes.items()
-        if not _is_plain(node)
-    }
+def compact(state: LaneState, *, texts: bool = True) -> LaneState:
+    """Return the state without what the next reports say again: healthy nodes without a history, UUIDs at length.
+
+    texts: whether failures keep their messages.
+    """
+    nodes = {name: _compact_node(node, texts=texts) for name, node in state.fleet.nodes.items() if not _is_plain(node)}
     return replace(state, fleet=replace(state.fleet, nodes=nodes))
 
 
+def _compact_node(node: NodeState, *, texts: bool) -> NodeState:
+    """Return a node with short UUIDs; a failure of a GPU in its slot repeats none."""
+    if node.phase is HealthPhase.HEALTHY and not node.failures:
+        node = replace(node, received_at=0.0)
+    gpus = {slot: short(uuid) for slot, uuid in node.gpus.items()}
+    failures = tuple(
+        replace(
+            one,
+            uuid="" if short(one.uuid) == gpus.get(one.slot, "") else short(one.uuid),
+            message=one.message[:_MAX_TEXT] if texts else "",
+        )
+        for one in node.failures
+    )
+    return replace(node, gpus=gpus, failures=failures)
+
+
 def _is_plain(node: NodeState) -> bool:
-    history = (node.failures, node.returns, node.override_until, node.validated_at)
+    history = (node.failures, node.returns, node.override_until, node.validated_at, node.flaps, node.unbound)
     return node.phase is HealthPhase.HEALTHY and not (any(history) or node.ours or node.merged)
 
 

@@ -17,6 +17,7 @@ from reconciler.index.dependencies import Dependency, RecordingLookup
 from reconciler.index.evaluator import PolicyEvaluator
 from reconciler.index.selection import is_sized, mentions_server, unwritten, was_sized, with_note, writes_source
 from reconciler.index.validation import rendered_violations, validated
+from reconciler.kinds.agentaflow.wishes import mentions_wish, with_priority
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
 from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
@@ -177,6 +178,9 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             health = context.health_of_jobs.get(cluster.name)
             if health is not None:
                 manifests = tuple(with_health(context.kinds, manifest, health) for manifest in manifests)
+            manifests = tuple(
+                _with_priority(context.kinds, manifest, document, cluster, unit) for manifest in manifests
+            )
             if FOLDER in annotations_of(document):
                 manifests, problems = with_folder(context.kinds, manifests, document, cluster, lookup.folder)
                 unit.problems += problems
@@ -198,6 +202,17 @@ def _marked(manifest: Manifest, lookup: RecordingLookup) -> Manifest:
     """Return the manifest with a mark if it is that of a job that has ended."""
     run = lookup.finished(manifest.key)
     return manifest if run is None else mark_finished(manifest, manifest.body, run.mark, lookup.origin(run))
+
+
+def _with_priority(
+    kinds: Kinds, manifest: Manifest, document: Document, cluster: Cluster, unit: _CompileUnit
+) -> Manifest:
+    """Return an object with the class of the priority that its annotation says; most say none."""
+    if not mentions_wish(unit.raw):
+        return manifest
+    made, problems = with_priority(kinds, manifest, document, cluster)
+    unit.problems += problems
+    return made
 
 
 def _in_generation(manifest: Manifest, document: Document, lookup: RecordingLookup, unit: _CompileUnit) -> Manifest:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import Struct
 
 from reconciler.index.parsed import ParsedFile
+from reconciler.kinds.agentaflow.gpu_node import GpuNode, with_gpu_nodes
 from reconciler.kinds.aspects import EvidenceUse
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.objects import SourceRef
@@ -38,6 +39,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     definitions: Mapping[str, ClusterDefinitions]
     utilisation: "Mapping[str, GpuUtilisation]"
     usage: "Mapping[str, Usage]"
+    gpu_nodes: Mapping[str, tuple[GpuNode, ...]]
     problems: tuple[Problem, ...]
 
 
@@ -45,6 +47,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
     """Read the evidence about the given clusters. Problems are collected, never raised."""
     problems: list[Problem] = []
     values: dict[EvidenceUse, dict[str, Any]] = {use: {} for use in EvidenceUse}
+    gpu_nodes: dict[str, tuple[GpuNode, ...]] = {}
     for cluster, document in _by_cluster(config, clusters, files, problems):
         row = kinds.find(document.group, document.kind)
         if row.source.evidence is None:
@@ -61,10 +64,12 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
             continue
         value, wrong = row.source.evidence.parse(document, cluster)
         problems += wrong
-        if row.source.evidence.use:
+        if isinstance(value, GpuNode):
+            gpu_nodes[cluster] = (*gpu_nodes.get(cluster, ()), value)
+        elif row.source.evidence.use:
             _add(values[row.source.evidence.use], cluster, value, document, problems)
     return Evidence(
-        inventories=values[EvidenceUse.INVENTORY],
+        inventories=with_gpu_nodes(values[EvidenceUse.INVENTORY], gpu_nodes),
         measured=values[EvidenceUse.INVENTORY],
         answers=values[EvidenceUse.ANSWERS],
         runs=values[EvidenceUse.RUNS],
@@ -73,6 +78,7 @@ def read_evidence(config: Config, clusters: tuple[Cluster, ...], kinds: Kinds, f
         definitions=values[EvidenceUse.DEFINITIONS],
         utilisation=values[EvidenceUse.UTILISATION],
         usage=values[EvidenceUse.USAGE],
+        gpu_nodes=gpu_nodes,
         problems=tuple(problems),
     )
 

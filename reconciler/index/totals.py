@@ -24,7 +24,7 @@ from reconciler.policy.references import (
 from reconciler.policy.verdict import Verdict
 from reconciler.queues.flavors import Version, version_of
 from reconciler.queues.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
-from reconciler.repo.config import Cluster, RuleSetting
+from reconciler.repo.config import RuleSetting
 
 _Change = tuple[ObjectSummary, ObjectSummary]
 """One object before and after."""
@@ -65,7 +65,9 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
     for cluster in index.clusters:
         inventory = index.context.evidence.inventories.get(cluster.name)
         own = None if index.rendered.has_duplicates else usage.get(cluster.name)
-        amounts += evaluate_amounts(kinds, rows[cluster.name], cluster, inventory, rules, own, _kueue(index, cluster))
+        amounts += evaluate_amounts(
+            kinds, rows[cluster.name], cluster, inventory, rules, own, kueue_version(index, cluster.name)
+        )
     links = saved.links if saved is not None and saved.links_digest == digests[0] else None
     if links is None:
         links = tuple(
@@ -78,9 +80,9 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
     )
 
 
-def _kueue(index: CompiledRevision, cluster: Cluster) -> Version:
+def kueue_version(index: CompiledRevision, cluster: str) -> Version:
     """Return the version of Kueue that a cluster runs."""
-    return version_of(index.context.version(cluster.name, "kueue").version)
+    return version_of(index.context.version(cluster, "kueue").version)
 
 
 def _update(index: CompiledRevision, saved: ObjectTotals, digests: tuple[bytes, bytes]) -> ObjectTotals | None:
@@ -174,7 +176,7 @@ def _update_amounts(
             index.context.evidence.inventories.get(cluster.name),
             index.context.config.rules,
             (saved.usage.get(cluster.name, QueueUsage()), usage.get(cluster.name, QueueUsage())),
-            _kueue(index, cluster),
+            kueue_version(index, cluster.name),
         )
         if new is None:
             return None

@@ -70,6 +70,7 @@ class EvidenceUse(StrEnum):
     DEFINITIONS = "definitions"  # `repo.evidence.definitions.ClusterDefinitions`
     UTILISATION = "utilisation"  # `repo.evidence.utilisation.GpuUtilisation`
     USAGE = "usage"  # `repo.evidence.usage.Usage`
+    GPU_NODES = "gpu-nodes"  # `kinds.agentaflow.gpu_node.GpuNode`: any number for a cluster
 
 
 class EvidenceReader(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from reconciler.kinds.aspects import Life, Naming, Queueing
 from reconciler.kinds.facts import QUEUE_DELETION, Body, KindId, QueueRole, Quota, Reference, Relations, Users
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.quantities import MAX_QUOTA
+from reconciler.kinds.terms import TreeTerms
 from reconciler.kube.values import mapping, text
 
 GROUP = "scheduling.run.ai"
@@ -48,12 +49,13 @@ def _queue(body: Body) -> Relations:
     """Read a queue: -1 is unlimited; an absent number is Go's zero (KAI-Scheduler pkg/scheduler/api/queue_info)."""
     spec = mapping(body.get("spec"))
     gpu = mapping(mapping(spec.get("resources")).get("gpu"))
-    parent = text(spec.get("parentQueue"))
+    parent, priority = text(spec.get("parentQueue")), spec.get("priority")
     return Relations(
         parent_kind=QUEUE,
         parent=parent,
         quotas=(Quota("", _gpus(gpu.get("quota")), _gpus(gpu.get("limit"))),),
         references=(Reference(*QUEUE, "", parent, "spec.parentQueue"),) if parent else (),
+        terms=TreeTerms(_gpus(gpu.get("overQuotaWeight")) or 0.0, priority if type(priority) is int else 100),
     )
 
 

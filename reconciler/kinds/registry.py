@@ -1,11 +1,13 @@
 """The registry of built-in kinds: one row per family."""
 
 from reconciler.kinds import (
+    agentaflow,
     appwrapper,
     argo,
     autoscaling,
     controllers,
     dra,
+    gateway,
     health,
     jobset,
     kai,
@@ -32,6 +34,7 @@ from reconciler.kinds.kind import Kinds
 BUILT_IN = Kinds(
     torchrun.KINDS,
     kaiwo.KINDS,
+    agentaflow.KINDS,
     workloads.KINDS,
     kubeflow.KINDS,
     ray.KINDS,
@@ -51,6 +54,7 @@ BUILT_IN = Kinds(
     spark.KINDS,
     kaito.KINDS,
     serving.KINDS,
+    gateway.KINDS,
     controllers.KINDS,
     virtual.KINDS,
     dra.KINDS,

@@ -48,7 +48,8 @@ class ContainerRequest(Struct, frozen=True, array_like=True):
 class PodRequest(Struct, frozen=True, array_like=True):
     """The pods of one template in a workload, in a queue that grants GPUs by flavor.
 
-    devices: extended resources and their number, of all first pods together. pods: how many there are at first.
+    devices: extended resources and their number, of all first pods together. pods: how many there are at first, and
+    `spare` how many more it wants.
     selector: labels that nodes need; terms: alternatives of requirements on them. field: the prefix of the template.
     """
 
@@ -61,6 +62,7 @@ class PodRequest(Struct, frozen=True, array_like=True):
     topology: TopologyRequest | None = None
     containers: tuple[ContainerRequest, ...] = ()
     overhead: Amounts = ()
+    spare: int = 0
 
 
 class Refused(Struct, frozen=True, array_like=True):
@@ -83,17 +85,67 @@ class ResourceGroup(Struct, frozen=True, array_like=True):
     flavors: tuple[str, ...]
 
 
+class CellQuota(Struct, frozen=True, array_like=True):
+    """The quota of a flavor for any resource, as it is written; an empty limit is none."""
+
+    flavor: str
+    resource: str
+    nominal: str
+    borrowing: str = ""
+    lending: str = ""
+
+
+class QueuePolicies(Struct, frozen=True, array_like=True):
+    """The policies of a ClusterQueue: its order, whom it preempts, and how it chooses flavors. Empty: the default.
+
+    threshold: the greatest priority that is preempted while borrowing; None: any.
+    """
+
+    strategy: str = ""
+    within: str = ""
+    reclaim: str = ""
+    borrow: str = ""
+    threshold: int | None = None
+    can_borrow: str = ""
+    can_preempt: str = ""
+    preference: str = ""
+
+
 class QueueTerms(Struct, frozen=True, array_like=True, tag="queue"):
     """The terms of a ClusterQueue or LocalQueue.
 
     stop: its `stopPolicy`, unless it admits workloads. namespaces: requirements on their labels; None: no namespace.
     checks: admission checks, each with the flavors that it is for; empty: all of them.
+    quotas: of all resources. weight: that of fair sharing; empty: 1.
     """
 
     stop: str = ""
     namespaces: tuple[LabelRequirement, ...] | None = ()
     groups: tuple[ResourceGroup, ...] = ()
     checks: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    quotas: tuple[CellQuota, ...] = ()
+    policies: QueuePolicies = QueuePolicies()
+    weight: str = ""
+
+
+class CohortTerms(Struct, frozen=True, array_like=True, tag="cohort"):
+    """The terms of a cohort: its own quotas, and its weight in fair sharing."""
+
+    quotas: tuple[CellQuota, ...] = ()
+    weight: str = ""
+
+
+class TreeTerms(Struct, frozen=True, array_like=True, tag="tree"):
+    """The terms of a queue of KAI: its weight beyond its quota, and its priority among its siblings."""
+
+    weight: float = 0.0
+    priority: int = 100
+
+
+class PriorityTerms(Struct, frozen=True, array_like=True, tag="priority"):
+    """The value of a WorkloadPriorityClass."""
+
+    value: int
 
 
 class FlavorTerms(Struct, frozen=True, array_like=True, tag="flavor"):
@@ -129,7 +181,17 @@ class LimitTerms(Struct, frozen=True, array_like=True, tag="limits"):
     items: tuple[tuple[str, str, str, str], ...]
 
 
-Terms = QueueTerms | FlavorTerms | TopologyTerms | CheckTerms | NamespaceTerms | LimitTerms
+Terms = (
+    QueueTerms
+    | CohortTerms
+    | TreeTerms
+    | PriorityTerms
+    | FlavorTerms
+    | TopologyTerms
+    | CheckTerms
+    | NamespaceTerms
+    | LimitTerms
+)
 
 
 def texts(values: Any) -> tuple[tuple[str, str], ...]:

@@ -23,6 +23,11 @@ class FindingSeverity(StrEnum):
     DEGRADED = "degraded"
     FATAL = "fatal"
 
+    @property
+    def weight(self) -> int:
+        """The order of severities."""
+        return {"info": 0, "app": 1, "degraded": 2, "fatal": 3}[self.value]
+
 
 class RepairAction(StrEnum):
     """The repair that a finding recommends. Nothing here is ever done without a rule or a merge."""
@@ -92,6 +97,7 @@ class HealthFinding(Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples: int = 1
     scale: float = 0.0
     since: float = 0.0  # seconds since the epoch when this status began, where somebody keeps history
+    codes: tuple[int, ...] = ()  # the Xids behind it
 
     @property
     def key(self) -> tuple[str, str]:

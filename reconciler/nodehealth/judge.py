@@ -40,7 +40,7 @@ def judge(
     `also` are checks of heavier profiles.
     """
     chosen = [check for check in CHECKS if _applies(check, sweep, profile, only) or (check.id in also and not only)]
-    history = sorted(history, key=lambda earlier: earlier.taken_at)
+    history, xids = sorted(history, key=lambda earlier: earlier.taken_at), xids.escalated(expected.xids)
     findings: list[HealthFinding] = []
     for check in chosen:
         merged = {**check.limits, **((limits or {}).get(check.id, {}))}
@@ -115,6 +115,8 @@ def _finding(check: HealthCheck, gpu: GpuIdentity, result: CheckResult) -> Healt
         rule=check.rule,
         samples=result.samples,
         scale=result.scale,
+        since=result.since,
+        codes=result.codes,
     )
 
 

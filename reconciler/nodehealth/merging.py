@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.nodehealth.catalogue import RECORDED
+from reconciler.nodehealth.catalogue import BY_ID, RECORDED
 from reconciler.nodehealth.checks.check import as_number
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile, clears
 from reconciler.nodehealth.readings import GpuIdentity, ReadingId, Sweep
@@ -49,7 +49,8 @@ def merged(previous: NodeReport | None, result: SweepResult, **identity: object)
     is_late = before is not None and 0 < before.measured_at - sweep.taken_at <= OUT_OF_ORDER_SECONDS
     if before is not None and is_late and not result.profile.weight:
         return before
-    fresh = {one.key: one for one in result.findings if one.profile.weight or not is_late}
+    told = (_continued(one, before, sweep) for one in result.findings if one.profile.weight or not is_late)
+    fresh = {one.key: one for one in told}
     kept = (
         {old.key: old for old in before.findings if _stays(old, fresh.get(old.key), before, result)} if before else {}
     )
@@ -90,15 +91,33 @@ def with_run(report: NodeReport, run: ProfileRun) -> NodeReport:
     return replace(report, runs=tuple(sorted([*others, run], key=lambda one: (one.profile.weight, one.profile))))
 
 
+REQUIRED = frozenset({"compute.checksum", "hbm.bandwidth"})
+"""The heavy checks that every GPU must pass, besides those that its product has: without them nothing was tested."""
+
+
 def finished(run: ProfileRun, findings: Iterable[HealthFinding], at: float) -> ProfileRun:
-    """Return a run that has ended with these findings. Without any that measured something it is UNKNOWN."""
-    found = [finding for finding in findings if finding.status is not CheckStatus.SKIP]
-    status = next((one for one in _LISTED if any(finding.status is one for finding in found)), None)
-    failed = sorted({finding.check for finding in found if finding.status is CheckStatus.FAIL})
-    outcome = status or (CheckStatus.PASS if found else CheckStatus.UNKNOWN)
+    """Return a run that has ended with these findings. Only heavy checks count, and all GPUs must have been tested.
+
+    A run is UNKNOWN if a required check did not pass on a GPU; a failure of any check says enough.
+    """
+    listed = list(findings)
+    found = [one for one in listed if one.status is not CheckStatus.SKIP and one.profile.weight]
+    slots = {one.slot for one in listed if one.slot} or {""}
+    good = {one.key for one in found if one.status in (CheckStatus.PASS, CheckStatus.WARN)}
+    wanted = {(check, slot) for check in REQUIRED for slot in slots}
+    is_short = run.profile.weight >= ProbeProfile.DEEP.weight and not wanted <= good
+    statuses = {one.status for one in found} | ({CheckStatus.UNKNOWN} if is_short or not found else set())
+    failed = {one.check for one in found if one.status is CheckStatus.FAIL or _failed_test(one)}
     measured = {one.check for one in found if one.status is not CheckStatus.UNKNOWN}
     level = max((number for number in _LEVELS if f"{DCGM_LEVEL}{number}" in measured), default=0)
-    return replace(run, finished_at=at, status=outcome, level=level, failed=tuple(failed))
+    outcome = next((one for one in (*_LISTED, CheckStatus.PASS) if one in statuses), CheckStatus.UNKNOWN)
+    return replace(run, finished_at=at, status=outcome, level=level, failed=tuple(sorted(failed)))
+
+
+def _failed_test(finding: HealthFinding) -> bool:
+    """Say whether a test of DCGM failed that makes no GPU unusable."""
+    is_dcgm = finding.check.startswith(DCGM_LEVEL)
+    return is_dcgm and finding.status is CheckStatus.WARN and finding.message.startswith("failed")
 
 
 def is_worth_writing(before: NodeReport | None, after: NodeReport) -> bool:
@@ -141,9 +160,8 @@ def _heavy_passes(before: NodeReport | None, passed: set[str], result: SweepResu
     if result.profile.weight:
         measured = {one.check for one in result.findings if one.status is not CheckStatus.SKIP}
         found = {check: profile for check, profile in found.items() if check not in measured or check in passed}
-        for check in passed & measured:
-            if result.profile.weight >= found.get(check, result.profile).weight:
-                found[check] = result.profile
+        own = {one.check: one.profile for one in result.findings if one.profile.weight}
+        found |= {check: own[check] for check in passed & measured & own.keys()}
     return dict(sorted(found.items()))
 
 
@@ -153,21 +171,45 @@ def _is_same_node(previous: NodeReport, identity: dict[str, object]) -> bool:
     return not (uid and previous.node_uid and uid != previous.node_uid)
 
 
+def _continued(finding: HealthFinding, before: NodeReport | None, sweep: Sweep) -> HealthFinding:
+    """Return a pass where a log that begins late begins after the report said that all was well."""
+    if finding.status is not CheckStatus.UNKNOWN or not finding.since or before is None or not _is_log(finding):
+        return finding
+    is_known = before.boot_id == sweep.boot_id and before.measured_at >= finding.since
+    listed = any(one.key == finding.key for one in before.findings)
+    is_good = is_known and finding.check in before.passed and not listed
+    return replace(finding, status=CheckStatus.PASS, since=0.0) if is_good else finding
+
+
+def _is_log(finding: HealthFinding) -> bool:
+    return finding.check in BY_ID and BY_ID[finding.check].is_log
+
+
+def _is_unended(old: HealthFinding, new: HealthFinding, *, rebooted: bool) -> bool:
+    """Say whether a failure that a log told stands: the log is silent by now, and tells of no reset since."""
+    if rebooted or old.status is not CheckStatus.FAIL or not _is_log(old):
+        return False
+    if new.status is CheckStatus.WARN:
+        return bool(old.codes) and not set(old.codes) <= set(new.codes)
+    return new.status is CheckStatus.PASS and new.since <= old.since
+
+
 def _stays(old: HealthFinding, new: HealthFinding | None, before: NodeReport, result: SweepResult) -> bool:
     """Say whether an earlier finding outlives a new sweep."""
     if _was_replaced(old, result.sweep.gpus):
         return False
     if new is None:  # not measured: switched off if a sweep of its profile says nothing about it
         return result.is_partial or old.profile.weight != result.profile.weight
+    rebooted = bool(before.boot_id and result.sweep.boot_id and before.boot_id != result.sweep.boot_id)
+    if _is_unended(old, new, rebooted=rebooted):
+        return True
+    is_heavier = old.profile.weight > new.profile.weight
     match new.status:
         case CheckStatus.PASS:
             return not clears(new, old)
         case CheckStatus.FAIL | CheckStatus.WARN:
-            return old.profile.weight > new.profile.weight and old.status is not CheckStatus.UNKNOWN
-    if old.status is not CheckStatus.FAIL:
-        return old.profile.weight > new.profile.weight
-    rebooted = bool(before.boot_id and result.sweep.boot_id and before.boot_id != result.sweep.boot_id)
-    return not rebooted or old.profile.weight > new.profile.weight
+            return is_heavier and old.status is not CheckStatus.UNKNOWN
+    return is_heavier or (old.status is CheckStatus.FAIL and not rebooted)
 
 
 def _was_replaced(old: HealthFinding, gpus: Sequence[GpuIdentity]) -> bool:

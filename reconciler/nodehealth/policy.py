@@ -53,6 +53,12 @@ class CheckRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: Mapping[str, Limit] = {}
     source: str = ""
 
+    @property
+    def strength(self) -> tuple[bool, int, bool, int]:
+        """The order of rules: what is judged at all, then the mode, the lane, and the severity."""
+        mode, severity = _MODES.index(self.mode or CheckMode.SHADOW), self.severity.weight if self.severity else -1
+        return self.enabled, mode, self.lane is Lane.FAST, severity
+
     def over(self, default: "CheckRule") -> "CheckRule":
         """Return this rule, with the default for what it does not say."""
         return CheckRule(
@@ -69,16 +75,19 @@ class CheckRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BreakerLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The limits on new quarantines. Shares are of all nodes of the pool, the model or the fleet, durations seconds.
 
-    A tripped breaker stays tripped until `reset_generation` grows, which takes a commit.
+    per_pool: for each cause, of a pool and of the fleet. proposals: open ones of new quarantines. thaw: time without
+    anything new before a frozen cause is let through again. A larger `reset_generation` resets everything.
     """
 
     window: float = 86400.0
     per_pool: float = 0.05
     per_model: float = 0.10
-    minimum: int = 1
+    minimum: int = 2
     unavailable: float = 0.20
     spike_nodes: int = 3
     spike_window: float = 3600.0
+    thaw: float = 6 * 3600.0
+    proposals: int = 20
     reset_generation: int = 0
 
 
@@ -137,6 +146,14 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once: int = 1
 
 
+class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The rule of repairs that people have merged. mode: `enforce` asks the tool. timeout: of one attempt."""
+
+    mode: CheckMode = CheckMode.SHADOW
+    attempts: int = 2
+    timeout: str = "1h"
+
+
 class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The interval in which every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
 
@@ -149,10 +166,18 @@ class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     streams: int = 8
 
 
+class PortExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The expected active ports of one kind, and the least rate of each in Gb/s; 0: any."""
+
+    ports: int
+    rate: float = 0.0
+
+
 class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
     """The expected equipment of a node. None or empty: nobody says. Agents compare it with what they read.
 
-    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. origin: who expects it.
+    drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. ib, ethernet: ports.
+    imex: whether the service runs. xids: severities of codes that policies change. origin: who expects it.
     """
 
     gpus: int | None = None
@@ -160,6 +185,10 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     denied_drivers: tuple[str, ...] = ()
     nvlinks: int | None = None
     pcie_width: int | None = None
+    ib: PortExpectation | None = None
+    ethernet: PortExpectation | None = None
+    imex: bool | None = None
+    xids: Mapping[str, FindingSeverity] = {}
     origin: str = ""
 
     @property
@@ -183,6 +212,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
+    repair: RepairRule = RepairRule()
     iperf: IperfRule = IperfRule()
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
@@ -194,7 +224,30 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
         `message` names the Xids behind a finding. The fast lane takes a policy that says so: a check of the catalogue
         that no policy names is proposed at most, and without any policy it only collects.
         """
-        own = self._own(check, message)
+        return self.rule_and_cause(check, default, message)[0]
+
+    def rule_and_cause(self, check: str, default: CheckRule, message: str = "") -> tuple[CheckRule, str]:
+        """Return the rule and what the breaker counts by: the check, or the Xid with the strongest rule."""
+        general = self.checks.get(check)
+        if check != XID_CHECK:
+            return self._effective(general, default), check
+        codes = [code for found in _XIDS.findall(message) for code in re.findall(r"(\d+)(?: x\d+)?", found)]
+        codes = [code for code in codes if code in self.xid or code not in _COMPANIONS] or codes[:1]
+        if not codes:
+            return self._effective(general, default), check
+        found = []
+        for code in dict.fromkeys(codes):
+            named = self.xid.get(code)
+            own = named.over(general) if named is not None and general is not None else named or general
+            found.append((self._effective(own, default), f"{check} {code}"))
+        return max(found, key=lambda one: one[0].strength)
+
+    def rule_of_cause(self, cause: str, default: CheckRule) -> CheckRule:
+        """Return the rule behind a cause."""
+        check, _, code = cause.partition(" ")
+        return self.rule_and_cause(check, default, f"Xid {code}" if code else "")[0]
+
+    def _effective(self, own: CheckRule | None, default: CheckRule) -> CheckRule:
         ceiling = self.mode or CheckMode.ENFORCE
         if own is None:
             ceiling = min(ceiling, CheckMode.PROPOSE if self.name else CheckMode.SHADOW, key=_MODES.index)
@@ -203,15 +256,8 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
         mode = min(rule.mode or CheckMode.SHADOW, ceiling, key=_MODES.index)
         return msgspec.structs.replace(rule, mode=mode, lane=own.lane or Lane.REVIEWED)
 
-    def _own(self, check: str, message: str) -> CheckRule | None:
-        """Return what the policy says about a check, or about the first of its Xids that it names."""
-        if check != XID_CHECK:
-            return self.checks.get(check)
-        found = _XIDS.search(message)
-        codes = re.findall(r"(\d+)(?: x\d+)?", found[1]) if found is not None else []
-        named = next((self.xid[code] for code in codes if code in self.xid), None)
-        general = self.checks.get(check)
-        return named.over(general) if named is not None and general is not None else named or general
+
+_COMPANIONS = ("43", "45", "63", "154")  # Xids that follow others
 
 
 class PolicyDocument(Struct, frozen=True, kw_only=True):
@@ -261,7 +307,8 @@ def merge_policies(documents: Iterable[PolicyDocument]) -> HealthPolicy:
     policy = read_policy(" + ".join(one.name for one in chosen), spec)
     expecting = " + ".join(one.name for one in chosen if one.spec.get("expected"))
     origin = f"{KIND} {expecting}" if expecting else ""
-    expected = msgspec.structs.replace(policy.expected, origin=origin)
+    xids = {code: rule.severity for code, rule in policy.xid.items() if rule.severity is not None}
+    expected = msgspec.structs.replace(policy.expected, origin=origin, xids=xids)
     return msgspec.structs.replace(policy, digest=_digest(spec), expected=expected)
 
 
@@ -285,6 +332,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
+        repair=msgspec.convert(spec.get("repair", {}), RepairRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),

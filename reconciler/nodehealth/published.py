@@ -154,6 +154,7 @@ def _bare(finding: HealthFinding) -> HealthFinding:
         severity=finding.severity,
         action=finding.action,
         profile=finding.profile,
+        codes=finding.codes,
         message="",
     )
 

@@ -1,7 +1,7 @@
 """The readings of one pass over a node, which nothing has judged. A recorded sweep gives the same findings anywhere."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
@@ -102,6 +102,7 @@ class ReadingId(StrEnum):
     PROCFS_DAEMONS = "procfs.daemons"
     PROCFS_UPTIME = "procfs.uptime"
     KMSG_LINES = "kmsg.lines"
+    KMSG_SINCE = "kmsg.since"
     KUBERNETES_ALLOCATABLE_GPUS = "kubernetes.allocatable_gpus"
     CUDA_BF16 = "cuda.bf16"
     CUDA_D2H = "cuda.d2h"
@@ -200,10 +201,6 @@ class Sweep(Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
         for reading in self.readings:
             if reading.name == name and (slot is None or reading.slot == slot):
                 yield reading
-
-    def by_slot(self, name: ReadingId) -> Mapping[str, NodeReading]:
-        """Return the readings of this name by the slot of their GPU."""
-        return {reading.slot: reading for reading in self.all(name)}
 
 
 class SourceReadings(Struct, frozen=True, kw_only=True, omit_defaults=True):

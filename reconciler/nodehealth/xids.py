@@ -1,10 +1,12 @@
 """Xids: the table of codes, the pods behind events, and the links that NVLink Xids name."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from reconciler.nodehealth.findings import FindingSeverity, RepairAction
 from reconciler.nodehealth.readings import normal_slot
@@ -47,6 +49,12 @@ class XidTable(Struct, frozen=True, kw_only=True):
     def replaced(self, rules: Mapping[int, XidRule]) -> "XidTable":
         """Return the table with other rules for some codes, as a policy has them."""
         return XidTable(rules={**self.rules, **rules})
+
+    def escalated(self, severities: Mapping[str, FindingSeverity]) -> "XidTable":
+        """Return the table with the severities of a policy where those are graver."""
+        rules = [(self.rule(int(code)), severity) for code, severity in severities.items() if code.isdigit()]
+        grave = {rule.code: replace(rule, severity=one) for rule, one in rules if one.weight > rule.severity.weight}
+        return self.replaced(grave) if grave else self
 
 
 NO_XIDS = XidTable()
@@ -101,7 +109,8 @@ def renamed(text: str, names: Mapping[str, str]) -> str:
 
 
 _XID = re.compile(
-    r"NVRM: Xid \((?:PCI:)?(?P<slot>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)\): "
+    r"NVRM: Xid \((?:PCI:)?(?P<slot>(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
+    r"(?: GPU-I:[0-9]+)?(?: GPU-CI:[0-9]+)?\): "
     r"(?P<code>[0-9]{1,5})(?=[,\s]|$)(?P<rest>.*)",
     re.ASCII,
 )
@@ -142,13 +151,6 @@ def recovery_of(event: XidEvent) -> int | None:
     return int(found[1], 16) if found else None
 
 
-def since_reset(events: Iterable[XidEvent]) -> tuple[XidEvent, ...]:
-    """Return distinct events in order, after the last reset: the last change of the action to none."""
-    distinct = sorted(set(events))
-    last = max((event.seconds for event in distinct if recovery_of(event) == 0), default=0.0)
-    return tuple(event for event in distinct if event.seconds > last)
-
-
 BURST_SECONDS = 180.0
 
 
@@ -164,21 +166,19 @@ def bursts(events: Iterable[XidEvent]) -> Iterator[tuple[XidEvent, ...]]:
         yield tuple(burst)
 
 
-SAME_SECONDS = 10.0
-"""The most seconds between the times of one Xid in the kernel's log and in an event of NVML."""
-
-
 def together(logged: Iterable[XidEvent], told: Iterable[XidEvent]) -> tuple[XidEvent, ...]:
-    """Return the Xids of the kernel's log, which say more, and those of NVML that the log does not have."""
-    first = tuple(logged)
-    return first + tuple(event for event in told if not _is_logged(event, first))
+    """Return the Xids of the kernel's log, which say more, and those of NVML that the log does not have.
 
-
-def _is_logged(event: XidEvent, logged: Sequence[XidEvent]) -> bool:
-    return any(
-        (one.slot, one.code) == (event.slot, event.code) and abs(one.seconds - event.seconds) <= SAME_SECONDS
-        for one in logged
-    )
+    Their clocks differ, so as many of one code on one slot as the log has are the same; the newest are others.
+    """
+    first = tuple(dict.fromkeys(logged))
+    known = Counter((one.slot, one.code) for one in first)
+    more: list[XidEvent] = []
+    for event in sorted(set(told)):
+        known[event.slot, event.code] -= 1
+        if known[event.slot, event.code] < 0:
+            more.append(event)
+    return (*first, *more)
 
 
 def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "", cgroup: str = "") -> XidEvent | None:
@@ -206,8 +206,8 @@ def parse_xid(line: str, *, seconds: float = 0.0, boot_id: str = "", cgroup: str
 NVLINK, NVLINK5 = 74, range(144, 151)  # Xids of links: up to Hopper, and since Blackwell
 _REGISTERS = re.compile(r"link (-?\d{1,3}) ?\(([0-9a-fx, ]{3,120})\)", re.ASCII | re.IGNORECASE)
 _NVLINK5 = re.compile(
-    r"(?P<unit>\w{1,40})\s+(?P<how>Fatal|Non-?fatal)\s+XC\d\s+i(?P<injected>\d)\s+Link\s+(?P<link>-?\d{1,3})"
-    r"(?:\s+\((?P<info>0x[0-9a-f]{1,16}))?",
+    r"(?P<unit>\w{1,40})(?:/\w{1,40})?\s+(?P<how>(?:Link )?Fatal|Non-?fatal)\s+XC ?\d\s+i ?(?P<injected>\d)\s+"
+    r"Link\s+(?P<link>-?\d{1,3})(?:\s+[(\[](?P<info>0x[0-9a-f]{1,16})(?:\s+(?P<status>0x[0-9a-f]{1,16}))?)?",
     re.ASCII | re.IGNORECASE,
 )
 _INFO, _DEGRADED, _FATAL = FindingSeverity.INFO, FindingSeverity.DEGRADED, FindingSeverity.FATAL
@@ -288,16 +288,41 @@ def _unknown(values: dict[int, int], meaning: _Meaning) -> bool:
     return meaning.severity is _INFO and any(value & ~known[number] for number, value in values.items())
 
 
+_REASONS = {
+    **dict.fromkeys((2, 4, 10), "a marginal signal"),
+    **dict.fromkeys((42, 43), "cable, transceiver, temperature or seating"),
+    **dict.fromkeys((15, 16, 17, 18, 22), "software or a user, if nobody meant it"),
+    **dict.fromkeys((21, *range(32, 38)), "the other end of the link"),
+    38: "software or a user; no reset is needed",
+    40: "the host; no reset is needed",
+}
+"""The causes of a link that went down, by bits 20 to 25 of `IntrInfo` (NVIDIA's decode table of Xids 144 to 150)."""
+
+_UNHARMED = (38, 40)
+_RESTARTS = {"RLW_REMAP": 0x3F, "RLW_SRC_TRACK": 0x0C}  # bits of the status that stop a program
+_LOST = ((0x7FF, 0x4C2), (0xFF, 0x86))  # RLW_RXPIPE that lost packets, before and since R575: mask, value
+
+
 def _of_sub_code(text: str) -> LinkFault | None:
+    """Decode as NVIDIA's table does: what is not fatal is mostly ignored, and a reset is not always the answer."""
     found = _NVLINK5.search(text)
     if found is None:
         return None
-    is_fatal = found["how"].lower() == "fatal"
-    info = f", IntrInfo {found['info']}" if found["info"] else ""
+    unit, is_fatal = found["unit"], not found["how"].lower().startswith("non")
+    info, status = (int(found[name] or "0", 16) for name in ("info", "status"))
+    severity, action = (_FATAL, RepairAction.RESET_GPU) if is_fatal else (_INFO, _OBSERVE)
+    reason = _REASONS.get(info >> 20 & 0x3F, "") if unit.startswith("NETIR_LINK") else ""
+    if is_fatal and reason and info >> 20 & 0x3F in _UNHARMED:
+        severity, action = _DEGRADED, _OBSERVE
+    elif not is_fatal and status & _RESTARTS.get(unit, 0):
+        severity, action = FindingSeverity.APP, RepairAction.RESTART_APP
+    elif unit == "RLW_RXPIPE" and status & 7 and any(info & mask == value for mask, value in _LOST):
+        severity, action = _FATAL, RepairAction.RESET_GPU
+    told = f", IntrInfo {found['info']}" if found["info"] else ""
     injected = ", injected" if found["injected"] != "0" else ""
     return LinkFault(
         link=int(found["link"]),
-        what=f"{found['unit']} {'fatal' if is_fatal else 'not fatal'}{injected}{info}",
-        severity=_FATAL if is_fatal else _DEGRADED,
-        action=RepairAction.RESET_GPU if is_fatal else _DIAG,
+        what=f"{unit} {'fatal' if is_fatal else 'not fatal'}{injected}{told}{f': {reason}' if reason else ''}",
+        severity=severity,
+        action=action,
     )

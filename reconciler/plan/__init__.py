@@ -10,11 +10,13 @@ from reconciler.plan.digest import approval_digest, digest
 from reconciler.plan.inputs import Inputs
 from reconciler.plan.make import make_plan
 from reconciler.plan.plan import (
+    AdmissionLine,
     Behind,
     Breach,
     CapacityLine,
     Change,
     CostLine,
+    Displaced,
     Drift,
     EvidenceChange,
     FieldChange,
@@ -25,6 +27,8 @@ from reconciler.plan.plan import (
     LiveState,
     LiveVersion,
     Operation,
+    PlacedWorkload,
+    PlacementLine,
     Plan,
     QuarantineLine,
     QueueLine,
@@ -36,12 +40,14 @@ from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
 
 __all__ = [
+    "AdmissionLine",
     "Approval",
     "Behind",
     "Breach",
     "CapacityLine",
     "Change",
     "CostLine",
+    "Displaced",
     "Drift",
     "EvidenceChange",
     "ExceptionInForce",
@@ -54,6 +60,8 @@ __all__ = [
     "LiveState",
     "LiveVersion",
     "Operation",
+    "PlacedWorkload",
+    "PlacementLine",
     "Plan",
     "QuarantineLine",
     "QueueLine",

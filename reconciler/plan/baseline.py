@@ -14,6 +14,8 @@ from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import read
 from reconciler.kube.yaml.reader import CONFLICT
+from reconciler.repo.config import Config
+from reconciler.repo.config.external import is_external
 from reconciler.repo.files import BlobIds
 
 
@@ -27,6 +29,15 @@ class ExistingObject(Struct, frozen=True, array_like=True):
     is_owned: bool
     summary: ObjectSummary | None
     is_kept: bool = False
+
+    def is_external(self, config: Config) -> bool:
+        """Return whether a cluster names the object in `external`: others own it."""
+        row = self.summary
+        return row is not None and is_external(config, row.cluster, row.kind, row.namespace, row.name)
+
+    def stays(self, config: Config) -> bool:
+        """Return whether the object is not deleted when its source is removed."""
+        return self.is_kept or self.is_external(config)
 
 
 class Baseline(Protocol):

@@ -10,6 +10,7 @@ from reconciler.kube.values import plural
 from reconciler.plan.edits import Edit, stopped_gpus, stops_unknown_gpus, unknown_gpus
 from reconciler.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.plan.plan import Breach, GpuLine, Operation, QueueLine
+from reconciler.plan.spaces import DeletedSpace
 from reconciler.repo.config import Budgets
 from reconciler.repo.config.changes import SettingChange
 
@@ -25,10 +26,11 @@ def breaches(
     folders: Mapping[str, tuple[int, int]],
     settings: Sequence[SettingChange] = (),
     lost: Sequence[str] = (),
+    spaces: Sequence[DeletedSpace] = (),
 ) -> tuple[Breach, ...]:
     """Return every exceeded budget. `existed` is the number of objects before the plan."""
     edits = tuple(edits)
-    deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits)
+    deletes = sum(_counts_as_deletion(edit, kinds) for edit in edits) + sum(len(space.contents) for space in spaces)
     stopped = total(map(stopped_gpus, edits))
     return (
         *_deletes(budgets, deletes, existed),
@@ -38,6 +40,7 @@ def breaches(
         *_folders(budgets, folders),
         *_settings(budgets, settings),
         *_kept(lost),
+        *_spaces(spaces),
     )
 
 
@@ -206,13 +209,27 @@ KEPT = "kept"
 
 def _kept(lost: Sequence[str]) -> Iterator[Breach]:
     if lost:
-        text = f"the change removes the rendered file of {plural(len(lost), 'object')} that the annotation"
+        text = (
+            f"the change removes the rendered file of {plural(len(lost), 'object')} that `external` or the annotation"
+        )
         yield Breach(
             budget=KEPT,
             message=f"{text} {KEEP_ANNOTATION} keeps: {_listed(lost)}",
             limit="0",
             actual=str(len(lost)),
         )
+
+
+def _spaces(spaces: Sequence[DeletedSpace]) -> Iterator[Breach]:
+    """Yield what has no setting: a server deletes a namespace with all that is in it, whoever it belongs to."""
+    told = []
+    for space in spaces:
+        count = len(space.contents)
+        others = f" with {plural(count, 'other object')}: {_listed(space.contents)}" if count else ""
+        told += [f"{space.key}{others}{'' if space.is_known else ' and all that is in it on the cluster'}"]
+    if found := [text for text, space in zip(told, spaces, strict=True) if space.contents or not space.is_known]:
+        message = f"the plan deletes {'; '.join(found)}"
+        yield Breach(budget="namespaces", message=message, limit="0", actual=str(len(found)))
 
 
 _MAX_NAMES = 5  # in one message

@@ -13,7 +13,7 @@ import msgspec
 from reconciler.errors import ConfigError, StalePlan
 from reconciler.kube.values import NOT_JSON
 from reconciler.plan.digest import checksum, checksum_of, digest
-from reconciler.plan.plan import Plan
+from reconciler.plan.plan import NEW_FIELDS, Plan
 from reconciler.policy.approval import Approval
 
 API_VERSION = "gpureconciler.io/v1alpha1"
@@ -26,6 +26,8 @@ def fields(plan: Plan) -> Iterator[tuple[str, Any]]:
     yield "kind", KIND
     for name, key in zip(Plan.__struct_fields__, Plan.__struct_encode_fields__, strict=True):
         value = getattr(plan, name)
+        if not value and name in NEW_FIELDS:
+            continue
         yield key, iter(value) if isinstance(value, tuple) else value
 
 
@@ -38,7 +40,9 @@ def plan_checksum(plan: Plan) -> str:
 
 
 def _document(plan: Plan) -> dict[str, Any]:
-    return {"apiVersion": API_VERSION, "kind": KIND, **msgspec.to_builtins(plan)}
+    values: dict[str, Any] = msgspec.to_builtins(plan)
+    written = {key: value for key, value in values.items() if value or key not in NEW_FIELDS}
+    return {"apiVersion": API_VERSION, "kind": KIND, **written}
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -90,7 +94,7 @@ def schema() -> dict[str, Any]:
         "description": plan.get("description", ""),
         "type": "object",
         "properties": {**head, **plan["properties"], **tail},
-        "required": [*head, *plan["required"], *tail],
+        "required": [*head, *(name for name in plan["required"] if name not in NEW_FIELDS), *tail],
         "additionalProperties": False,
         "$defs": shapes,
     }

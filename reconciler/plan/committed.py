@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from reconciler.index.build import CompiledRevision
 from reconciler.plan.baseline import Baseline
+from reconciler.repo.config import Config
 from reconciler.repo.files import BlobIds
 from reconciler.repo.port import Repository, Tree
 from reconciler.repo.revision import LoadedRevision
@@ -38,11 +39,11 @@ def committed_edits(  # noqa: PLR0917
     if folder != head.config.rendered:
         after = repository.tree(commit.oid, (folder,)) if commit else repository.work_tree((folder,))
         return _find_in_old_folder(folder, base.files.rendered, after)
-    return _find(folder, own.versions, index.desired, existing, staying, is_commit=commit is not None)
+    return _find(head.config, own.versions, index.desired, existing, staying, is_commit=commit is not None)
 
 
 def _find(
-    folder: str,
+    config: Config,
     committed: BlobIds,
     desired: Mapping[str, str],
     existing: Baseline,
@@ -61,12 +62,12 @@ def _find(
     paths = [path for path, blob in committed.items() if before.get(path) != blob]
     paths += [path for path in before if path not in committed]
     stay = {path: blob for path in waiting if (blob := before.get(path))}
-    kept = _kept([path for path in paths if path in before and path not in desired], existing)
+    kept = _kept([path for path in paths if path in before and path not in desired], existing, config)
     edited = []
     for path in paths:
         was, want = before.get(path), stay.get(path, desired.get(path))
         if committed.get(path) != want and (is_commit or want == was or path in kept):
-            edited.append(f"{folder}/{path}")
+            edited.append(f"{config.rendered}/{path}")
     return CommittedEdits(edited=tuple(sorted(edited)), lost=frozenset(path for path in kept if path not in committed))
 
 
@@ -81,5 +82,5 @@ def _find_in_old_folder(folder: str, before: BlobIds, after: Tree) -> CommittedE
     return CommittedEdits(edited=tuple(sorted(edited)))
 
 
-def _kept(paths: list[str], existing: Baseline) -> frozenset[str]:
-    return frozenset(path for path, found in existing.objects(paths).items() if found.is_kept)
+def _kept(paths: list[str], existing: Baseline, config: Config) -> frozenset[str]:
+    return frozenset(path for path, found in existing.objects(paths).items() if found.stays(config))

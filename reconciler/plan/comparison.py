@@ -1,6 +1,7 @@
 """`Comparison`: everything about a change that needs the bodies of both objects. Worker processes can compute it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from reconciler.kube.reasons import Why
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import value_at
 from reconciler.plan.causes import Cause
-from reconciler.plan.differences import CauseFinder, differences
+from reconciler.plan.differences import CauseFinder, differences, in_notation_of
 from reconciler.plan.plan import FieldChange
 from reconciler.sizing.summary import SizingSummary
 
@@ -198,7 +199,10 @@ def _update(row: Kind, schemas: FieldSchemas, key: ObjectKey, before: Body, afte
     if before.get("apiVersion") == after.get("apiVersion"):
         old = row.life.admitted(old) if row.life.admitted else old
         new = _applied(old, before, after, (), lambda path: schemas.list_keys(key.group, key.kind, path))
-    return old, schemas.stored(new)
+    new = schemas.stored(new)
+    kind = key.group, key.kind
+    list_keys, is_quantity = partial(schemas.list_keys, *kind), partial(schemas.is_quantity, *kind)
+    return in_notation_of(new, old, list_keys, is_quantity), new
 
 
 def _applied(live: Any, before: Any, after: Any, path: FieldPath, list_keys: ListKeys) -> Any:

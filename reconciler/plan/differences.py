@@ -66,6 +66,26 @@ def same(before: Any, after: Any, *, quantity: bool = False) -> bool:
     return left is not None and left == parse_quantity(after)
 
 
+def in_notation_of(other: Any, value: Any, list_keys: ListKeys, is_quantity: Quantities, path: FieldPath = ()) -> Any:
+    """Return a value whose quantities are written as in another one where they are equal: `"1"` for 1, `1Gi`."""
+    if value is other or value == other:
+        return value
+    if isinstance(value, dict) and isinstance(other, dict):
+        return {
+            name: in_notation_of(other[name], inner, list_keys, is_quantity, (*path, name)) if name in other else inner
+            for name, inner in value.items()
+        }
+    if isinstance(value, list) and isinstance(other, list):
+        pairs = match_items(path, other, value, list_keys) or match_by_position(other, value)
+        found = {pair.after: pair.before for pair in pairs.items if pair.before is not None and pair.after is not None}
+        return [
+            in_notation_of(other[found[at]], item, list_keys, is_quantity, (*path, at)) if at in found else item
+            for at, item in enumerate(value)
+        ]
+    is_known = not _QUANTITIES.isdisjoint(path[-1:]) or not _QUANTITY_MAPS.isdisjoint(path[-2:-1])
+    return other if (is_known or is_quantity(path)) and same(other, value, quantity=True) else value
+
+
 CHANGED = " (changed)"
 """Marks a masked value that differs, although both sides look the same."""
 

@@ -15,9 +15,10 @@ from reconciler.plan.plan import Change, Plan
 def digest(plan: Plan) -> str:
     """Return the SHA-256 of the whole plan, as canonical JSON: its inputs, and everything that outputs show.
 
-    Labels, commit ids, what the base branch has besides, its evidence, the age of evidence, approvals and the edited
-    lines of reasons are not part of it, so that equal files under another name or commit, with another history, or on
-    another day, give the same plan. The checksum of a saved plan covers them.
+    Labels, commit ids, what the base branch has besides, its evidence, the age of evidence, approvals, the edited
+    lines of reasons, and the placement, which follows from the rest and the age of evidence, are not part of it, so
+    that equal files under another name or commit, with another history, or on another day, give the same plan. The
+    checksum of a saved plan covers them.
     """
     try:
         return checksum_of(_digested(plan))
@@ -28,12 +29,14 @@ def digest(plan: Plan) -> str:
 def _digested(plan: Plan) -> Iterator[tuple[str, Any]]:
     """Yield the content of the digest, by field. Lists are iterators, because copies of all changes fill the memory."""
     values = {name: getattr(plan, name) for name in plan.__struct_fields__}
+    del values["admissions"]  # what runs and waits changes by itself
     values |= {side: replace(values[side], label="", commit="") for side in ("base", "head")}
     values |= {
         "digest": "",
         "behind": None,
         "approvals": (),
         "evidence_changes": (),
+        "placement": (),
         "changes": map(_without_edits, plan.changes),
     }
     values["capacity"] = tuple(replace(line, before=0, evidence_days=None) for line in plan.capacity)

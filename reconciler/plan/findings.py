@@ -12,10 +12,12 @@ from reconciler.index.dependencies import DefinitionDependency, decode_dependenc
 from reconciler.index.evaluator import PolicyFindings, first_exceeded
 from reconciler.index.evidence import read_evidence
 from reconciler.index.store import ObjectTotals
+from reconciler.index.totals import kueue_version
 from reconciler.kinds.health import QUARANTINE
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.values import plural
+from reconciler.plan.inputs import UsageEvidence
 from reconciler.plan.updates import Update
 from reconciler.policy.exceptions import ExceptionInForce, apply_exceptions
 from reconciler.policy.references import evaluate_age, evaluate_expiry, evaluate_shrinks, evidence_ages, utc_date
@@ -134,6 +136,16 @@ def ages_of_evidence(index: CompiledRevision, config: Config, day: dt.date | Non
 
 
 _RECENT_DAYS = 1
+
+
+def usage_evidence(index: CompiledRevision, day: dt.date | None) -> dict[str, UsageEvidence]:
+    """Return the evidence of use with its age in days; that of the future has no age that says anything."""
+    found: dict[str, UsageEvidence] = {}
+    for cluster, usage in index.context.evidence.usage.items():
+        taken = utc_date(usage.observed_at)
+        days = (day - taken).days if day is not None and taken is not None else None
+        found[cluster] = UsageEvidence(found=usage, days=days, kueue=kueue_version(index, cluster))
+    return found
 
 
 # What follows from the error of another file: a queue that cannot be read, and the jobs that name it.

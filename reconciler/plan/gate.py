@@ -3,22 +3,27 @@
 from collections.abc import Sequence
 
 from reconciler.errors import InvalidInput, OutsideError, PolicyDenied, StalePlan, UnsafePlan
+from reconciler.kube.problems import Problem
 from reconciler.kube.values import plural
 from reconciler.plan import Breach, Plan
 from reconciler.plan.approvals import needs_united_approval
 from reconciler.plan.budgets import KEPT, SETTINGS
-from reconciler.plan.replacements import REFUSED, UNKNOWN
+from reconciler.plan.replacements import ABOUT_CHANGES, REFUSED, UNKNOWN
 
 _MAX_FILES = 5  # in one message
 
 
-def refuse(plan: Plan, *, budgets: bool = True) -> None:
-    """Raise what forbids the plan: input, policy, refused changes, missing answers, edits of `rendered/`, budgets."""
-    refused = tuple(problem for problem in plan.errors if problem.rule == REFUSED)
-    unknown = tuple(problem for problem in plan.errors if problem.rule == UNKNOWN)
-    if len(plan.errors) > len(refused) + len(unknown):
+def refuse(plan: Plan, *, budgets: bool = True, in_part: bool = False) -> None:
+    """Raise what forbids the plan: input, policy, refused changes, missing answers, edits of `rendered/`, budgets.
+
+    in_part: what concerns single objects of a live plan does not forbid the rest of it.
+    """
+    errors = whole_errors(plan) if in_part else plan.errors
+    refused = tuple(problem for problem in errors if problem.rule == REFUSED)
+    unknown = tuple(problem for problem in errors if problem.rule == UNKNOWN)
+    if len(errors) > len(refused) + len(unknown):
         denials = f"and {plural(len(plan.denials), 'policy denial')} " if plan.denials else ""
-        raise InvalidInput(plan.errors, already_shown=True, where=f"{denials}in the repository")
+        raise InvalidInput(errors, already_shown=True, where=f"{denials}in the repository")
     if plan.denials:
         raise PolicyDenied(
             f"{plural(len(plan.denials), 'policy denial')}, shown above",
@@ -43,6 +48,13 @@ def refuse(plan: Plan, *, budgets: bool = True) -> None:
         )
     if budgets:
         _refuse_breaches(plan, plan.unapproved)
+
+
+def whole_errors(plan: Plan) -> tuple[Problem, ...]:
+    """Return the errors that forbid a whole plan: not those of single objects, if it is known which are ours."""
+    if not plan.is_live or any(state.is_blind for state in plan.clusters):
+        return plan.errors
+    return tuple(problem for problem in plan.errors if problem.rule not in ABOUT_CHANGES)
 
 
 def refuse_unverified(plan: Plan) -> None:

@@ -1,6 +1,6 @@
-"""A plan in GPUs: requests by queue and product, quotas, capacity, workloads that change, and what they cost."""
+"""A plan in GPUs: requests by queue and product, quotas, capacity, and workloads that change."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -10,7 +10,6 @@ from reconciler.kinds.summary import ObjectSummary, Quota
 from reconciler.plan.edits import Edit, running_gpus, unknown_gpus
 from reconciler.plan.plan import (
     CapacityLine,
-    CostLine,
     EvidenceChange,
     GpuLine,
     JobChange,
@@ -30,13 +29,12 @@ from reconciler.queues.queues import (
 from reconciler.repo.config import Cluster, Config
 from reconciler.sizing.devices import is_slice
 from reconciler.sizing.inventory import Inventory, Node, with_quarantined
-from reconciler.sizing.prices import NO_PRICES, Prices
 
 Usage = Mapping[str, QueueUsage]
 """Queues and requests by cluster."""
 
 _EMPTY = QueueUsage()
-_DIGITS = 2  # of money
+_DIGITS = 2  # of GPU hours
 
 
 def gpu_lines(before: Usage, after: Usage) -> tuple[GpuLine, ...]:
@@ -289,6 +287,8 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
                 cluster_before=edit.row_before.cluster if edit.row_before and word in _MOVED else "",
                 gpu_hours_before=gpu_hours(edit.row_before),
                 gpu_hours_after=gpu_hours(edit.row_after),
+                length="" if row.gpu_hours else row.length,
+                spot=row.spot,
             )
         )
     return tuple(_join_resizes(jobs))
@@ -296,7 +296,9 @@ def job_changes(edits: Iterable[Edit]) -> tuple[JobChange, ...]:
 
 def gpu_hours(row: ObjectSummary | None) -> float | None:
     """Return the GPU hours of a job's whole run; None if they are unknown, or it does not run."""
-    return None if row is None or row.suspended or not row.gpu_hours else row.gpu_hours
+    if row is None or row.suspended:
+        return None
+    return row.gpu_hours or round(row.hours * row.gpus, _DIGITS) or None
 
 
 def _join_resizes(jobs: list[JobChange]) -> Iterator[JobChange]:
@@ -351,64 +353,3 @@ def _resized_word(before: ObjectSummary, after: ObjectSummary) -> str:
 
 def _size(row: ObjectSummary) -> tuple[object, ...]:
     return (row.pods, *((one.gpus_per_pod, one.pods, *one.bounds) for one in row.demands))
-
-
-def with_money(jobs: Iterable[JobChange], config: Config) -> tuple[JobChange, ...]:
-    """Return the jobs with the money for their GPU hours, where both are known."""
-    return tuple(_priced(job, _prices(config, job.cluster)) for job in jobs)
-
-
-def cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> tuple[CostLine, ...]:
-    """Return the cost of each queue by product, for clusters with prices. Both sides have the prices of the head."""
-    return tuple(_cost_lines(gpus, jobs, config))
-
-
-def _prices(config: Config, cluster: str) -> Prices:
-    found = config.cluster(cluster)
-    return found.prices if found is not None else NO_PRICES
-
-
-def _priced(job: JobChange, prices: Prices) -> JobChange:
-    price = prices.hour(job.product)
-    if price is None or (job.gpu_hours_before is None and job.gpu_hours_after is None):
-        return job
-    return replace(
-        job,
-        money_before=_times(job.gpu_hours_before, price),
-        money_after=_times(job.gpu_hours_after, price),
-        currency=prices.currency,
-    )
-
-
-def _cost_lines(gpus: Iterable[GpuLine], jobs: Sequence[JobChange], config: Config) -> Iterator[CostLine]:
-    for line in gpus:
-        prices = _prices(config, line.cluster)
-        if not prices.gpu_hours:
-            continue
-        own = [job for job in jobs if (job.cluster, job.queue, job.product) == (line.cluster, line.queue, line.product)]
-        price = prices.hour(line.product)
-        before, after = _sum(job.gpu_hours_before for job in own), _sum(job.gpu_hours_after for job in own)
-        yield CostLine(
-            cluster=line.cluster,
-            queue=line.queue,
-            product=line.product,
-            currency=prices.currency,
-            price=price,
-            source=prices.source,
-            date=prices.date,
-            per_hour_before=_times(line.before, price),
-            per_hour_after=_times(line.after, price),
-            gpu_hours_before=before,
-            gpu_hours_after=after,
-            money_before=_times(before, price),
-            money_after=_times(after, price),
-        )
-
-
-def _sum(hours: Iterable[float | None]) -> float | None:
-    known = [one for one in hours if one is not None]
-    return round(sum(known), _DIGITS) if known else None
-
-
-def _times(amount: float | None, price: float | None) -> float | None:
-    return None if amount is None or price is None else round(amount * price, _DIGITS)

@@ -17,10 +17,14 @@ from reconciler.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison
 from reconciler.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.changes import SettingChange
 from reconciler.repo.evidence.active_queues import ActiveQueues
+from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.repo.evidence.usage import Usage
+from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.inventory import Inventory
 
 
@@ -36,10 +40,19 @@ class Common(Struct, frozen=True, kw_only=True):
     usage: Mapping[str, QueueUsage] | None = None
 
 
+class UsageEvidence(Struct, frozen=True, kw_only=True):
+    """The evidence of use of a cluster: its age in days (None: no commit says), and the version of Kueue there."""
+
+    found: Usage
+    days: int | None = None
+    kueue: Version = NEWEST
+
+
 class LiveFacts(Struct, frozen=True, kw_only=True):
     """The replies of live clusters: their states, versions of the existing objects by path, refusals, and drift.
 
     adopted: paths of existing objects that are not ours and become ours, with whose they are, in words.
+    contents: what is in a namespace that goes, besides what the plan deletes itself, by the path of the namespace.
     """
 
     clusters: tuple[LiveState, ...] = ()
@@ -47,6 +60,7 @@ class LiveFacts(Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...] = ()
     drift: tuple[Drift, ...] = ()
     adopted: Mapping[str, str] = field(default_factory=dict)
+    contents: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Inputs(Struct, frozen=True, kw_only=True):
@@ -57,7 +71,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     desired: summaries of the objects that the sources define.
     existing: blob ids of the rendered files of the base that we own.
     existing_rows: summaries of the existing objects whose blob id differs from the desired one.
-    kept: existing objects that an annotation keeps when their source is removed.
+    kept: existing objects that an annotation keeps when their source is removed. external: those that others own now.
     common: objects that are equal on both sides and not part of the three mappings above.
     manifest: returns the desired object at a path, with reasons. It is called for changes only.
     body: returns the existing object at a path; None if the file cannot be read. It is called for changes only.
@@ -76,6 +90,8 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: what changed policies would have done, by cluster.
     evidence_ages: ages of inventories in days, as far as a reviewer should see them.
     active_queues: the queues that workloads use, by cluster, as the evidence says.
+    usage: what runs and waits, by cluster.
+    runs, utilisation: finished jobs and the use of GPUs, by cluster, as the evidence says.
     edited: rendered files of the head that were edited by hand; whole paths.
     lost: objects that an annotation keeps but the head removes.
     behind: what the base branch has besides the merge base.
@@ -102,6 +118,7 @@ class Inputs(Struct, frozen=True, kw_only=True):
     reviewed: Mapping[str, Change] = field(default_factory=dict)
     causes: Causes = NO_CAUSES
     kept: frozenset[str] = frozenset()
+    external: frozenset[str] = frozenset()
     kept_specs: frozenset[str] = frozenset()
     schemas: FieldSchemas = NO_SCHEMAS
     origins: Mapping[str, str] | None = None
@@ -113,6 +130,9 @@ class Inputs(Struct, frozen=True, kw_only=True):
     health_policies: tuple[PolicyEffect, ...] = ()
     evidence_ages: Mapping[str, int] = field(default_factory=dict)
     active_queues: Mapping[str, ActiveQueues] = field(default_factory=dict)
+    usage: Mapping[str, UsageEvidence] = field(default_factory=dict)
+    runs: Mapping[str, FinishedRuns] = field(default_factory=dict)
+    utilisation: Mapping[str, GpuUtilisation] = field(default_factory=dict)
     verdicts: tuple[Verdict, ...] = ()
     problems: tuple[Problem, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

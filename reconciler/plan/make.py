@@ -2,30 +2,32 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
+from reconciler.plan.admissions import admission_lines
 from reconciler.plan.approvals import apply_approvals
 from reconciler.plan.budgets import breaches
-from reconciler.plan.changed_paths import compare_paths
+from reconciler.plan.changed_paths import ChangedPaths, compare_paths
+from reconciler.plan.costs import cost_fields, idle_costs, sides_of, with_money
 from reconciler.plan.digest import approval_digest, digest
 from reconciler.plan.edits import Edit, make_edits
 from reconciler.plan.gpus import (
     capacity_lines,
-    cost_lines,
     evidence_changes,
     gpu_lines,
     job_changes,
     queue_lines,
     unknown_lines,
-    with_money,
     with_queue,
 )
 from reconciler.plan.inputs import Inputs
 from reconciler.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.plan.replacements import find_refusals, kept_specs
 from reconciler.plan.risks import RiskContext, find_risks
+from reconciler.plan.spaces import DeletedSpace, deleted_spaces
 from reconciler.queues.queues import QueueUsage, defines_queues, usage_by_cluster
 
 
@@ -36,13 +38,10 @@ def make_plan(inputs: Inputs) -> Plan:
     paths = replace(paths, before=_resolved(paths.before, before), after=_resolved(paths.after, after))
     edits = tuple(with_queue(edit, before, after) for edit in make_edits(inputs, paths))
     changes = tuple(_with_version(inputs, edit.change) for edit in edits)
-    problems = (
-        *inputs.problems,
-        *inputs.live.problems,
-        *find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered),
-    )
+    refusals = find_refusals(edits, inputs.kinds, is_rendered=inputs.config.is_rendered)
+    problems = (*inputs.problems, *inputs.live.problems, *refusals)
     gpus, queues = gpu_lines(before, after), queue_lines(before, after, inputs.config)
-    jobs = with_money(job_changes(edits), inputs.config)
+    spaces = deleted_spaces(inputs, paths, edits)
     measured = inputs.inventories if inputs.inventories_before is None else inputs.inventories_before
     capacity = capacity_lines(after, measured, inputs.inventories, inputs.evidence_ages)
     plan = Plan(
@@ -62,8 +61,8 @@ def make_plan(inputs: Inputs) -> Plan:
         evidence_changes=evidence_changes(measured, inputs.inventories),
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,
-        jobs=jobs,
-        costs=cost_lines(gpus, jobs, inputs.config),
+        **_jobs_and_costs(inputs, edits, paths, (before, after)),
+        admissions=admission_lines(inputs, edits, before, after) if inputs.usage else (),
         kept_specs=kept_specs(inputs, paths),
         risks=find_risks(edits, RiskContext(inputs, paths, queues, after, capacity)),
         verdicts=tuple(sorted(inputs.verdicts, key=lambda verdict: verdict.sort_key)),
@@ -73,15 +72,32 @@ def make_plan(inputs: Inputs) -> Plan:
         clusters=inputs.live.clusters,
         drift=inputs.live.drift,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
-        breaches=_breaches(inputs, edits, gpus, queues),
+        breaches=_breaches(inputs, edits, gpus, queues, spaces),
         review=not inputs.config.is_rendered,
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
-    return apply_approvals(replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan))
+    return apply_approvals(
+        replace(plan, digest=digest(plan)), inputs.approvals, _live_alone(inputs, edits, plan, spaces)
+    )
+
+
+def _jobs_and_costs(
+    inputs: Inputs, edits: Iterable[Edit], paths: ChangedPaths, usage: tuple[Mapping[str, QueueUsage], ...]
+) -> dict[str, Any]:
+    rows = (chain(inputs.common.rows(), side.values()) for side in (paths.before, paths.after))
+    before, after = zip(usage, rows, strict=True)
+    sides = sides_of(inputs.config, before, after, inputs.inventories)
+    jobs = with_money(job_changes(edits), sides, inputs.runs)
+    idle = idle_costs(inputs.utilisation, inputs.inventories, inputs.config)
+    return {"jobs": jobs, **cost_fields(sides, jobs, idle)}
 
 
 def _breaches(
-    inputs: Inputs, edits: Sequence[Edit], gpus: Sequence[GpuLine], queues: Sequence[QueueLine]
+    inputs: Inputs,
+    edits: Sequence[Edit],
+    gpus: Sequence[GpuLine],
+    queues: Sequence[QueueLine],
+    spaces: Sequence[DeletedSpace],
 ) -> tuple[Breach, ...]:
     """Return the budgets that the plan exceeds."""
     return breaches(
@@ -94,10 +110,11 @@ def _breaches(
         folders=inputs.folders,
         settings=inputs.settings,
         lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
+        spaces=spaces,
     )
 
 
-def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan) -> frozenset[str]:
+def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan, spaces: Sequence[DeletedSpace]) -> frozenset[str]:
     """Return the budgets that a live plan exceeds by what the plan against `rendered/` does not have."""
     git = inputs.approvals.git
     if git is None:
@@ -114,6 +131,7 @@ def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan) -> frozenset[
         gpus=plan.gpus,
         queues=queues,
         folders={},
+        spaces=[space for space in spaces if not git.has(space.change)],
     )
     return frozenset(breach.budget for breach in exceeded)
 

@@ -117,11 +117,12 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
     queue: str  # empty: no queue
     product: str  # empty: any, whose price is unknown
     currency: str
-    price: float | None  # of a GPU hour
+    price: float | None  # of a GPU hour: the mean, if a commitment is part of it
     source: str  # of the price
     date: str  # of the price, YYYY-MM-DD
     per_hour_before: float | None
     per_hour_after: float | None
+    spot: bool = False
     gpu_hours_before: float | None = None
     gpu_hours_after: float | None = None
     money_before: float | None = None  # for those hours
@@ -224,6 +225,90 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
     money_before: float | None = None  # for these hours; None: unknown
     money_after: float | None = None
     currency: str = ""
+    length: str = ""  # what says how long it runs: a field, or earlier runs of its name; empty: sizing, or nothing
+    spot: bool = False  # on nodes that a cloud may take back
+    gpu_hours_most: float | None = None  # nine of ten earlier runs took at most this
+    money_most: float | None = None
+
+
+class OwnerCost(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the GPUs of one team cost per hour. `unpriced`: products whose price is unknown, which are not in it."""
+
+    cluster: str
+    owner: str
+    currency: str
+    per_hour_before: float
+    per_hour_after: float
+    unpriced: tuple[str, ...] = ()
+
+
+class IdleCost(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What GPUs of a queue cost per hour while they did nothing, as the evidence of their use says.
+
+    gpus: those that its workloads held. covered: of them, those whose use was measured.
+    idle: the share of the window in which a covered GPU was less than 5 % busy.
+    """
+
+    cluster: str
+    queue: str
+    product: str
+    currency: str
+    gpus: int
+    covered: int
+    idle: float | None
+    per_hour: float | None  # of the covered ones; None: no price, or nothing is covered
+    taken_at: str
+    window_seconds: int
+
+
+class CommitmentUse(Struct, frozen=True, kw_only=True, rename="camel"):
+    """GPUs that are paid for, and how many of them workloads request."""
+
+    cluster: str
+    product: str
+    currency: str
+    count: int
+    used_before: float
+    used_after: float
+    unused_per_hour: float  # what those cost that stay unused
+
+
+class Displaced(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A running workload that another one preempts: its GPUs, and for how many seconds it had run."""
+
+    key: ObjectKey
+    queue: str
+    gpus: Gpus
+    seconds: int | None  # None: it is not known when it started
+    reason: str  # Kueue's own word
+
+
+class AdmissionLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the queue of a workload does with it after the change, as far as the evidence of use says it.
+
+    verdict: `starts`, `waits`, `preempts` (starts once others were preempted), `never`, `unknown`; of a workload that
+    the plan does not change `preempted`; of a queue `over` (it uses more than it may, and what runs keeps running).
+
+    cohort: that of the queue. pods: how many of them start, if not all. observed_at, evidence_days: when the evidence
+    was recorded, and its age.
+    wait_seconds: the 50th and 90th percentile of what others waited in the queue, of `wait_samples` in `wait_window`.
+    """
+
+    cluster: str
+    key: ObjectKey
+    queue: str
+    verdict: str
+    reason: str
+    cohort: str = ""
+    flavors: tuple[str, ...] = ()
+    pods: int | None = None
+    displaces: tuple[Displaced, ...] = ()
+    observed_at: str = ""
+    evidence_days: int | None = None
+    wait_seconds: tuple[int, int] | None = None
+    wait_samples: int = 0
+    wait_window: str = ""
+    source: SourceRef | None = None
 
 
 class Harm(StrEnum):
@@ -295,7 +380,8 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     """A live cluster that the plan was compared with.
 
     unchecked: objects that only the apply can check on the server, because the plan creates what they need.
-    unknown: objects of kinds that could not be read. Nothing is planned for them.
+    unknown: objects of kinds that could not be read. Nothing is planned for them. is_blind: it is not known which
+        objects are ours.
     """
 
     cluster: str
@@ -304,6 +390,7 @@ class LiveState(Struct, frozen=True, kw_only=True, rename="camel"):
     objects: int  # that exist and are ours
     unchecked: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    is_blind: bool = False
 
 
 class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -342,6 +429,57 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
         return f"somebody who removed it{last}"
 
 
+class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a workload would run: a forecast, which the scheduler of the cluster may not follow.
+
+    word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
+    nodes: each with the number of pods. racks: how many domains of the topology these are in.
+    guaranteed_by: what the cluster is bound by: `nodeAffinity`, `Kueue TAS`, `KAI`, `DRA`, or `forecast only`.
+    why: the reason for which it waits. notes: what speaks against its nodes.
+    """
+
+    key: ObjectKey
+    word: str
+    gpus: Gpus
+    strategy: str
+    nodes: tuple[tuple[str, int], ...] = ()
+    racks: int = 0
+    guaranteed_by: str = ""
+    why: str = ""
+    notes: tuple[str, ...] = ()
+    before: str = ""
+    source: SourceRef | None = None
+
+
+class PlacementLine(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The placement of a cluster before and after a plan. unknown: why it cannot be told; the rest is then empty.
+
+    gpus: of open nodes. used: in use now. allocated: with what waits and is new. stranded: free GPUs that the typical
+    mix of pods cannot use. days: age of the evidence.
+    """
+
+    cluster: str
+    strategy: str
+    observed_at: str = ""
+    days: int | None = None
+    unknown: str = ""
+    gpus: Gpus = 0
+    used: Gpus = 0
+    allocated_before: Gpus = 0
+    allocated_after: Gpus = 0
+    stranded_before: Gpus = 0
+    stranded_after: Gpus = 0
+    racks_before: int = 0
+    racks_after: int = 0
+    workloads: tuple[PlacedWorkload, ...] = ()
+    excluded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+NEW_FIELDS = frozenset(("admissions",))
+"""Fields of a plan that are not written while they are empty, so that plans without them stay as they were."""
+
+
 class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole plan. `digest` identifies both trees, the evidence, the policies and the version of the engine."""
 
@@ -362,7 +500,12 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     quarantines: tuple[QuarantineLine, ...] = ()
     health_policies: tuple[PolicyEffect, ...] = ()
     jobs: tuple[JobChange, ...] = ()
-    costs: tuple[CostLine, ...] = ()  # only of clusters with prices
+    placement: tuple[PlacementLine, ...] = ()  # of clusters with evidence of use, where GPUs change
+    admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
+    costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
+    owners: tuple[OwnerCost, ...] = ()
+    commitments: tuple[CommitmentUse, ...] = ()
+    idle: tuple[IdleCost, ...] = ()
     risks: tuple[Risk, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     exceptions: tuple[ExceptionInForce, ...] = ()

@@ -5,7 +5,8 @@ tree + configuration -> sides: revision (files by role), index (compiled files),
 """
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -36,6 +37,7 @@ from reconciler.plan.findings import (
     judge_evidence,
     own_verdicts,
     plan_date,
+    usage_evidence,
 )
 from reconciler.plan.health.policies import policy_effects, refused_policies
 from reconciler.plan.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
@@ -61,6 +63,7 @@ from reconciler.policy.admission import PolicySet, Subject
 from reconciler.policy.changes import stricter_verdicts
 from reconciler.queues.queues import defines_queues, subtract_workloads
 from reconciler.repo.config import Config
+from reconciler.repo.config.placement import PlacementSettings
 from reconciler.repo.files import BlobIds, RevisionFiles, below, count_below, digest_files, read_paths
 from reconciler.repo.port import Cache, Repository
 from reconciler.repo.revision import LoadedRevision, TreeReference, read_earlier_files
@@ -69,6 +72,7 @@ from reconciler.sizing.inventory import Inventory
 if TYPE_CHECKING:
     from reconciler.kube.client.port import LiveCluster
     from reconciler.plan.live.baseline import LiveBaseline
+    from reconciler.plan.placement import ClusterForecast
 
 
 # What admission policies say about objects that a plan deletes.
@@ -102,7 +106,8 @@ def _deleted_paths(sides: Sides, differences: Differences) -> list[str]:
         return []
     waiting = index.pending()
     gone = [path for path in differences.differing if path not in index.desired and path not in waiting]
-    kept = {path for path, found in sides.baseline.objects(gone).items() if found.is_kept}
+    config = index.revision.config
+    kept = {path for path, found in sides.baseline.objects(gone).items() if found.stays(config)}
     staying = in_place(differences)
     recreated = [path for path in differences.updates if path not in staying]
     return [*(path for path in gone if path not in kept), *recreated]
@@ -161,6 +166,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     baseline: Baseline
     approvals: Approvals = NO_APPROVALS
     live: "LiveBaseline | None" = None
+    forecasts: "Callable[[], tuple[ClusterForecast, ...]]" = tuple  # of clusters with evidence of use
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -222,14 +228,35 @@ def _plan_sides(
     if whole := judge_whole(made, context.policies, of_base, context.exceptions, judged.day):
         made = make_plan(replace(inputs, verdicts=(*inputs.verdicts, *whole)))
     save_tools(runtime.cache, sides.index)
+    plan = lead_back(made, runtime.repository, sides.index.revision, sides.base)
+    forecasts = cache(partial(_forecasts, plan, sides, judged.day))
     return Planned(
-        plan=lead_back(made, runtime.repository, sides.index.revision, sides.base),
+        plan=_with_placement(plan, forecasts()) if plan.jobs else plan,
+        forecasts=forecasts,
         index=sides.index,
         renderer=sides.renderer,
         baseline=sides.baseline,
         approvals=inputs.approvals,
         live=sides.live,
     )
+
+
+def _forecasts(plan: Plan, sides: Sides, day: dt.date | None) -> "tuple[ClusterForecast, ...]":
+    """Return what is known of the placement in each cluster; nothing without evidence of use."""
+    context = sides.index.context
+    if not context.evidence.usage and context.config.placement == PlacementSettings():
+        return ()
+    from reconciler.plan.placement import forecasts  # noqa: PLC0415 - few repositories have such evidence
+
+    return forecasts(plan, sides.index, sides.totals.usage, sides.renderer, sides.baseline, day)
+
+
+def _with_placement(plan: Plan, found: "tuple[ClusterForecast, ...]") -> Plan:
+    if not found:
+        return plan
+    from reconciler.plan.placement import placement_lines  # noqa: PLC0415 - the same
+
+    return replace(plan, placement=placement_lines(plan, found))
 
 
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:
@@ -330,6 +357,7 @@ def _inputs(  # noqa: PLR0917
         quarantines=tuple(quarantine_lines(quarantines, index, index.first_summaries())),
         health_policies=judged.health_policies,
         evidence_ages=ages_of_evidence(index, judgement.config, judged.day),
+        usage=usage_evidence(index, judged.day),
         verdicts=at_their_causes(cache, index, sides.renderer, findings.verdicts),
         problems=findings.problems,
         exceptions=findings.exceptions,
@@ -362,7 +390,8 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         desired=index.summaries(path for path in changed if path not in differences.foreign),
         existing={path: differences.owned[path] for path in differing},
         existing_rows={path: found.summary for path, found in objects.items() if found.summary is not None},
-        kept=frozenset(path for path, found in objects.items() if found.is_kept),
+        kept=frozenset(path for path, found in objects.items() if found.stays(config)),
+        external=frozenset(path for path, found in objects.items() if found.is_external(config)),
         common=_common(index, sides.totals, changed),
         manifest=lambda path: renderer.object(path).manifest,
         body=baseline.body,
@@ -374,6 +403,8 @@ def _compared(sides: Sides, differences: Differences, config: Config, reviewed: 
         waiting=index.pending(),
         inventories=index.context.evidence.inventories,
         active_queues=index.context.evidence.queues,
+        runs=index.context.evidence.runs,
+        utilisation=index.context.evidence.utilisation,
         live=_live_facts(sides, differences),
         reviewed=reviewed,
     )
@@ -460,7 +491,7 @@ def _judged_by(index: CompiledRevision) -> str:
     voids no approval.
     """
     evidence, files = index.context.evidence, index.revision.files
-    without_effect = (evidence.queues, evidence.runs, evidence.utilisation)
+    without_effect = (evidence.queues, evidence.runs, evidence.utilisation, evidence.usage)
     observed = [one.document for found in without_effect for one in found.values()]
     paths = {document.source.path for document in observed if document is not None}
     return digest_files(files.settings, files.policies, {p: b for p, b in files.evidence.items() if p not in paths})

@@ -238,15 +238,20 @@ def _find_kept(context: RiskContext) -> Iterator[Risk]:
     how = "use kubectl" if is_live else how
     for path in context.paths.kept:
         row = context.paths.before.get(path)
-        if row is not None:
-            yield Risk(
-                rule=KEPT,
-                cluster=row.cluster,
-                key=row.key,
-                message=f"no source defines the object any more, but the annotation {KEEP} keeps it",
-                hint=f"to delete it, {how}",
-                place=context.inputs.place(path),
-            )
+        if row is None:
+            continue
+        why, what = f"the annotation {KEEP} keeps it", f"to delete it, {how}"
+        if path in context.inputs.external:
+            why = "it is external now, and Argo CD or Flux would delete what leaves rendered/"
+            what = f"exclude it from pruning (kustomize.toolkit.fluxcd.io/prune: disabled, Prune=false), then {how}"
+        yield Risk(
+            rule=KEPT,
+            cluster=row.cluster,
+            key=row.key,
+            message=f"no source defines the object any more, but {why}",
+            hint=what,
+            place=context.inputs.place(path),
+        )
 
 
 def _adoption(edit: Edit, context: RiskContext) -> RiskText | None:

@@ -36,6 +36,7 @@ BUDGETS = (
     "gpu-quota.unknown",
     "gpu-quota.unlimited",
     "kept",
+    "namespaces",
     "settings",
     "exceptions",
     "sources.empty",

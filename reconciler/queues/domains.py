@@ -114,7 +114,7 @@ def _leaves(
         if any(labels.get(key) != value for key, value in flavor.labels) or any(key not in labels for key in levels):
             continue
         place = tuple(labels[key] for key in levels)
-        fits = _fits(node, each) if not by_node or _runs(node, labels, flavor, pods) else 0
+        fits = _fits(node, each) if not by_node or runs(node, labels, flavor, pods) else 0
         leaves[place] = min(leaves.get(place, 0) + fits, MAX_COUNT)
     return leaves
 
@@ -123,7 +123,7 @@ def _labels(node: Node) -> dict[str, str]:
     return {_HOSTNAME: node.name, **node.labels}
 
 
-def _runs(node: Node, labels: Mapping[str, str], flavor: FlavorTerms, pods: PodRequest) -> bool:
+def runs(node: Node, labels: Mapping[str, str], flavor: FlavorTerms, pods: PodRequest) -> bool:
     """Return whether a node takes pods: Kueue looks at it only if each domain of the lowest level is a node."""
     allowed = (*pods.tolerations, *flavor.tolerations)
     for taint in node.taints:

@@ -36,7 +36,7 @@ def delete(
 
     Raises `ConfigError` for a type or name that no source renders, and for a file that defines other workloads, too.
     """
-    row = _find(index, named, namespace)
+    row = find_workload(index, named, namespace)
     path = row.source
     ((_, raw),) = read_files(workspace.repository, index.revision.files.sources, [path])
     rows = [one for one in index.first_summaries() if one.source == path]
@@ -60,7 +60,8 @@ def _carried(index: CompiledRevision, document: Document) -> Iterable[str]:
     return below(index.revision.files.carried, folder) if written else ()
 
 
-def _find(index: CompiledRevision, named: str, namespace: str) -> ObjectSummary:
+def find_workload(index: CompiledRevision, named: str, namespace: str) -> ObjectSummary:
+    """Return the workload `TYPE/NAME`. Raises `ConfigError` if no source renders it, or several do."""
     kind, _, name = named.partition("/")
     rows = [one for one in index.first_summaries() if one.is_workload and "#" not in one.source]
     types = sorted({one.kind.lower() for one in rows} | set(_GENERAL))

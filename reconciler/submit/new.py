@@ -8,7 +8,12 @@ from msgspec import Struct
 
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
+from reconciler.kinds.agentaflow.starter import WORKLOAD_EXAMPLES, workload_document
+from reconciler.kinds.agentaflow.wishes import strategy_problem
 from reconciler.kinds.health.starter import POLICY_EXAMPLES, QUARANTINE_EXAMPLES, policy_document, quarantine_document
+from reconciler.kinds.kai import QUEUE_LABELS
+from reconciler.kinds.kueue import LOCAL_QUEUE
+from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.torchrun import QUEUE
 from reconciler.kinds.torchrun.starter import (
     JOB_EXAMPLES,
@@ -22,7 +27,7 @@ from reconciler.kube.problems import Severity
 from reconciler.kube.values import mapping, text, value_at
 from reconciler.kube.yaml import read
 from reconciler.plan.workspace import Workspace
-from reconciler.repo.config import Cluster
+from reconciler.repo.config import Backend, Cluster
 from reconciler.repo.files import SUFFIXES
 
 _SCHEMAS = ".schemas"
@@ -69,6 +74,35 @@ def new_queue(
         nodes=_nodes(index, cluster, product),
     )
     return _file(index, document, QUEUE_EXAMPLES, path or source_path(index, "queues", name))
+
+
+def new_gpu_workload(
+    workspace: Workspace, name: str, *, queue: str, gpus: int, team: str, namespace: str, strategy: str, path: str = ""
+) -> StartingFile:
+    """Return the file of a GPUWorkload. An empty `queue` is the only one of its namespace, an empty strategy the usual.
+
+    Raises `ConfigError` for a name that Kubernetes rejects, a strategy that is none, and a queue that is to be chosen.
+    """
+    index = workspace.compile()
+    cluster = index.clusters[0]
+    wrong = strategy_problem(strategy or None)
+    if wrong is not None:
+        raise ConfigError(f"--strategy: {wrong[0]}", hint=wrong[1])
+    known = _named_queues(index, cluster, namespace or cluster.namespace)
+    if not queue and len(known) > 1:
+        raise ConfigError("--queue: is required", hint=f"queues: {', '.join(known)}")
+    label = {Backend.KUEUE: QUEUE_LABEL, Backend.KAI: QUEUE_LABELS[0]}.get(cluster.backend)
+    labels = {"team": team, **({label: queue} if label and queue else {})}
+    document = workload_document(
+        name, namespace=namespace, labels=labels, gpus=gpus, strategy=strategy or cluster.placement.strategy.value
+    )
+    return _file(index, document, WORKLOAD_EXAMPLES, path or source_path(index, "jobs", name))
+
+
+def _named_queues(index: CompiledRevision, cluster: Cluster, namespace: str) -> list[str]:
+    kinds = (QUEUE, LOCAL_QUEUE) if cluster.backend is Backend.KUEUE else (QUEUE,)
+    found = index.context.definitions
+    return sorted({name for kind in kinds for name in found.get((cluster.name, kind, namespace), {})})
 
 
 def new_policy(workspace: Workspace, name: str, *, path: str = "") -> StartingFile:

@@ -1,11 +1,12 @@
 """Submit a workload: from a folder, an image, a command, a template or a document, to the files of a change."""
 
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.build import CompiledRevision
@@ -43,7 +44,7 @@ class SubmitRequest(Struct, frozen=True, kw_only=True):
     """The request of a user, as the flags say it. Empty values were not given.
 
     code: the folder whose code a command runs, where `path` names none.
-    content: what `file` holds, a document that is submitted as it is, with what it lacks.
+    contents: what `file` holds by path, documents that are submitted as they are, with what they lack.
     """
 
     path: Path | None = None
@@ -66,7 +67,7 @@ class SubmitRequest(Struct, frozen=True, kw_only=True):
     custom: Path | None = None
     storage: str | None = None
     file: str = ""
-    content: bytes = b""
+    contents: Mapping[str, bytes] = {}
 
 
 class Submission(Struct, frozen=True, kw_only=True):
@@ -300,23 +301,53 @@ def _shape(request: SubmitRequest, workload: SubmittedWorkload, site: Site) -> t
 def _of_file(
     request: SubmitRequest, user: UserSettings, kinds: Kinds, index: CompiledRevision | None, site: Site
 ) -> Submission:
-    """Return the files of a document as it is, with user, queue and namespace where it has none."""
-    reading = read(request.file, request.content)
-    if reading.problems:
-        raise InvalidInput(reading.problems, where=f"in {request.file}")
-    running = [one for one in reading.documents if _runs_pods(kinds, one)]
-    if len(running) != 1:
-        hint = "submit one workload at a time; the objects that it needs may be in the same file"
-        raise ConfigError(f"{request.file}: holds {len(running)} workloads", hint=hint)
+    """Return the files of documents as they are, with user, queue and namespace where they have none.
+
+    Each workload is a file; the objects that are none belong to the first one.
+    """
+    readings = {path: read(path, raw) for path, raw in request.contents.items()}
+    problems = [problem for reading in readings.values() for problem in reading.problems]
+    if problems:
+        raise InvalidInput(problems, where=f"in {request.file}")
+    documents = [one for reading in readings.values() for one in reading.documents]
+    running = [one for one in documents if _runs_pods(kinds, one)]
+    if not running:
+        raise ConfigError(f"{request.file}: holds no workload", hint="submit a file with a job or a service")
+    others = [one for one in documents if one not in running]
+    groups = [[*others, one] if one is running[0] else [one] for one in running]
+    if len(running) == 1:
+        groups = [documents]
+    found = [
+        _of_documents(request, user, kinds, index, site, group, workload)
+        for group, workload in zip(groups, running, strict=True)
+    ]
+    paths = [one.path for one in found]
+    if twice := sorted({path for path in paths if paths.count(path) > 1}):
+        raise ConfigError(f"{request.file}: holds two workloads for {twice[0]}", hint="rename one of them")
+    files = {path: content for one in found for path, content in one.files.items()}
+    name = found[0].name if len(found) == 1 else f"{found[0].name}-and-{len(found) - 1}-more"
+    return replace(found[0], name=name, files=files)
+
+
+def _of_documents(  # noqa: PLR0917 - where a workload goes
+    request: SubmitRequest,
+    user: UserSettings,
+    kinds: Kinds,
+    index: CompiledRevision | None,
+    site: Site,
+    group: Sequence[Document],
+    workload: Document,
+) -> Submission:
+    """Return the file of a workload and of the objects beside it."""
     documents: list[Data] = []
-    for one in reading.documents:
+    for one in group:
         written = metadata_text(one.data, "namespace")
         if request.namespace and written and written != request.namespace:
             place = one.at(("metadata", "namespace"))
             raise ConfigError(
                 f"{place}: the namespace is {written}, not {request.namespace}", hint="change -n or the file"
             )
-        is_workload = one is running[0]
+        is_workload = one is workload
         namespace = request.namespace if not kinds.find(one.group, one.kind).is_cluster_scoped else ""
         documents.append(
             fill(
@@ -326,14 +357,15 @@ def _of_file(
                 namespace=namespace,
             )
         )
-    name = metadata_text(running[0].data, "name")
-    namespace = metadata_text(running[0].data, "namespace") or request.namespace
-    is_same = documents == [one.data for one in reading.documents]
-    content = request.content if is_same else b"---\n".join(map(write, documents))
-    path = _place(index, name, namespace, reading.documents)
+    name = metadata_text(workload.data, "name")
+    namespace = metadata_text(workload.data, "namespace") or request.namespace
+    raw = request.contents[workload.source.path]
+    is_same = documents == [one.data for one in read(workload.source.path, raw).documents]
+    content = raw if is_same else b"---\n".join(map(write, documents))
+    path = _place(index, name, namespace, group)
     files: Files = {path: content}
     files |= _surroundings(request, index, site, path, namespace or site.namespace, "")
-    return Submission(kind=running[0].kind, name=name, namespace=namespace or site.namespace, path=path, files=files)
+    return Submission(kind=workload.kind, name=name, namespace=namespace or site.namespace, path=path, files=files)
 
 
 def _runs_pods(kinds: Kinds, document: Document) -> bool:

@@ -4,13 +4,12 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.errors import ConfigError, InvalidInput
+from reconciler.errors import InvalidInput
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document, read
@@ -48,8 +47,6 @@ def render_template(path: str, raw: bytes, given: TemplateInput) -> Document:
 
     Raises `InvalidInput` with the line of the template that cannot be rendered.
     """
-    if find_spec("jinja2") is None:
-        raise ConfigError("--template: Jinja2 is not installed", hint="pip install 'gpu-reconciler[templates]'")
     template = raw.decode("utf-8", "replace")
     if is_go_template(template):
         template = to_jinja(path, template)

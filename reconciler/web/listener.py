@@ -1,7 +1,8 @@
 """An HTTP server with limits: at most 64 connections, bounded requests, and an answer whatever happens."""
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,11 +20,13 @@ _log = Log(__name__)
 
 
 class HttpAnswer(Struct, frozen=True, kw_only=True):
-    """The answer to a request."""
+    """The answer to a request. `stream`: parts that are sent as they come, instead of a body."""
 
     status: int
     body: bytes = b""
     content_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = {}
+    stream: Generator[bytes, None, None] | None = None
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
@@ -127,12 +130,25 @@ class _RequestHandler(BaseHTTPRequestHandler):
     def _send(self, answer: HttpAnswer) -> None:
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        if answer.stream is not None:
+            return self._send_stream(answer.stream)
         self.send_header("Content-Length", str(len(answer.body)))
         self.send_header("X-Content-Type-Options", "nosniff")
         self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(answer.body)
+        return None
+
+    def _send_stream(self, parts: Generator[bytes, None, None]) -> None:
+        """Send parts until they end or the reader is gone; either way the generator ends."""
+        self.end_headers()
+        with closing(parts):
+            for part in parts if self.command != "HEAD" else ():
+                self.wfile.write(part)
+                self.wfile.flush()
 
 
 def parse_address(text: str) -> tuple[str, int]:

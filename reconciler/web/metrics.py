@@ -179,6 +179,47 @@ METRICS = (
 )
 
 
+_CLUSTER = {"cluster": "the cluster"}
+_QUEUE = {**_CLUSTER, "queue": "the queue; empty: none"}
+
+
+def _seed(name: str, kind: MetricType, text: str, buckets: tuple[float, ...] = ()) -> Metric:
+    return Metric(name=f"agentaflow_{name}", type=kind, help=text, labels=_CLUSTER, buckets=buckets)
+
+
+_WAITED = "Time from the creation of a workload with GPUs to its first running pod; each counts once."
+
+SEED_METRICS = (
+    _seed("gpu_total", MetricType.GAUGE, "Number of GPUs, from the evidence of nodes."),
+    _seed("gpu_available", MetricType.GAUGE, "Number of healthy GPUs of open nodes that no workload holds."),
+    _seed("gpu_utilization", MetricType.GAUGE, "Mean percent of the GPUs that were measured; others do not count."),
+    _seed("workloads_pending", MetricType.GAUGE, "Number of workloads with GPUs that wait."),
+    _seed("workloads_running", MetricType.GAUGE, "Number of workloads with GPUs whose pods run."),
+    _seed("scheduling_duration", MetricType.HISTOGRAM, _WAITED, _SLOW),
+    _seed("scheduling_duration_seconds", MetricType.HISTOGRAM, _WAITED, _SLOW),
+)
+"""Metrics by the names of AgentaFlow. Without fresh evidence a metric has no value."""
+
+USE_METRICS = (
+    *SEED_METRICS,
+    _metric("gpus_held", MetricType.GAUGE, "Number of GPUs that workloads of a queue hold.", _QUEUE),
+    _metric("gpus_wanted", MetricType.GAUGE, "Number of GPUs that workloads of a queue wait for.", _QUEUE),
+    _metric(
+        "longest_wait_seconds", MetricType.GAUGE, "Time that the oldest workload of a queue has been waiting.", _QUEUE
+    ),
+    _metric("gpus_idle", MetricType.GAUGE, "Number of held GPUs times the share of time below 5 %.", _QUEUE),
+    _metric("gpu_quota", MetricType.GAUGE, "Guaranteed GPUs of a queue; an unlimited one has no value.", _QUEUE),
+    _metric(
+        "gpu_cost_per_hour",
+        MetricType.GAUGE,
+        "Cost of the GPUs that a queue's workloads request, as plans say.",
+        _QUEUE,
+    ),
+    _metric("gpu_idle_cost_per_hour", MetricType.GAUGE, "Cost of the GPUs of a queue while they did nothing.", _QUEUE),
+)
+"""Metrics of the use of GPUs, from evidence. Without fresh evidence a metric has no value."""
+
+
 def _health(name: str, kind: MetricType, text: str, labels: Mapping[str, str] | None = None) -> Metric:
     return Metric(name=HEALTH_PREFIX + name, type=kind, help=text, labels=labels or {})
 
@@ -246,13 +287,15 @@ AGENT_METRICS = (
 
 def by_name() -> dict[str, Metric]:
     """Return all metrics by name; those of the controller itself without their prefix."""
-    return {metric.name.removeprefix(PREFIX): metric for metric in (*METRICS, *FLEET_METRICS, *AGENT_METRICS)}
+    return {
+        metric.name.removeprefix(PREFIX): metric for metric in (*METRICS, *USE_METRICS, *FLEET_METRICS, *AGENT_METRICS)
+    }
 
 
 class Metrics:
     """Counts, values and durations by metric, safe to use from any thread. An unknown name or label is a `KeyError`."""
 
-    def __init__(self, catalogue: Sequence[Metric] = (*METRICS, *FLEET_METRICS)) -> None:
+    def __init__(self, catalogue: Sequence[Metric] = (*METRICS, *USE_METRICS, *FLEET_METRICS)) -> None:
         prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = prometheus.CollectorRegistry()
         prometheus.ProcessCollector(registry=self._registry)

@@ -12,7 +12,8 @@ import pytest
 from reconciler.nodehealth.exports.gauges import AUTOPILOT_CHECKS
 from reconciler.nodehealth.findings import FindingSeverity
 from reconciler.nodehealth.fleet.state import HealthPhase
-from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, MetricType
+from reconciler.web.metrics import AGENT_METRICS, FLEET_METRICS, METRICS, USE_METRICS, MetricType
+from tools.chart.agentaflow import agentaflow_groups
 from tools.chart.alerts import groups
 from tools.chart.build import CHART
 from tools.chart.dashboard import dashboard
@@ -38,7 +39,7 @@ _SELECTOR = re.compile(r"\{([^}]*)\}")
 _RANGE = re.compile(r"\[[^\]]*\]")
 
 
-ROWS = (*METRICS, *FLEET_METRICS, *AGENT_METRICS)
+ROWS = (*METRICS, *USE_METRICS, *FLEET_METRICS, *AGENT_METRICS)
 FILES = {"alerts.yaml": groups(), "health-alerts.yaml": health_groups()}
 DASHBOARDS = (dashboard(), health_dashboard())
 
@@ -129,7 +130,38 @@ def _autopilot(health: str, minutes: int) -> Firing:
     return Firing(series, 10, 11 + minutes, {"node": "n", "deviceid": "0"}, f"n: {health} fails")
 
 
+_USE = 'reconciler_%s{namespace="gitops",cluster="main",queue="h100"}'
+_OF_QUEUE = _IN | {"cluster": "main", "queue": "h100"}
+
 FIRING = {
+    "ReconcilerGPUsIdle": Firing(  # defect 19 of AgentaFlow: an alert about efficiency that always fired
+        {_USE % "gpus_idle": "2x60 6x90", _USE % "gpus_held": "8x150"},
+        110,
+        130,
+        _OF_QUEUE,
+        "h100 in main: 75% of its GPUs do nothing",
+    ),
+    "ReconcilerWorkloadsWait": Firing(
+        {_USE % "longest_wait_seconds": "14000x10 18000x20"},
+        15,
+        25,
+        _OF_QUEUE,
+        "h100 in main: a workload waits since 5h 0m 0s",
+    ),
+    "ReconcilerQuotaExhausted": Firing(
+        {_USE % "gpus_held": "8x90", _USE % "gpu_quota": "8x90", _USE % "gpus_wanted": "0x10 4x80"},
+        60,
+        80,
+        _OF_QUEUE,
+        "h100 in main: its quota of 8 GPUs is used up, and workloads wait",
+    ),
+    "ReconcilerIdleCost": Firing(
+        {_USE % "gpu_idle_cost_per_hour": "4x150", _USE % "gpu_cost_per_hour": "8x150"},
+        110,
+        130,
+        _IN | {"cluster": "main"},
+        "main: 50% of the cost of GPUs is for idle ones",
+    ),
     "ReconcilerAbsent": Firing({}, 5, 12, {}, "No replica of the controller exports metrics"),
     "ReconcilerNoLeader": Firing(
         {'reconciler_leader{namespace="gitops",pod="a"}': "1x10 0x20"},
@@ -311,6 +343,53 @@ def test_promtool_parses_every_query_of_the_dashboard(promtool: Path, tmp_path: 
     path = tmp_path / "rules.yaml"
     path.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
     _promtool(promtool, "check", "rules", path)
+
+
+DCGM = {
+    "SM_CLOCK", "MEM_CLOCK", "GPU_TEMP", "POWER_USAGE", "GPU_UTIL", "FB_USED", "FB_FREE",
+}  # fmt: skip
+"""Fields of dcgm-exporter's default counters, after `DCGM_FI_DEV_`, that rules may read."""
+
+
+def test_old_names_come_from_exported_ones() -> None:
+    """F-128, defect 19 of agentaflow: each rule reads metrics of dcgm-exporter's defaults or ours, and none is an alert."""
+    rows = agentaflow_groups()["groups"][0]["rules"]
+    for row in rows:
+        read = set(re.findall(r"DCGM_FI_DEV_(\w+)", row["expr"])), set(re.findall(r"\bagentaflow_\w+", row["expr"]))
+        assert any(read)
+        assert read[0] <= DCGM
+        assert read[1] <= exported()
+    names = {row["record"] for row in rows}
+    assert {"agentaflow_gpu_utilization_percent", "agentaflow_gpu_idle_time_percent", "agentaflow_gpus_total"} <= names
+    assert not names & exported()
+    assert not [expr for _, expr in alerts() if "efficiency_score" in expr]
+
+
+def test_promtool_records_the_old_names(promtool: Path, tmp_path: Path) -> None:
+    """F-128: dashboards find the values under the names and labels that they had."""
+    path = CHART / "files" / "agentaflow-rules.yaml"
+    _promtool(promtool, "check", "rules", "--lint=all", "--lint-fatal", path)
+    labels = 'gpu="0",modelName="NVIDIA A100",Hostname="n1"'
+    given = {"GPU_UTIL": "80x30 0x40", "POWER_USAGE": "400x70", "FB_USED": "30x70", "FB_FREE": "10x70"}
+    expected = {"utilization_percent": 0, "memory_utilization_percent": 75, "memory_used_bytes": 30 << 20}
+    cases = [
+        {
+            "expr": f"agentaflow_gpu_{name}",
+            "eval_time": "60m",
+            "exp_samples": [
+                {
+                    "labels": f'agentaflow_gpu_{name}{{{labels},gpu_id="0",gpu_name="NVIDIA A100"}}',
+                    "value": value,
+                }
+            ],
+        }
+        for name, value in expected.items()
+    ]
+    series = [{"series": f"DCGM_FI_DEV_{name}{{{labels}}}", "values": values} for name, values in given.items()]
+    tests = [{"interval": "1m", "input_series": series, "promql_expr_test": cases}]
+    found = tmp_path / "tests.yaml"
+    found.write_text(json.dumps({"rule_files": [str(path)], "evaluation_interval": "1m", "tests": tests}))
+    _promtool(promtool, "test", "rules", found)
 
 
 def test_panels_have_places_of_their_own() -> None:

@@ -279,6 +279,57 @@ def test_the_working_tree_may_be_between_two_commits(change: Fleet) -> None:
     assert change.run("plan", "--base", "main").code == 0
 
 
+_SPACE = "rendered/main/_cluster/namespace-team-x.yaml"
+_TEAM = """\
+apiVersion: v1
+kind: Namespace
+metadata: {name: team-x}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: team-x}
+data: {a: "1"}
+"""
+
+
+def _with_team(fleet: Fleet) -> None:
+    """Commit a namespace with an object to main, and begin a change."""
+    fleet.write("queues/team.yaml", _TEAM)
+    fleet.commit("a team")
+    assert fleet.run("commit").code == 0
+    fleet.git("checkout", "--quiet", "-b", "team")
+
+
+def test_a_namespace_is_deleted_only_with_an_approval(fleet: Fleet) -> None:
+    """F-145: with what Git still wants in it; nobody knows what else the cluster has there."""
+    _with_team(fleet)
+    fleet.write("queues/team.yaml", _TEAM.partition("---")[2])
+    fleet.edit("reconciler.yaml", "- Namespace/default", "- Namespace")
+    code, out = plan(fleet)
+    assert code == 5
+    told = " ".join(out.split())
+    assert "deletes Namespace/team-x with 1 other object: ConfigMap/team-x/settings and all that is in it" in told
+    approve(fleet)
+
+
+def test_an_object_that_becomes_external_stays(fleet: Fleet) -> None:
+    """F-142: Argo CD or Flux would delete it with all that is in it."""
+    _with_team(fleet)
+    fleet.write("queues/team.yaml", _TEAM.partition("---")[2])
+    fleet.edit("reconciler.yaml", "- Namespace/default", "- Namespace/default\n        - Namespace/team-x")
+    code, out = plan(fleet)
+    assert code == 0, out
+    assert "it is external now" in " ".join(out.split())
+    assert fleet.run("commit").code == 0
+    assert (fleet.root / _SPACE).exists()
+    assert plan(fleet)[0] == 0
+    assert fleet.run("verify", "--base", "main").code == 0
+    fleet.git("rm", "--quiet", _SPACE)
+    code, out = plan(fleet)
+    assert code == 5
+    assert f"keeps: {_SPACE}" in " ".join(out.split())
+
+
 def test_a_kept_object_is_not_pruned_by_the_sync(fleet: Fleet) -> None:
     """Argo CD and Flux keep it as well; options of its source stay."""
     text = (fleet.root / CLAIM).read_text()

@@ -83,7 +83,7 @@ def test_reports_are_replayed(measured: Fleet) -> None:
     assert (effect["basis"], effect["reports"], effect["nodes"]) == ("reports", 64, 8)
     assert (effect["first"], effect["last"]) == ("2026-11-01", "2026-11-08")
     assert (effect["before"], effect["after"]) == (0.0, 1.0)
-    assert effect["verdicts"] == [{"node": names()[3], "before": "healthy", "after": "quarantined, tainted"}]
+    assert effect["verdicts"] == [{"node": names()[3], "before": "suspect", "after": "quarantined, tainted"}]
     ran = measured.run("plan", "--base", "HEAD")
     assert ran.code == 4
     text = " ".join(ran.out.split())

@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from reconciler.cli.main import run
 from tests.cli.fleet import Fleet
 from tests.live.observe.test_propose import EVIDENCE, H100, inventory, node
 
@@ -65,6 +66,29 @@ def test_a_job_leaves_a_node_with_a_warning(fleet: Fleet) -> None:
     assert "Job/pinned moves: gpu-2 (WARN hbm.bandwidth) → gpu-4" in ran.out + ran.err
 
 
+TORCHRUN = """\
+apiVersion: torchrun.ai/v1alpha1
+kind: TorchrunJob
+metadata: {name: pinned, namespace: vision}
+spec:
+  queue: h100
+  numNodes: 1
+  command: torchrun train.py
+  scheduling:
+    nodeSelector: {kubernetes.io/hostname: gpu-2}
+"""
+
+
+def test_a_torchrun_job_leaves_a_node_with_a_warning(fleet: Fleet) -> None:
+    """F-099: what it says for all of its pods names the node, too."""
+    _prepare(fleet, "PASS")
+    fleet.write("jobs/vision/pinned.yaml", TORCHRUN)
+    ran = fleet.run("propose", "--write")
+    moved = yaml.safe_load((fleet.root / "jobs/vision/pinned.yaml").read_text())
+    assert moved["spec"]["scheduling"]["nodeSelector"]["kubernetes.io/hostname"] == "gpu-1", ran.out + ran.err
+    assert "TorchrunJob/pinned moves: gpu-2 (WARN hbm.bandwidth) → gpu-1" in ran.out + ran.err
+
+
 def test_without_a_healthy_node_the_job_stays(fleet: Fleet) -> None:
     """F-099: nothing is guessed: the proposal says that no such node is free."""
     _prepare(fleet, "UNKNOWN")
@@ -106,6 +130,13 @@ def test_offline_health_reads_the_evidence(fleet: Fleet) -> None:
         ("gpu-4", "suspect", "ecc.dram on 0000:9b:00.0: FAIL"),
     ]
     assert all(row["age"] is not None for row in rows)
+    for row in rows:
+        fleet.capture.readouterr()
+        assert run(["health", "--repo", str(fleet.root), "--offline", "-o", "json", "explain", row["node"]]) == 0
+        chain = json.loads(fleet.capture.readouterr().out)
+        assert chain["phase"] == row["phase"]
+        assert chain["chain"]["findings"] == [row["reason"] or "no check reports a problem"]
+        assert "in the evidence" in chain["chain"]["readings"][0]
     fleet.write(
         "evidence/main/health.yaml", (fleet.root / "evidence/main/health.yaml").read_text().replace("2026", "2020")
     )

@@ -49,18 +49,18 @@ FACTS = {f"n{number:03}": FleetNode(name=f"n{number:03}", gpus=8) for number in 
 
 
 def test_a_replay_counts_quarantines_and_trips() -> None:
-    """F-098: two bad nodes in a week are one percent of 200; three at once freeze the check."""
+    """F-098: two bad nodes in a week are one percent of 200; three at once freeze the check for six hours."""
     rules: dict[str, CheckRule] = {}
     shadow, enforce = (replay(book(mode), week({"n001": 1, "n002": 4}), FACTS, rules) for mode in ("shadow", "enforce"))
     assert (shadow.taken, enforce.taken) == ((), ("n001", "n002"))
     assert enforce.a_week == pytest.approx(2.0)
     comparison = compare_replays(shadow, enforce)
-    assert comparison.changed["n001"] == (HealthPhase.HEALTHY, HealthPhase.QUARANTINED)
+    assert comparison.changed["n001"] == (HealthPhase.SUSPECT, HealthPhase.QUARANTINED)
     (reason,) = gate(enforce, comparison)
     assert reason == "takes nodes out of use that the current policy leaves alone: n001, n002"
     assert gate(enforce, comparison, ["n001", "n002"]) == ()
     spike = replay(book("enforce"), week({f"n00{number}": 2 for number in range(4)}), FACTS, rules)
-    assert spike.taken == ()
+    assert len(spike.taken) == 4, "six hours later: it fails on no more nodes than the limit"
     assert any("trips the breaker: remap.failure began to fail on 4 nodes" in reason for reason in gate(spike, None))
     many = replay(book("enforce"), week({f"n0{number}0": number for number in range(1, 7)}), FACTS, rules)
     assert any("% of the nodes; the limit is 1 %" in reason for reason in gate(many, None))
@@ -95,7 +95,7 @@ def test_the_command(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert "n001: remap.failure, fast lane" in out
     code, out, _ = ran(capsys, str(new), "--reports", str(stored), "--current", str(old))
     assert code == 4
-    assert "n001: healthy → quarantined" in out
+    assert "n001: suspect → quarantined" in out
     assert "must not be merged: takes nodes out of use that the current policy leaves alone: n001" in out
     assert ran(capsys, str(new), "--reports", str(stored), "--current", str(old), "--allow", "n001")[0] == 0
 

@@ -30,7 +30,7 @@ def test_a_page_tells_gpus_and_risks_within_a_minute(review: Fleet) -> None:
     lines = ran.out.splitlines()
     assert ran.code == 5
     assert max(map(len, lines)) <= 100
-    top = "\n".join(lines[:9])
+    top = "\n".join(lines[:16])
     for fact in (
         "11 must be replaced",
         "+8 GPUs requested on edge",

@@ -168,4 +168,6 @@ def test_a_plain_kind_is_submitted_as_it_is(project: Fleet) -> None:
     shutil.copy(path, project.root / "jobs/other.yaml")
     document = path.read_text()
     path.write_text(f"{document}---\n{document.replace('name: other', 'name: second')}")
-    assert "holds 2 workloads" in project.run("submit", "-f", str(path)).err
+    several = project.run("submit", "-f", str(path))
+    assert several.code == 0, several.out + several.err
+    assert "name: second" in project.git("show", "submit/other-and-1-more:jobs/second.yaml")

@@ -92,6 +92,8 @@ SERVING_MODULES = (
     Module(path="github.com/argoproj/argo-workflows/v3", version="v3.7.2", crds="manifests/base/crds/full"),
     Module(path="github.com/kubeflow/spark-operator/v2", version="v2.3.0", crds="config/crd/bases"),
     Module(path="volcano.sh/volcano", version="v1.10.0", crds="config/crd/volcano/bases"),
+    Module(path="sigs.k8s.io/gateway-api", version="v1.6.0", crds="config/crd/standard"),
+    Module(path="sigs.k8s.io/gateway-api-inference-extension", version="v1.5.0", crds="config/crd/bases"),
 )
 """Whose definitions ship, too. They are large: a server needs a minute for them, so that few tests have one."""
 SHIPPED_MODULES = (*CRD_MODULES, *SERVING_MODULES)
@@ -156,6 +158,38 @@ KUEUE_016_ADMISSION = Part(
     programs=(("admission", "./cmd/admission"),),
     own=("admission",),
     tags="kueue016",
+)
+_EXPORTS = Edit(
+    file="pkg/scheduler/scheduler.go",
+    old="func (s *Scheduler) setAdmissionRoutineWrapper(",
+    new="""// ScheduleOnce runs one cycle.
+func (s *Scheduler) ScheduleOnce(ctx context.Context) { s.schedule(ctx) }
+
+// SetAdmissionRoutineWrapper sets how admissions run.
+func (s *Scheduler) SetAdmissionRoutineWrapper(wrapper routine.Wrapper) { s.setAdmissionRoutineWrapper(wrapper) }
+
+func (s *Scheduler) setAdmissionRoutineWrapper(""",
+)
+KUEUE_FORECAST = Part(
+    name="kueue-forecast",
+    module=Module(path=KUEUE_MODULE.path, version=KUEUE_MODULE.version),
+    programs=(("forecasting", "./cmd/forecasting"),),
+    edits=(_EXPORTS,),
+    own=("forecasting",),
+)
+KUEUE_016_FORECAST = Part(
+    name="kueue-0.16-forecast",
+    module=Module(path=KUEUE_MODULE.path, version="v0.16.1"),
+    programs=(("forecasting", "./cmd/forecasting"),),
+    edits=(_EXPORTS,),
+    own=("forecasting",),
+    tags="kueue016",
+)
+KAI_FORECAST = Part(
+    name="kai-forecast",
+    module=Module(path=KAI_MODULE.path, version=KAI_MODULE.version),
+    programs=(("kai_forecasting", "./cmd/kai_forecasting"),),
+    own=("kai_forecasting",),
 )
 APPWRAPPER_ADMISSION = Part(
     name="appwrapper-admission",
@@ -298,6 +332,9 @@ PARTS = (
     KUEUE,
     KUEUE_ADMISSION,
     KUEUE_016_ADMISSION,
+    KUEUE_FORECAST,
+    KUEUE_016_FORECAST,
+    KAI_FORECAST,
     APPWRAPPER_ADMISSION,
     JOBSET,
     TRAINER,

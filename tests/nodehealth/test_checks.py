@@ -113,6 +113,23 @@ CASES: dict[str, list[tuple[CheckStatus, Values, History]]] = {
         (SKIP, {"kmsg.lines": DENIED}, ()),
         (UNKNOWN, {"kmsg.lines": SLOW}, ()),
     ],
+    **{
+        check: [
+            (PASS, {}, ()),
+            (status, {"kmsg.lines": [{"monotonic": 80_000.0, "text": text}]}, ()),
+            (SKIP, {"kmsg.lines": DENIED}, ()),
+            (UNKNOWN, {"kmsg.since": 70_000.0}, ()),
+        ]
+        for check, status, text in (
+            ("kmsg.driver", FAIL, "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x26:0x56:1463)"),
+            ("kmsg.nvswitch", WARN, "nvidia-nvswitch1: SXid (PCI:0000:00:08.0): 11004, Non-fatal, Link 36 ingress"),
+            ("kmsg.pcie", FAIL, "pcieport 0000:80:01.0: DPC: containment event, status:0x1f01 source:0x0000"),
+            ("kmsg.nic", WARN, "mlx5_core 0000:3b:00.0 ens3f0np0: TX timeout detected"),
+            ("kmsg.host", FAIL, "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#0_DIMM#0"),
+            ("kmsg.storage", FAIL, "EXT4-fs (nvme0n1p2): Remounting filesystem read-only"),
+            ("kmsg.amd", FAIL, "amdgpu 0000:9e:00.0: amdgpu: 1 uncorrectable hardware errors detected in umc block"),
+        )
+    },
     "ecc.mode": [
         (PASS, {}, ()),
         (WARN, {"nvml.ecc_mode": {"current": 1, "pending": 0}}, ()),

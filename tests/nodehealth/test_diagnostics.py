@@ -65,7 +65,35 @@ def test_a_failed_test_of_the_fatal_list_is_fatal() -> None:
     assert finding.message == "failed: pcie.1.3 (too slow)"
     version4 = _version4({("Integration", "pcie"): [_entity(0, "Fail", warnings=[{"warning": "slow", "error_id": 5}])]})
     assert (_diag(version4).status, _diag(version4).observed) == (FAIL, "pcie.0")
-    assert _diag(version4).message == "failed: pcie.0 (slow)"
+    assert _diag(version4).message == "failed: pcie.0 (slow; error 5 of DCGM)"
+
+
+@pytest.mark.parametrize("test", ["memtest", "eud", "diagnostic", "memory_bandwidth"])
+def test_failed_hardware_tests_are_fatal(test: str) -> None:
+    """F-083: wrong results of a calculation are no warning, whatever the version of DCGM."""
+    for document in (
+        _version3({("Hardware", test): [_gpu(2, "Fail", warnings=["inconsistent calculations"])]}),
+        _version4({("Hardware", test): [_entity(2, "Fail")]}),
+    ):
+        assert (_diag(document).status, _diag(document).observed) == (FAIL, f"{test}.2")
+
+
+@pytest.mark.parametrize(("test", "severity", "status"), [("software", 2, FAIL), ("pcie", 5, WARN), ("pcie", 3, FAIL)])
+def test_the_severity_of_dcgm_wins(test: str, severity: int, status: CheckStatus) -> None:
+    """F-083: 2 isolates the GPU and 5 is a setting, whichever test says so; 3 leaves it to the test."""
+    warnings = [{"warning": "x", "error_severity": severity}]
+    assert _diag(_version4({("Hardware", test): [_entity(0, "Fail", warnings=warnings)]})).status is status
+
+
+def test_skipped_tests_and_errors_of_the_run() -> None:
+    """F-083: `SKIPPED` is a skip; a run with an error of its own passes nothing, even with exit code 0."""
+    document = _version4(
+        {("Hardware", "eud"): [_entity(0, "SKIPPED")], ("Deployment", "software"): [_entity(0, "Pass")]}
+    )
+    assert _diag(document).status is CheckStatus.PASS
+    for key in ("global_errors", "runtime_error"):
+        broken = {**document, key: [{"error": "the host engine is gone"}]}
+        assert (_diag(broken).status, "host engine" in _diag(broken).message) == (CheckStatus.UNKNOWN, True)
 
 
 def test_a_failed_test_beside_the_list_is_a_warning() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
-from reconciler.nodehealth.merging import finished, is_worth_writing, merged, with_run
+from reconciler.nodehealth.merging import REQUIRED, finished, is_worth_writing, merged, with_run
 from reconciler.nodehealth.published import body_of, report_of
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId
 from reconciler.nodehealth.report import NodeReport, ProfileRun
@@ -106,15 +106,45 @@ def test_passes_and_skips_are_listed_by_check() -> None:
 
 
 def test_a_heavy_pass_is_remembered_while_the_gpus_are_the_same() -> None:
-    deep = merged(None, result(finding("hbm", PASS), finding("a", PASS), profile=DEEP))
-    assert deep.passed_by == {"a": DEEP, "hbm": DEEP}
+    heavy = [finding(name, PASS, profile=DEEP) for name in ("hbm", "a")]
+    deep = merged(None, result(*heavy, finding("b", PASS), profile=DEEP))
+    assert deep.passed_by == {"a": DEEP, "hbm": DEEP}, "a light check of a deep run is a light pass"
     light = merged(deep, result(finding("a", PASS), finding("b", PASS), at=NOW + 60))
     assert (light.passed, light.passed_by) == (("a", "b", "hbm"), deep.passed_by)
-    short = merged(light, result(finding("hbm", PASS), profile=ProbeProfile.PREFLIGHT, at=NOW + 90))
-    assert short.passed_by == deep.passed_by
     assert merged(light, result(finding("hbm", FAIL), profile=DEEP, at=NOW + 90)).passed_by == {"a": DEEP}
     other = (gpus(2)[0], replace(gpus(2)[1], uuid="GPU-new"))
     assert merged(light, result(finding("a", PASS), gpus=other, at=NOW + 90)).passed_by == {}
+
+
+XID = {"slot": slot(0), "codes": (48,), "message": "Xid 48"}
+
+
+def test_a_silent_log_ends_no_failure() -> None:
+    """F-081: the ring has wrapped and the agent was restarted: only a reset, a restart or another GPU ends an Xid."""
+    before = merged(None, result(finding("gpu.xid", FAIL, **XID), finding("a", PASS)))
+    later = NOW + 86_400
+    silent = finding("gpu.xid", PASS, slot=slot(0))
+    for new in (
+        silent,
+        replace(silent, status=UNKNOWN, since=later - 60),
+        finding("gpu.xid", WARN, slot=slot(0), codes=(13,)),
+    ):
+        (kept,) = merged(before, result(new, at=later)).findings
+        assert (kept.status, kept.message) == (FAIL, "Xid 48")
+    calmed = finding("gpu.xid", WARN, slot=slot(0), codes=(13, 48))
+    assert merged(before, result(calmed, at=later)).findings[0].status is WARN, "the same events, judged anew"
+    assert not merged(before, result(replace(silent, since=later - 60), at=later)).findings, "reset since"
+    assert not merged(before, result(silent, at=later, boot_id="boot-2")).findings
+
+
+def test_a_log_that_begins_before_the_last_report_is_whole() -> None:
+    """F-081: what the agent saw before its restart, the report still knows."""
+    before = merged(None, result(finding("gpu.xid", PASS, slot=slot(0)), finding("gpu.xid", PASS, slot=slot(1))))
+    late = [finding("gpu.xid", UNKNOWN, slot=slot(gpu), since=NOW - 100) for gpu in (0, 1)]
+    after = merged(before, result(*late, at=NOW + 60))
+    assert (after.findings, after.passed) == ((), ("gpu.xid",))
+    gap = [replace(one, since=NOW + 10) for one in late]
+    assert {one.status for one in merged(before, result(*gap, at=NOW + 60)).findings} == {UNKNOWN}
 
 
 # Order, duplicates, writes.
@@ -230,14 +260,28 @@ def test_a_run_that_died_ends_at_its_deadline() -> None:
 )
 def test_the_outcome_of_a_run(statuses: tuple[CheckStatus, ...], expected: CheckStatus) -> None:
     """F-083: a run that measured nothing is not a pass."""
-    found = [finding(f"c{number}", status) for number, status in enumerate(statuses)]
-    assert finished(ProfileRun(profile=DEEP), found, NOW).status is expected
+    found = [finding(f"c{number}", status, profile=DEEP) for number, status in enumerate(statuses)]
+    required = [finding(check, PASS, profile=DEEP) for check in REQUIRED]
+    run = ProfileRun(profile=DEEP)
+    is_tested = bool({PASS, WARN, FAIL, UNKNOWN} & set(statuses))
+    assert finished(run, [*required, *found], NOW).status is (expected if is_tested else PASS)
+    assert finished(run, [finding("light", PASS), *found], NOW).status is (FAIL if FAIL in statuses else UNKNOWN)
+
+
+def test_a_run_tests_every_gpu() -> None:
+    """F-083: a GPU that was skipped was not tested, whatever the others say."""
+    tested = [finding(check, PASS, slot=slot(gpu), profile=DEEP) for check in REQUIRED for gpu in (0, 1)]
+    assert finished(ProfileRun(profile=DEEP), tested, NOW).status is PASS
+    skipped = [*tested[:-1], replace(tested[-1], status=SKIP)]
+    assert finished(ProfileRun(profile=DEEP), skipped, NOW).status is UNKNOWN
 
 
 def test_a_run_knows_the_level_of_dcgm_that_gave_a_result() -> None:
     """F-083, F-091: a level that ended without a result does not count."""
-    found = [finding("dcgm.level2", PASS), finding("dcgm.level3", UNKNOWN)]
+    found = [finding("dcgm.level2", PASS, profile=DEEP), finding("dcgm.level3", UNKNOWN, profile=DEEP)]
     assert finished(ProfileRun(profile=DEEP), found, NOW).level == 2
+    odd = finding("dcgm.level3", WARN, message="failed: software", profile=DEEP)
+    assert finished(ProfileRun(profile=DEEP), [odd], NOW).failed == ("dcgm.level3",)
     assert finished(ProfileRun(profile=DEEP), [finding("hbm", PASS)], NOW).level == 0
 
 

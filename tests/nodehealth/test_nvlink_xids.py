@@ -62,10 +62,17 @@ def test_registers_of_xid_74(
     ("code", "rest", "severity", "link", "what"),
     [
         (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000 0x00000000)", FATAL, 9,
-         "NETIR_LINK_EVT fatal, IntrInfo 0x025525c6"),
-        (145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000040)", DEGRADED, 10,
+         "NETIR_LINK_EVT fatal, IntrInfo 0x025525c6: the other end of the link"),
+        (145, "RLW_REMAP Nonfatal XC1 i0 Link 10 (0x00000004 0x00000004)", FindingSeverity.APP, 10,
          "RLW_REMAP not fatal, IntrInfo 0x00000004"),
-        (149, "NETIR Non-fatal XC0 i0 Link 08 (0x000000c0)", DEGRADED, 8, "NETIR not fatal, IntrInfo 0x000000c0"),
+        (145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)", INFO, 13,
+         "RLW_RXPIPE not fatal, IntrInfo 0x0409a0c2"),
+        (145, "RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x00000086 0x00000001)", FATAL, 13,
+         "RLW_RXPIPE not fatal, IntrInfo 0x00000086"),
+        (149, "NETIR_LINK_EVT/NETIR_LINK_DOWN Fatal XC0 i0 Link 00 (0x02800011 0x0)", DEGRADED, 0,
+         "NETIR_LINK_EVT fatal, IntrInfo 0x02800011: the host; no reset is needed"),
+        (149, "NETIR_LINK_EVT Fatal XC 1 i 0 Link 01 [0x0000000a]", FATAL, 1, "NETIR_LINK_EVT fatal, IntrInfo 0x0000000a"),
+        (149, "NETIR Non-fatal XC0 i0 Link 08 (0x000000c0)", INFO, 8, "NETIR not fatal, IntrInfo 0x000000c0"),
         (150, "pid=1, name=a, MSE Fatal XC0 i1 Link -1", FATAL, -1, "MSE fatal, injected"),
     ],
 )  # fmt: skip
@@ -80,7 +87,9 @@ def test_the_verdict_names_link_and_severity() -> None:
     """F-081: fatal as the line says; a line that cannot be read stays degraded, as the table has it."""
     dead = xid(node([(1, 149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)")]))
     assert (dead.status, dead.severity, dead.action) == (CheckStatus.FAIL, FATAL, RESET)
-    assert dead.message == "Xid 149 (NVLink NETIR error; link 9: NETIR_LINK_EVT fatal, IntrInfo 0x025525c6)"
+    assert dead.message == (
+        "Xid 149 (NVLink NETIR error; link 9: NETIR_LINK_EVT fatal, IntrInfo 0x025525c6: the other end of the link)"
+    )
     odd = xid(node([(1, 149, "something else")]))
     assert (odd.status, odd.severity) == (CheckStatus.WARN, DEGRADED)
     assert "link 14: an ECC or parity error" in xid(node([(1, 74, registers((1, 4)))])).message

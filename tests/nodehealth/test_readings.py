@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.nodehealth.catalogue import CHECKS
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, HealthCheck, Unmeasured
-from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
+from reconciler.nodehealth.checks.check import CheckInput, CheckRow, HealthCheck, Unmeasured
+from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.judge import judge
 from reconciler.nodehealth.readers import amdsmi_calls, nvml_calls
 from reconciler.nodehealth.readers.system import SystemSource
@@ -22,14 +23,10 @@ _OTHER_USES = {
 """What is read for sweeps, for activity and obstacles of tests, and for people who measure, not for checks."""
 
 
-def _passes(given: CheckInput) -> CheckResult:
-    return CheckResult(status=CheckStatus.PASS, message=given.slot)
-
-
 def test_a_check_cannot_name_a_reading_that_does_not_exist() -> None:
-    """The module of its row does not import."""
-    with pytest.raises(ValueError, match="nonsense"):
-        HealthCheck(id="a", title="b", judge=_passes, reads=("nvml.nonsense",))  # type: ignore[arg-type]
+    """The table of rows is not read."""
+    with pytest.raises(msgspec.ValidationError, match="nonsense"):
+        msgspec.convert({"id": "a", "title": "b", "reads": ["nvml.nonsense"]}, CheckRow)
     with pytest.raises(AttributeError):
         ReadingId.NVML_NONSENSE  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(Unmeasured):

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from reconciler import resources
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, HealthFinding, RepairAction
 from reconciler.nodehealth.judge import judge
+from reconciler.nodehealth.policy import NodeExpectation
 from reconciler.nodehealth.readings import ReadError, ReadingId, Sweep, normal_slot
 from reconciler.nodehealth.xids import XidRule, bursts, mention, mentioned, parse_xid, read_xids, renamed, workload_of
 from tests.nodehealth.readers.fakes.library import changed, sound
@@ -90,11 +91,11 @@ def test_hostile_lines(line: str) -> None:
     [
         (13, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
         (31, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
-        (43, CheckStatus.WARN, APP, RepairAction.RESTART_APP),
+        (43, CheckStatus.PASS, FindingSeverity.INFO, RepairAction.NONE),
         (45, CheckStatus.PASS, FindingSeverity.INFO, RepairAction.NONE),
         (48, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
         (61, CheckStatus.WARN, DEGRADED, RepairAction.OBSERVE),
-        (63, CheckStatus.WARN, DEGRADED, RepairAction.OBSERVE),
+        (63, CheckStatus.PASS, FindingSeverity.INFO, RepairAction.NONE),
         (64, CheckStatus.FAIL, FATAL, RepairAction.RESET_GPU),
         (74, CheckStatus.WARN, DEGRADED, RepairAction.RUN_DIAG),
         (79, CheckStatus.FAIL, FATAL, RepairAction.POWER_CYCLE),
@@ -203,6 +204,32 @@ def test_pods_are_told_apart_where_their_programs_are_not() -> None:
     assert all(pod in two.message for pod in (POD, OTHER))
 
 
+def test_threads_of_one_process_are_one_program() -> None:
+    """F-081: each thread has a name of its own; the process id, reused hours later, is that of another."""
+    threads = node([(1, 13, "pid=77, name=python3, x"), (0.99, 13, "pid=77, name=ray::Worker, x")])
+    assert (xid(threads).severity, xid(threads).action) == (APP, RepairAction.RESTART_APP)
+    later = node([(5, 13, "pid=77, name=python3, x"), (1, 13, "pid=77, name=other, x")])
+    assert xid(later).severity is DEGRADED
+
+
+def test_a_new_driver_ends_what_was_before() -> None:
+    """F-081: a driver that is loaded again starts every GPU anew."""
+    sweep = node([(2, 95, "pid=1, name=a, x")])
+    (row,) = sweep.find(ReadingId("kmsg.lines")).value  # type: ignore[union-attr]
+    reload = {"monotonic": row["monotonic"] + 60, "text": "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.183.01"}
+    found = xid(changed(sweep, {"kmsg.lines": [row, reload]}))
+    assert (found.status, found.since) == (CheckStatus.PASS, BOOT + reload["monotonic"])
+
+
+def test_a_log_that_begins_late_is_no_pass() -> None:
+    """F-081: what the ring has overwritten is not known, unless the report said before then that all was well."""
+    late = changed(node([]), {"kmsg.since": 80_000.0})
+    found = xid(late)
+    assert (found.status, found.since) == (CheckStatus.UNKNOWN, BOOT + 80_000.0)
+    assert "begins 1.8 hours ago" in found.message
+    assert xid(changed(node([(1, 79, "x")]), {"kmsg.since": 80_000.0})).status is CheckStatus.FAIL
+
+
 def test_an_unknown_program_may_be_any_other() -> None:
     """Who is not known is not counted as another workload."""
     unknown = node([(2, 31, "pid='<unknown>', name=<unknown>, x"), (1, 31, "pid=1, name=a, x")])
@@ -244,12 +271,13 @@ def test_nvml_tells_what_no_log_does() -> None:
     assert xid(later, history=[told]).status is CheckStatus.FAIL, "the agent has told it once"
 
 
-@pytest.mark.parametrize(("apart", "events"), [(-9.0, 1), (0.0, 1), (9.0, 1), (11.0, 2)])
-def test_what_both_tell_is_one_event(apart: float, events: int) -> None:
-    """F-081: the same code on the same GPU within ten seconds."""
+@pytest.mark.parametrize("apart", [-900.0, 0.0, 15.0, 900.0])
+def test_what_both_tell_is_one_event(apart: float) -> None:
+    """F-081: as many of a code as the log has are the same events, whatever the clocks say; more are others."""
     sweep = node([(1, 48, "pid=1, name=a, DBE")])
     rows = [{"slot": SLOT, "code": 48, "seconds": sweep.taken_at - 3600 + apart}]
-    assert xid(changed(sweep, {"nvml.xids": {"xids": rows}})).observed == events
+    assert xid(changed(sweep, {"nvml.xids": {"xids": rows}})).observed == 1
+    assert xid(changed(sweep, {"nvml.xids": {"xids": [*rows, {**rows[0], "seconds": 1.0}]}})).observed == 2
 
 
 @pytest.mark.parametrize("value", [None, [], {"xids": None}, {"xids": [None, 5, {"code": "x"}, {"slot": SLOT}]}])
@@ -285,11 +313,21 @@ def test_a_policy_replaces_rows() -> None:
     assert xid(node([(1, 109, "x")]), xids=XIDS.replaced({109: rule})).status is CheckStatus.PASS
 
 
+def test_a_policy_makes_codes_graver() -> None:
+    """F-081: also of a code that NVIDIA ignores; a lesser severity changes nothing of what was seen."""
+    expected = NodeExpectation(xids={"43": FATAL, "48": APP, "109": FATAL})
+    for code, status in ((43, CheckStatus.FAIL), (48, CheckStatus.FAIL), (109, CheckStatus.FAIL)):
+        found = xid(node([(1, code, "x")]), expected=expected)
+        assert (found.status, found.codes) == (status, (code,))
+
+
 def test_the_table_is_valid_and_whole() -> None:
     """Every code from 1 to 172 has one row."""
     table = json.loads((DATA / "xids.json").read_text())
     jsonschema.validate(table, json.loads((DATA / "xids.schema.json").read_text()))
     assert [row["code"] for row in table["xids"]] == list(range(1, 173))
+    assert not [row["code"] for row in table["xids"] if row["bucket"] != "UNUSED" and not row.get("name")]
+    assert not [row["code"] for row in table["xids"] if row["bucket"] == "IGNORE" and row["severity"] != "info"]
 
 
 def test_a_text_names_jobs_in_the_place_of_uids() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from reconciler.kube.objects import FieldPath, format_path
 from reconciler.kube.reasons import Why
 from reconciler.kube.secrets import is_secret_name, mask_text
-from reconciler.plan.differences import differences, same
+from reconciler.plan.differences import differences, in_notation_of, same
 from reconciler.plan.plan import FieldChange
 from tests.plan.plan_cases import Body, job, plain
 
@@ -371,3 +371,23 @@ def test_sameness_is_symmetric(one: Any, other: Any) -> None:
 
 def test_field_changes_are_values() -> None:
     assert differences(spec(x=1), spec(x=2)) == (FieldChange(path="spec.x", before=1, after=2),)
+
+
+def test_equal_quantities_are_written_as_in_another_object() -> None:
+    """Items of lists have their keys, or their positions; what differs, or is no quantity, stays as it is."""
+    stored = spec(
+        containers=[{"name": "b", "resources": {"limits": {"memory": "1Gi", "cpu": "1", "nvidia.com/gpu": "2"}}}],
+        replicas=1,
+    )
+    wanted = spec(
+        containers=[
+            {"name": "a", "resources": {"limits": {"memory": "1024Mi"}}},
+            {"name": "b", "resources": {"limits": {"memory": "1024Mi", "cpu": 1, "nvidia.com/gpu": 1}}},
+        ],
+        replicas="1",
+    )
+    found = in_notation_of(stored, wanted, lambda _: None, lambda _: False)
+    (other, own), replicas = found["spec"]["containers"], found["spec"]["replicas"]
+    assert other["resources"]["limits"] == {"memory": "1024Mi"}
+    assert own["resources"]["limits"] == {"memory": "1Gi", "cpu": "1", "nvidia.com/gpu": 1}
+    assert replicas == "1"

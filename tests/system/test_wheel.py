@@ -49,7 +49,15 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert there <= inside
-    for name in ("models.json", "models.schema.json", "gpus.json", "gpus.schema.json", "xids.json", "xids.schema.json"):
+    for name in (
+        "models.json",
+        "models.schema.json",
+        "gpus.json",
+        "gpus.schema.json",
+        "xids.json",
+        "xids.schema.json",
+        "kernel_events.json",
+    ):
         assert f"reconciler/data/{name}" in names
     frameworks = {str(path.relative_to(ROOT)) for path in (ROOT / "reconciler/launch/frameworks").glob("*.toml")}
     assert len(frameworks) >= 20

@@ -9,7 +9,7 @@ _RUNBOOK = "See the section on alerts in docs/installation.md."
 
 def groups() -> dict[str, Any]:
     """Return the body of a rule file."""
-    return {"groups": [{"name": "reconciler", "rules": _rules()}]}
+    return {"groups": [{"name": "reconciler", "rules": _rules()}, {"name": "gpu-use", "rules": _about_use()}]}
 
 
 def _rules() -> list[dict[str, Any]]:
@@ -119,6 +119,57 @@ def _about_git() -> list[dict[str, Any]]:
             description="Check the server, the credentials and the network policy.",
         ),
     ]
+
+
+_QUEUE = "namespace, cluster, queue"
+
+
+def _about_use() -> list[dict[str, Any]]:
+    """Return alerts about what the evidence of use says. They are quiet where it is stale: the metrics are absent."""
+    held, wanted, idle = (_by_queue(name) for name in ("gpus_held", "gpus_wanted", "gpus_idle"))
+    idle_cost, cost = (f"sum by (namespace, cluster) ({metric(name)})" for name in _COSTS)
+    return [
+        rule(
+            "ReconcilerGPUsIdle",
+            f"{idle} / {held} > 0.5",
+            wait="1h",
+            severity="info",
+            summary=_WHERE + ": {{ $value | humanizePercentage }} of its GPUs do nothing",
+            description="`reconciler report efficiency --by job` names the jobs and the edits that free their GPUs.",
+        ),
+        rule(
+            "ReconcilerWorkloadsWait",
+            f"max by ({_QUEUE}) ({metric('longest_wait_seconds')}) > 14400",
+            wait="10m",
+            severity="warning",
+            summary=_WHERE + ": a workload waits since {{ $value | humanizeDuration }}",
+            description="`reconciler report queues` and `reconciler status` say what it waits for.",
+        ),
+        rule(
+            "ReconcilerQuotaExhausted",
+            f"{held} >= {_by_queue('gpu_quota')} and {wanted} > 0",
+            wait="1h",
+            severity="info",
+            summary=_WHERE + ": its quota of {{ $value }} GPUs is used up, and workloads wait",
+            description="Raise the quota in Git, or free GPUs that do nothing.",
+        ),
+        rule(
+            "ReconcilerIdleCost",
+            f"{idle_cost} / {cost} > 0.3",
+            wait="2h",
+            severity="info",
+            summary="{{ $labels.cluster }}: {{ $value | humanizePercentage }} of the cost of GPUs is for idle ones",
+            description="`reconciler report cost` shows whose.",
+        ),
+    ]
+
+
+_WHERE = "{{ $labels.queue }} in {{ $labels.cluster }}"
+_COSTS = ("gpu_idle_cost_per_hour", "gpu_cost_per_hour")
+
+
+def _by_queue(name: str) -> str:
+    return f"sum by ({_QUEUE}) ({metric(name)})"
 
 
 def rule(

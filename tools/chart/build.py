@@ -19,6 +19,7 @@ from reconciler.version import __version__
 from tests.cluster.build import part, part_is_built, to_stderr
 from tests.cluster.parts import HELM
 from tools.chart.access import MODES, access
+from tools.chart.agentaflow import agentaflow_groups
 from tools.chart.alerts import groups
 from tools.chart.dashboard import dashboard
 from tools.chart.health import health_dashboard, health_groups
@@ -36,6 +37,7 @@ def files(kinds: Kinds) -> dict[str, str]:
     return {
         "Chart.yaml": _chart(),
         "files/access.yaml": _NOTE + _yaml(access(kinds)),
+        "files/agentaflow-rules.yaml": _yaml(agentaflow_groups()),
         "files/alerts.yaml": _yaml(groups()),
         "files/dashboard.json": json.dumps(dashboard(), indent=1) + "\n",
         "files/health-alerts.yaml": _yaml(health_groups()),

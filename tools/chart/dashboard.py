@@ -49,6 +49,7 @@ def _sections() -> Sections:
     return (
         ("Sources", _sources()),
         ("Changes", _changes()),
+        ("GPUs", _use()),
         ("Git", _git()),
         ("Controller", _controller()),
     )
@@ -117,6 +118,50 @@ def _git() -> tuple[Panel, ...]:
             "Webhooks",
             ((_per_second("webhook_request_total", "provider, result"), "{{provider}} {{result}}"),),
             "reqps",
+        ),
+    )
+
+
+def _use() -> tuple[Panel, ...]:
+    """Return panels of the evidence of use; what is stale is absent."""
+
+    def by_queue(name: str) -> str:
+        return f"sum by (cluster, queue) ({metric(name)}{{{_SELECT}}})"
+
+    def by_cluster(name: str) -> str:
+        return f"max by (cluster) ({metric(name)}{{{_SELECT}}})"
+
+    legend = "{{cluster}} {{queue}}"
+    waits = (*_quantiles("agentaflow_scheduling_duration_seconds"), *_quantiles("agentaflow_scheduling_duration")[:1])
+    return (
+        Panel(
+            "GPUs",
+            (
+                (by_cluster("agentaflow_gpu_total"), "{{cluster}} total"),
+                (by_cluster("agentaflow_gpu_available"), "{{cluster}} available"),
+            ),
+        ),
+        Panel("Utilisation", ((by_cluster("agentaflow_gpu_utilization"), "{{cluster}}"),), "percent"),
+        Panel(
+            "Workloads",
+            (
+                (by_cluster("agentaflow_workloads_running"), "{{cluster}} running"),
+                (by_cluster("agentaflow_workloads_pending"), "{{cluster}} waiting"),
+            ),
+        ),
+        Panel(
+            "GPUs of queues",
+            (
+                (by_queue("gpus_held"), f"{legend} held"),
+                (by_queue("gpus_wanted"), f"{legend} wanted"),
+                (by_queue("gpus_idle"), f"{legend} idle"),
+                (by_queue("gpu_quota"), f"{legend} quota"),
+            ),
+        ),
+        Panel("Waiting", ((by_queue("longest_wait_seconds"), f"{legend} longest"), *waits), "s"),
+        Panel(
+            "Cost per hour",
+            ((by_queue("gpu_cost_per_hour"), legend), (by_queue("gpu_idle_cost_per_hour"), f"{legend} idle")),
         ),
     )
 

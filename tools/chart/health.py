@@ -127,7 +127,7 @@ def _about_fleet() -> list[dict[str, Any]]:
             wait="0m",
             severity="critical",
             summary="The circuit breaker stops quarantines: {{ $labels.limit }}",
-            description="More nodes fail than chance explains. Nothing is fenced until a commit resets the breaker.",
+            description="More nodes fail than chance explains, so this waits until it is over or a commit resets it.",
         ),
         _rule(
             "GPUHealthJobHangSuspected",

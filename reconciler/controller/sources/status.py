@@ -51,6 +51,7 @@ class SourceStatus(Struct, frozen=True, kw_only=True, rename="camel", omit_defau
     tips: dict[str, str] = {}  # the references after the last pass, by which a change is noticed
     plan: PlanSummary | None = None
     reverts: tuple[FieldReverts, ...] = ()  # drifted fields that were set back lately, by which fights are noticed
+    changes: tuple[str, ...] = ()  # the first objects that the last pass with changes changed, and why
     failures: int = 0  # in a row, for the back-off
     history: tuple[HistoryEntry, ...] = ()
 
@@ -103,6 +104,7 @@ def finished(status: SourceStatus, source: ConfigSource, outcome: PassOutcome, n
         tips=outcome.tips,
         plan=plan,
         reverts=_reverts(status, source, outcome, now),
+        changes=outcome.objects or status.changes,
         failures=status.failures + 1 if failed else 0,
         history=_history(status.history, outcome, now),
     )

@@ -267,6 +267,7 @@ def explain(group: dict[str, Any], node: str) -> int:
         report=found.report,
         case=found.case.id if found.case is not None else "",
         jobs=len(found.fleet.proven.get(node, ())),
+        recorded=found.row if group["offline"] else None,
     )
     if run.settings.output == "json":
         text = json.dumps(explanation_json(one, time.time()), indent=2, ensure_ascii=False) + "\n"

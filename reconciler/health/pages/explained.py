@@ -11,7 +11,7 @@ from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import plural
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding
 from reconciler.nodehealth.fleet.decisions import HealthDecision, ProblemStatus
-from reconciler.nodehealth.fleet.overview import UNKNOWN
+from reconciler.nodehealth.fleet.overview import UNKNOWN, NodeHealthRow
 from reconciler.nodehealth.fleet.state import CheckFailure, HealthPhase, NodeState
 from reconciler.nodehealth.policy import CheckMode, HealthPolicy, NodeExpectation
 from reconciler.nodehealth.report import NodeReport
@@ -20,7 +20,8 @@ from reconciler.nodehealth.report import NodeReport
 class NodeExplanation(Struct, frozen=True, kw_only=True):
     """One node: what was decided, from what, by which policy.
 
-    case: the id of its open case. jobs: how many ended well on it since its probation began.
+    case: the id of its open case. jobs: how many ended well on it since its probation began. recorded: what evidence
+    says where no cluster was asked.
     """
 
     cluster: str
@@ -30,10 +31,13 @@ class NodeExplanation(Struct, frozen=True, kw_only=True):
     report: NodeReport | None = None
     case: str = ""
     jobs: int = 0
+    recorded: NodeHealthRow | None = None
 
     @property
     def phase(self) -> str:
         """The phase in words: a node of which no current report says anything is not healthy."""
+        if self.recorded is not None:
+            return self.recorded.phase
         is_unknown = self.decision.condition is ProblemStatus.UNKNOWN and self.decision.phase is HealthPhase.HEALTHY
         return UNKNOWN if is_unknown else self.decision.phase.value
 
@@ -70,6 +74,9 @@ def _chain(one: NodeExplanation, now: float) -> Iterator[tuple[str, list[str]]]:
 
 def _readings(one: NodeExplanation, now: float) -> Iterator[str]:
     report = one.report
+    if report is None and one.recorded is not None and one.recorded.age is not None:
+        yield f"recorded {duration(one.recorded.age)} ago in the evidence; no cluster was asked"
+        return
     if report is None:
         yield "no report: its agent has not written one, or cannot be asked"
         return
@@ -83,6 +90,8 @@ def _readings(one: NodeExplanation, now: float) -> Iterator[str]:
 
 
 def _findings(one: NodeExplanation) -> Iterator[str]:
+    if one.recorded is not None and one.recorded.reason:
+        yield one.recorded.reason
     for finding in _bad(one.report):
         limit = finding.threshold
         against = (
@@ -114,8 +123,9 @@ def _policy(one: NodeExplanation) -> Iterator[str]:
 
 
 def _expected(expected: NodeExpectation) -> Iterator[str]:
-    if expected.gpus is not None:
-        yield plural(expected.gpus, "GPU")
+    ports = {"InfiniBand port": expected.ib, "Ethernet port": expected.ethernet}
+    counts = {"GPU": expected.gpus, **{name: one.ports if one else None for name, one in ports.items()}}
+    yield from (plural(count, name) for name, count in counts.items() if count is not None)
     if expected.drivers:
         yield f"driver {' or '.join(expected.drivers)}"
     if expected.denied_drivers:
@@ -140,8 +150,8 @@ def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
         yield "condition GPUProblem stays as it is: the state is unknown"
     else:
         yield f"condition GPUProblem={decision.condition}"
-    label = "label gpureconciler.io/health"
-    yield f"{label} stays as it is" if one.phase == UNKNOWN else f"{label}={one.phase}"
+    label, is_unknown = "label gpureconciler.io/health", one.phase == UNKNOWN or one.recorded is not None
+    yield f"{label} stays as it is" if is_unknown else f"{label}={one.phase}"
     if decision.taint is not None:
         until = f" for another {duration(decision.until - now)}" if decision.until else " until a merge removes it"
         yield f"taint gpureconciler.io/gpu-problem:{decision.taint}{until}; new pods stay away, running ones stay"

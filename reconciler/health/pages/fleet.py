@@ -93,7 +93,7 @@ def _job(page: Page, job: JobNote, now: float) -> None:
 def _breaker(page: Page, view: HealthOverview) -> None:
     breaker = view.breaker
     if breaker.tripped:
-        page.write(Styled("breaker: tripped", Style.ERROR), f": {mask_text(breaker.tripped)}; a commit resets it")
+        page.write(Styled("breaker: tripped", Style.ERROR), f": {mask_text(breaker.tripped)}")
     else:
         page.write("breaker: closed")
     for check, why in sorted(breaker.frozen.items()):

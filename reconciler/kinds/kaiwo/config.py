@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kinds.kaiwo.fields import Fields, default
+from reconciler.kinds.fields import Fields
+from reconciler.kinds.kaiwo.defaults import FAMILY, default
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Traced
@@ -51,7 +52,7 @@ _SCHEDULER = default("kaiwo-scheduler", "the scheduler of Kaiwo, which fills nod
 
 def config_intent(document: Document) -> Parsed[KaiwoConfig]:
     """Read a KaiwoConfig; what only the operator does is reported."""
-    fields = Fields(document)
+    fields = Fields(document, FAMILY)
     has_taint = fields.plain("spec", "nodes", "addTaintsToGpuNodes") is True
     values: dict[str, Any] = {
         "ray_image": fields.get("spec", "ray", "defaultRayImage"),

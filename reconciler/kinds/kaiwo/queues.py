@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from reconciler.kinds.aspects import Lookup
-from reconciler.kinds.kaiwo.fields import Fields, Tree, default
+from reconciler.kinds.fields import Fields, Tree
+from reconciler.kinds.kaiwo.defaults import FAMILY, default
 from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.rendered import Rendered, has_errors
 from reconciler.kube.objects import FieldPath
@@ -36,7 +37,7 @@ class KaiwoQueueConfig(Struct, frozen=True, kw_only=True, eq=False):
 
 def queue_config_intent(document: Document) -> Parsed[KaiwoQueueConfig]:
     """Read a KaiwoQueueConfig."""
-    fields = Fields(document)
+    fields = Fields(document, FAMILY)
     problems = [*_repeated(fields), *_checks(fields), *_uncovered(fields), *_levels(fields)]
     queues = map(mapping, sequence(fields.plain("spec", "clusterQueues")))
     topologies = map(mapping, sequence(fields.plain("spec", "topologies")))
@@ -113,7 +114,7 @@ def _levels(fields: Fields) -> Iterator[Problem]:
 
 def render_queues(config: KaiwoQueueConfig, lookup: Lookup) -> Rendered:
     """Render the objects of Kueue."""
-    fields, cluster = Fields(config.document), lookup.cluster
+    fields, cluster = Fields(config.document, FAMILY), lookup.cluster
     if cluster.backend is not Backend.KUEUE:
         message = f"cluster {cluster.name} does not use Kueue, so nothing is rendered"
         hint = "set `backend` of the cluster to kueue, or select other clusters"

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from reconciler.kinds.kaiwo.fields import Fields
+from reconciler.kinds.fields import Fields
+from reconciler.kinds.kaiwo.defaults import FAMILY
 from reconciler.kinds.kaiwo.storage import storage_problems
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.rendered import has_errors
@@ -40,7 +41,7 @@ class Workload(Struct, frozen=True, kw_only=True, eq=False):
     @property
     def fields(self) -> Fields:
         """The fields of the document."""
-        return Fields(self.document)
+        return Fields(self.document, FAMILY)
 
     @property
     def inner(self) -> FieldPath:
@@ -59,7 +60,7 @@ def service_intent(document: Document) -> Parsed[Workload]:
 
 
 def _read(document: Document, plain: WorkloadForm, ray: WorkloadForm) -> Parsed[Workload]:
-    fields = Fields(document)
+    fields = Fields(document, FAMILY)
     has_ray = fields.plain("spec", "ray") is True or fields.plain("spec", ray.field) is not None
     work = Workload(document=document, form=ray if has_ray else plain)
     problems = [

@@ -11,11 +11,14 @@ from reconciler.kinds.facts import QUEUE_DELETION, Body, QueueRole, Quota, Refer
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.kinds.kueue.losses import FLAVOR_DELETION, STOPS, flavor_losses, queue_losses
-from reconciler.kinds.kueue.quotas import covered_resources, gpu_quotas
+from reconciler.kinds.kueue.quotas import cell_quotas, covered_resources, gpu_quotas
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.terms import (
     CheckTerms,
+    CohortTerms,
     FlavorTerms,
+    PriorityTerms,
+    QueuePolicies,
     QueueTerms,
     ResourceGroup,
     TopologyTerms,
@@ -33,6 +36,7 @@ CLUSTER_QUEUE = (GROUP, "ClusterQueue")
 LOCAL_QUEUE = (GROUP, "LocalQueue")
 WORKLOAD = (GROUP, "Workload")
 COHORT = (GROUP, "Cohort")
+PRIORITY_CLASS = (GROUP, "WorkloadPriorityClass")
 RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
 TOPOLOGY = (GROUP, "Topology")
 ADMISSION_CHECK = (GROUP, "AdmissionCheck")
@@ -68,7 +72,31 @@ def _queue_terms(spec: Mapping[str, Any]) -> QueueTerms:
             for group in groups
         ),
         checks=(*named, *some),
+        quotas=tuple(cell_quotas(spec)),
+        policies=_policies(spec),
+        weight=_weight(spec),
     )
+
+
+def _policies(spec: Mapping[str, Any]) -> QueuePolicies:
+    preemption, fungibility = mapping(spec.get("preemption")), mapping(spec.get("flavorFungibility"))
+    borrow = mapping(preemption.get("borrowWithinCohort"))
+    threshold = borrow.get("maxPriorityThreshold")
+    return QueuePolicies(
+        strategy=text(spec.get("queueingStrategy")),
+        within=text(preemption.get("withinClusterQueue")),
+        reclaim=text(preemption.get("reclaimWithinCohort")),
+        borrow=text(borrow.get("policy")),
+        threshold=threshold if type(threshold) is int else None,
+        can_borrow=text(fungibility.get("whenCanBorrow")),
+        can_preempt=text(fungibility.get("whenCanPreempt")),
+        preference=text(fungibility.get("preference")),
+    )
+
+
+def _weight(spec: Mapping[str, Any]) -> str:
+    weight = mapping(spec.get("fairSharing")).get("weight")
+    return "" if weight is None else str(weight)
 
 
 def _stop(spec: Mapping[str, Any]) -> str:
@@ -78,7 +106,13 @@ def _stop(spec: Mapping[str, Any]) -> str:
 
 def _cohort(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
-    return _granting(spec, text(spec.get("parentName")) or text(spec.get("parent")))
+    granting = _granting(spec, text(spec.get("parentName")) or text(spec.get("parent")))
+    return replace(granting, terms=CohortTerms(tuple(cell_quotas(spec)), _weight(spec)))
+
+
+def _priority(body: Body) -> Relations:
+    value = body.get("value")
+    return Relations(terms=PriorityTerms(value) if type(value) is int else None)
 
 
 def _checks(spec: Mapping[str, Any]) -> Iterator[Reference]:
@@ -285,8 +319,9 @@ KINDS = (
     ),
     Kind(
         group=GROUP,
-        kind="WorkloadPriorityClass",
+        kind=PRIORITY_CLASS[1],
         is_cluster_scoped=True,
+        relations=_priority,
         naming=Naming(rule="reference.priority-class", labels=(PRIORITY_LABEL,)),
     ),
     Kind(

@@ -47,8 +47,9 @@ def pod_requests(
                 terms=tuple(_terms(spec)),
                 tolerations=tolerations(spec.get("tolerations")),
                 topology=topology_request(annotations_of(pod_set.template)),
-                containers=tuple(_containers(spec)),
-                overhead=_amounts(spec.get("overhead")),
+                containers=tuple(container_requests(spec)),
+                overhead=amounts_of(spec.get("overhead")),
+                spare=pod_set.spare // workloads,
             )
         )
     return tuple(found)
@@ -98,18 +99,20 @@ def _terms(spec: Mapping[str, Any]) -> Iterator[tuple[LabelRequirement, ...]]:
         yield tuple(requirements(term.get("matchExpressions")))
 
 
-def _containers(spec: Mapping[str, Any]) -> Iterator[ContainerRequest]:
+def container_requests(spec: Mapping[str, Any]) -> Iterator[ContainerRequest]:
+    """Yield what the containers of a pod request, and the pod itself."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(map(mapping, sequence(spec.get(field)))):
             resources = mapping(container.get("resources"))
-            requests, limits = _amounts(resources.get("requests")), _amounts(resources.get("limits"))
+            requests, limits = amounts_of(resources.get("requests")), amounts_of(resources.get("limits"))
             is_first = field == "initContainers" and text(container.get("restartPolicy")) != "Always"
             yield ContainerRequest(f"{field}[{index}]", requests, limits, is_first)
     if pod := mapping(spec.get("resources")):
-        yield ContainerRequest("resources", _amounts(pod.get("requests")), _amounts(pod.get("limits")))
+        yield ContainerRequest("resources", amounts_of(pod.get("requests")), amounts_of(pod.get("limits")))
 
 
-def _amounts(value: Any) -> Amounts:
+def amounts_of(value: Any) -> Amounts:
+    """Return amounts by resource as they are written."""
     amounts = mapping(value).items()
     return tuple((key, str(amount)) for key, amount in amounts if type(key) is str and type(amount) in _AMOUNT)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from reconciler.kinds.terms import CellQuota
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.sizing.devices import is_gpu
 
@@ -24,6 +25,18 @@ def gpu_quotas(spec: Any) -> Iterator[FlavorQuota]:
                 name = text(resource.get("name"))
                 if is_gpu(name):
                     yield FlavorQuota(number, text(flavor.get("name")), name, resource)
+
+
+def cell_quotas(spec: Any) -> Iterator[CellQuota]:
+    """Yield the quotas of all resources, as they are written."""
+    for group in map(mapping, sequence(mapping(spec).get("resourceGroups"))):
+        for flavor in map(mapping, sequence(group.get("flavors"))):
+            for quota in map(mapping, sequence(flavor.get("resources"))):
+                amounts = ("" if quota.get(field) is None else str(quota[field]) for field in _AMOUNTS)
+                yield CellQuota(text(flavor.get("name")), text(quota.get("name")), *amounts)
+
+
+_AMOUNTS = ("nominalQuota", "borrowingLimit", "lendingLimit")
 
 
 def covered_resources(spec: Mapping[str, Any]) -> tuple[str, ...]:

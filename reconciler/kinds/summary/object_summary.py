@@ -178,6 +178,11 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     scale: Scale | None = None  # of an autoscaler
     offered_again: tuple[tuple[str, int], ...] = ()  # of a device plugin's configuration: resources, and how often
     replicas: int = 1  # of a workload that an autoscaler may scale: how many copies it says
+    labels: tuple[tuple[str, str], ...] = ()  # of a workload with GPUs, and of its first pods: who is charged
+    spot: bool = False  # all its pods ask for nodes that a cloud may take back
+    hours: float = 0.0  # that it runs, as `length` says; 0: unknown
+    length: str = ""  # the field that says so: an estimate, or a limit
+    queued_as: tuple[str, str] = ("", "")  # of a workload in a queue by flavor: its priority class, that of its pods
 
     @property
     def key(self) -> ObjectKey:

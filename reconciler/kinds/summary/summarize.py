@@ -1,5 +1,6 @@
 """From the body of an object to its `ObjectSummary`."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -9,6 +10,8 @@ from msgspec.structs import replace
 from reconciler.kinds.facts import NO_KIND, Body, PodSet, QueueRole, Reference
 from reconciler.kinds.kai import PREEMPTIBILITY_LABEL, PRIORITY_LABEL
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
+from reconciler.kinds.kueue.labels import MAX_LENGTH
+from reconciler.kinds.kueue.labels import PRIORITY_LABEL as WORKLOAD_PRIORITY_LABEL
 from reconciler.kinds.kueue.pod_requests import pod_requests
 from reconciler.kinds.kueue.refusals import is_managed, pod_set_count, refusals
 from reconciler.kinds.manifests.finished import is_finished
@@ -27,9 +30,10 @@ from reconciler.kinds.summary.pods import PodReading, read_pod, required_labels
 from reconciler.kinds.summary.providers import unknown_resource
 from reconciler.kinds.summary.uncounted import find_uncounted
 from reconciler.kinds.workloads import JOB
-from reconciler.kube.objects import SourceRef, format_path, split_api_version
+from reconciler.kube.objects import FieldPath, SourceRef, format_path, split_api_version
 from reconciler.kube.quantities import is_positive
 from reconciler.kube.values import NOT_JSON, annotation, mapping, sequence, text, value_at
+from reconciler.sizing.prices import is_spot
 
 # The resources that pods request as Kueue sees them: any amount counts, of GPUs and of everything else.
 
@@ -251,7 +255,49 @@ def _workload(
         "gpu_hours": _gpu_hours(body),
         "bare": tuple(_bare(pod_sets, pods)),
         "replicas": replicas(body),
+        **(_charged(body, pod_sets) if demands else {}),
     }
+
+
+ESTIMATE = "gpureconciler.io/estimated-duration"
+"""An annotation of jobs: how long a run takes (`90m`, `4h`, `1h30m`)."""
+
+_ESTIMATES = (ESTIMATE, "agentaflow.gpu/estimated-duration")  # the second one is that of a GPUWorkload
+
+_DURATION = re.compile(r"(?:(\d{1,6}(?:\.\d{1,6})?)h)?(?:(\d{1,8}(?:\.\d{1,6})?)m)?(?:(\d{1,9}(?:\.\d{1,6})?)s)?")
+_LIMITS: tuple[FieldPath, ...] = (
+    ("spec", "activeDeadlineSeconds"),
+    ("spec", "runPolicy", "activeDeadlineSeconds"),
+    ("metadata", "labels", MAX_LENGTH),
+)
+_HOUR, _SECONDS = 3600, re.compile(r"[1-9]\d{0,9}")
+
+
+def _charged(body: Body, pod_sets: Sequence[PodSet]) -> dict[str, Any]:
+    """Return whom a workload is charged to, on which nodes, and for how long it runs as far as it says."""
+    first = mapping(mapping(pod_sets[0].template.get("metadata")).get("labels"))
+    labels = {**first, **mapping(mapping(body.get("metadata")).get("labels"))}
+    hours, length = _length(body)
+    return {
+        "labels": tuple(sorted((key, value) for key, value in labels.items() if type(key) is type(value) is str)),
+        "spot": all(is_spot(required_labels(mapping(one.template.get("spec")))) for one in pod_sets),
+        "hours": hours,
+        "length": length,
+    }
+
+
+def _length(body: Body) -> tuple[float, str]:
+    """Return how many hours a job runs, and the field that says so: its estimate, else the first limit."""
+    for name in _ESTIMATES:
+        matched = _DURATION.fullmatch(annotation(body, name))
+        parts = zip(matched.groups(), (1, 60, _HOUR), strict=True) if matched else ()
+        if hours := sum(float(number or 0) / of_hour for number, of_hour in parts):
+            return hours, name
+    for path in _LIMITS:
+        seconds = str(value_at(body, path))
+        if _SECONDS.fullmatch(seconds):
+            return int(seconds) / _HOUR, f"at most, by {path[-1]}"
+    return 0.0, ""
 
 
 def _is_suspended(row: Kind, body: Body, role: QueueRole) -> bool:
@@ -290,7 +336,10 @@ def _requests(
 ) -> dict[str, Any]:
     """Return the workloads that a queue by flavor admits, what each of them requests, and why webhooks refuse it."""
     workloads = max(1, replicas(body)) if row.pods.queued_one_by_one else 1
-    found = {"workloads": workloads, "pod_requests": pod_requests(pod_sets, [pod.devices for pod in pods], workloads)}
+    found: dict[str, Any] = {
+        "workloads": workloads,
+        "pod_requests": pod_requests(pod_sets, [pod.devices for pod in pods], workloads),
+    }
     jobs = _job_prefix(row)
     prefix = next((prefix for prefix in ("", jobs) if queue_field.startswith(f"{prefix}metadata.")), None)
     if prefix is None:
@@ -299,6 +348,9 @@ def _requests(
     if not is_managed(kind, job):
         return found
     count = max(1, pod_set_count(kind, job, pod_sets))
+    labels = mapping(mapping(mapping(job).get("metadata")).get("labels"))
+    named = (text(mapping(pod_set.template.get("spec")).get("priorityClassName")) for pod_set in pod_sets)
+    found["queued_as"] = (text(labels.get(WORKLOAD_PRIORITY_LABEL)), next(filter(None, named), ""))
     return {**found, "pod_sets": count, "refused": refusals(kind, job, pod_sets, workloads, prefix)}
 
 

@@ -361,7 +361,12 @@ _GOVERNING = (
     Kind(group="", kind="Node", is_cluster_scoped=True, life=Life(immutable=immutable.node)),
     Kind(group="", kind="ResourceQuota", relations=_resource_quota, life=Life(immutable=immutable.quota)),
     Kind(group="", kind="LimitRange", relations=_limit_range),
-    Kind(group="", kind="Service", life=Life(immutable=immutable.service, authored=authored.service)),
+    Kind(
+        group="",
+        kind="Service",
+        life=Life(immutable=immutable.service, authored=authored.service),
+        naming=Naming(rule="reference.route", existing=("kubernetes",)),
+    ),
     Kind(group="", kind="ServiceAccount", naming=Naming(rule="reference.service-account", existing=("default",))),
     Kind(
         group="rbac.authorization.k8s.io", kind="ClusterRole", is_cluster_scoped=True, life=Life(controlled=_AGGREGATED)

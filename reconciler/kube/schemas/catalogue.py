@@ -82,7 +82,7 @@ def _at(node: Any, path: tuple[str, ...], place: FieldPath) -> Iterator[tuple[Fi
         yield from _at(node.get(path[0]), path[1:], (*place, path[0]))
 
 
-_OWN = ("gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.silogen.ai")
+_OWN = ("gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.silogen.ai", "agentaflow.io")
 OWN_GROUPS = dict(zip(_OWN, range(len(_OWN)), strict=True))
 """Groups of our own kinds, which are never sent to a server, with their places in lists."""
 

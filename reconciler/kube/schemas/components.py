@@ -112,6 +112,19 @@ COMPONENTS = (
         groups=("batch.volcano.sh", "bus.volcano.sh", "nodeinfo.volcano.sh", "scheduling.volcano.sh"),
         images=("volcanosh/vc-controller-manager",),
     ),
+    Component(
+        name="gatewayApi",
+        title="Gateway API",
+        module="sigs.k8s.io/gateway-api",
+        groups=("gateway.networking.k8s.io",),
+    ),
+    Component(
+        name="inferenceExtension",
+        title="the Gateway API Inference Extension",
+        module="sigs.k8s.io/gateway-api-inference-extension",
+        groups=("inference.networking.k8s.io", "inference.networking.x-k8s.io"),
+        images=("gateway-api-inference-extension/epp",),
+    ),
 )
 
 _BY_GROUP = {group: component for component in COMPONENTS for group in component.groups}

@@ -15,19 +15,28 @@ from reconciler.errors import ConfigError, ReconcilerError, StalePlan
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, ObjectText
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.values import enumerated, mapping, text
-from reconciler.live.apply.execution import Executed, execute
-from reconciler.live.apply.order import order
+from reconciler.live.apply.deeds import deeds
+from reconciler.live.apply.execution import Executed, execute, only_refused
+from reconciler.live.apply.order import Ordered, order
 from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.requests import Rules, Target, carry_out
 from reconciler.live.apply.results import Ending, Record, StepResult, count, encode_record, failures
 from reconciler.live.apply.steps import Step, Verb, moved_inputs, moved_objects, planned_objects
-from reconciler.live.apply.stored import add_record, change_inventory, forget_elsewhere, make_namespace, read_records
+from reconciler.live.apply.stored import (
+    add_record,
+    change_inventory,
+    forget_elsewhere,
+    let_go,
+    make_namespace,
+    read_records,
+)
 from reconciler.live.apply.waiting import Waiter, wait_ready, wait_reliable
 from reconciler.plan import LiveVersion, Plan
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, apply_approvals, approved_changes
 from reconciler.plan.gate import refuse
+from reconciler.plan.live.baseline import Doubt
 from reconciler.plan.live.drift import TAKEN
 from reconciler.plan.live.inventory import Claims, Place, claimants, read_claims, read_inventories
 from reconciler.plan.live.inventory_record import Member, ObjectInventory, owns
@@ -65,7 +74,9 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     body: reads the desired object of a path when it is sent; several threads may call it. text: the same as it is
     written; None if it has to be read. waves: positions that annotations set, by path.
     summaries: all desired objects. keys: the same, by cluster. cache: where later plans look up what is known to be as
-    desired. left: paths of objects that keep drifted fields, so that they are not as desired for every policy.
+    desired. added: what others added to an object, and its update removes. left: paths of objects that keep drifted
+    fields, so that they are not as desired for every policy. released: objects that others own now, by cluster.
+    refused: changes that servers do not accept now, by path.
     """
 
     plan: Plan
@@ -80,7 +91,10 @@ class Work(Struct, frozen=True, kw_only=True, eq=False):
     waves: Mapping[str, tuple[int, int]]
     version_of: Callable[[str, Mapping[str, Any]], str]
     cache: Cache
+    added: Callable[[str], Sequence[FieldPath]] = lambda _: ()
     left: AbstractSet[str] = frozenset()
+    released: Mapping[str, Sequence[ObjectKey]] = field(default_factory=dict)
+    refused: Mapping[str, Doubt] = field(default_factory=dict)
     approvals: Approvals = NO_APPROVALS
 
 
@@ -106,7 +120,7 @@ def apply(runs: Mapping[str, ApplyRun], saved: Plan, work: Work) -> tuple[Applie
     applied: list[Applied] = []
     for name, run in runs.items():
         steps = [step for step in work.steps if step.summary.cluster == name]
-        if steps or name in begun:
+        if steps or name in begun or work.released.get(name):
             mine = replace(work, steps=steps)
             applied.append(_apply_to(run, name, saved, mine, is_resumed=name in begun, is_first=not records[name]))
             if applied[-1].interruption is not None:
@@ -135,9 +149,9 @@ def require_current(saved: Plan, work: Work, begun: Collection[str]) -> None:
             f"the plan is stale: {'; '.join(moved[:_MAX_NAMED])}{more}", hint=f"review a new plan: {_NEW_PLAN}"
         )
     if before == now:
-        refuse(current)
+        refuse(current, in_part=True)
         return
-    refuse(current, budgets=False)
+    refuse(current, budgets=False, in_part=True)
     if not now:  # an earlier run carried out everything
         return
     done = sorted(one.path for one in before - now if one.path.partition("/")[0] not in begun)
@@ -187,18 +201,23 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         cluster=cluster,
         server=run.live.server,
         user=who_am_i(run.live),
+        released=tuple(str(key) for key in work.released.get(cluster, ())),
         plan=saved.digest,
         commit=work.plan.head.commit,
         base=work.plan.base.commit,
         started=timestamp(run.clock),
         engine=work.plan.engine,
     )
+    ordered = order(work.kinds, work.steps, work.waves)
+    results = only_refused(ordered, _refusals(work))
+    if results is not None and not record.released:  # every run would leave the same record
+        return Applied(record=_ended(run, record, results), results=results)
     run.log(encode_record(record))
     if is_first:
         make_namespace(run.live, run.place)
     approved = _approved(saved, work, is_resumed=is_resumed)  # meanwhile the server notices the new namespace
     add_record(run.live, run.place, record)
-    creations = [step.key for step in work.steps if step.verb is Verb.CREATE]
+    creations = [step.key for step in work.steps if step.verb is Verb.CREATE and step.path not in work.refused]
     inventory = change_inventory(run.live, run.place, begin=creations)
     claims = read_claims(run.live, run.place)
     rules = Rules(
@@ -210,7 +229,7 @@ def _apply_to(run: ApplyRun, cluster: str, saved: Plan, work: Work, *, is_resume
         recent=RecentObjects(run.clock),
         wait_gone=lambda step: wait_ready(_waiter(run, work), [replace(step, verb=Verb.DELETE)]).get(step.path, ""),
     )
-    return _finish(run, work, record, _execute(run, work, rules), claims)
+    return _finish(run, work, record, _execute(run, work, rules, ordered), claims)
 
 
 def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
@@ -220,21 +239,36 @@ def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
     return frozenset(one.path for one in planned_objects(changes, work.folder))
 
 
-def _execute(run: ApplyRun, work: Work, rules: Rules) -> Executed:
+def _refusals(work: Work) -> dict[str, StepResult]:
+    """Return the results of the steps that servers do not accept, by path."""
+    endings = {True: Ending.DENIED, False: Ending.FAILED}
+    return {
+        step.path: StepResult(
+            verb=step.verb, key=step.key, path=step.path, ending=endings[doubt.is_refused], message=doubt.message
+        )
+        for step in work.steps
+        if (doubt := work.refused.get(step.path)) is not None
+    }
+
+
+def _execute(run: ApplyRun, work: Work, rules: Rules, ordered: Ordered) -> Executed:
+    refusals = _refusals(work)
     planned = {one.path: one.before for one in planned_objects(work.plan, work.folder)}
     waiter = _waiter(run, work)
 
     def carry(step: Step) -> StepResult:
         path = step.path
+        if path in refusals:
+            return refusals[path]
         text = work.text(step.key, path) if step.verb is Verb.CREATE else None
         desired = dict if step.verb is Verb.DELETE else partial(work.body, path)
         sent = partial(work.sent, path)
-        target = Target(step=step, desired=desired, sent=sent, planned=planned[path], text=text)
+        target = Target(
+            step=step, desired=desired, sent=sent, planned=planned[path], text=text, added=tuple(work.added(path))
+        )
         return carry_out(run.live, rules, target)
 
-    return execute(
-        order(work.kinds, work.steps, work.waves), carry, lambda steps: wait_reliable(waiter, steps), run.advance
-    )
+    return execute(ordered, carry, lambda steps: wait_reliable(waiter, steps), run.advance)
 
 
 def _waiter(run: ApplyRun, work: Work) -> Waiter:
@@ -252,6 +286,8 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     ours = [one.key for one in results if one.uid and one.key in adopted]
     note(lambda: forget_elsewhere(run.live, [(key, claim) for key in ours for claim in claims.get(key, ())]))
     _remember(run.live, work, results)
+    if interruption is None:
+        note(lambda: let_go(run.live, run.place, work.released.get(record.cluster, ())))
     not_ready: dict[str, str] = {}
     steps = {step.path: step for step in work.steps}
     done = [result for result in results if result.ending is Ending.DONE]
@@ -264,16 +300,20 @@ def _finish(run: ApplyRun, work: Work, record: Record, executed: Executed, claim
     if interruption is None:
         note(lambda: _tidy_inventory(run, work, record.cluster, known))
     record = replace(
-        record,
-        finished=timestamp(run.clock),
+        _ended(run, record, results),
         interrupted=interruption is not None,
-        counts=count(results),
-        failures=failures(results)[:_MAX_FAILURES],
+        objects=deeds(work.plan, work.folder, results),
     )
     at_once(note, [lambda: add_record(run.live, run.place, record), lambda: emit_event(run, record)])
     note(lambda: run.log(encode_record(record)))
     _log.info("plan %s on %s: %s", record.plan, record.cluster, record.result)
     return Applied(record=record, results=results, not_ready=not_ready, notes=tuple(notes), interruption=interruption)
+
+
+def _ended(run: ApplyRun, record: Record, results: Sequence[StepResult]) -> Record:
+    """Return the record of a run with what became of its steps."""
+    failed = failures(results)[:_MAX_FAILURES]
+    return replace(record, finished=timestamp(run.clock), counts=count(results), failures=failed)
 
 
 def _noting(notes: list[str]) -> Callable[[Callable[[], object]], None]:
@@ -367,9 +407,8 @@ def who_am_i(live: LiveCluster) -> str:
 def emit_event(run: ApplyRun, record: Record) -> None:
     """Leave an event at the records, where `kubectl get events` shows it."""
     counts = ", ".join(f"{number} {name}" for name, number in record.counts.items())
-    what = f"applied plan {record.plan} of commit {record.commit}: {counts}"
-    if record.released:
-        what = f"released {', '.join(record.released)}"
+    released = f"released {', '.join(record.released)}" if record.released else ""
+    what = f"applied plan {record.plan} of commit {record.commit}: {counts or released}" if record.plan else released
     run.live.create(
         {
             "apiVersion": "events.k8s.io/v1",
@@ -379,9 +418,9 @@ def emit_event(run: ApplyRun, record: Record) -> None:
             "reportingController": "gpureconciler.io/reconciler",
             "reportingInstance": record.user[:128] or "unknown",
             "type": "Normal" if record.result in ("Applied", "Released") else "Warning",
-            "reason": f"{'Objects' if record.released else 'Plan'}{record.result}",
-            "action": "Release" if record.released else "Apply",
-            "note": f"{record.user} {what}"[:1024],
+            "reason": f"{'Plan' if record.plan else 'Objects'}{record.result}",
+            "action": "Apply" if record.plan else "Release",
+            "note": "; ".join([f"{record.user} {what}", *record.objects])[:1024],
             "regarding": {
                 "apiVersion": "v1",
                 "kind": "ConfigMap",

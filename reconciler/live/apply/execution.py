@@ -1,6 +1,6 @@
 """Run the steps of a plan: batch by batch, several at a time, until all are done or the run is interrupted."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Condition
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from reconciler.errors import Terminated
 from reconciler.kube.client.port import CONCURRENCY
 from reconciler.live.apply.order import Ordered
 from reconciler.live.apply.results import Ending, StepResult
-from reconciler.live.apply.steps import Step
+from reconciler.live.apply.steps import Step, Verb
 
 Advance = Callable[[StepResult], None]
 WaitReliable = Callable[[Sequence[Step]], Mapping[str, str]]
@@ -63,13 +63,16 @@ def execute(
     An interruption (Ctrl-C, SIGTERM) lets the requests in progress end, and starts no others.
     """
     results: dict[str, StepResult] = {}
+    failed: dict[str, StepResult] = {}
     needed = frozenset(path for needs in ordered.needs.values() for path in needs)
 
     def run(step: Step) -> None:
         if gate.enter():
             try:
-                reason = _blocked(ordered, step, results)
+                reason = _blocked(ordered, step, results) or _blocked_by_wave(ordered, step, tuple(failed.values()))
                 results[step.path] = _result(step, Ending.SKIPPED, reason) if reason else carry_out(step)
+                if not results[step.path].ending.is_success:
+                    failed[step.path] = results[step.path]
                 advance(results[step.path])
             finally:
                 gate.leave()
@@ -83,7 +86,7 @@ def execute(
                 future.result()
             done = [step for step in batch if step.path in needed and results[step.path].ending is Ending.DONE]
             for path, why in wait_reliable(done).items() if done else ():
-                results[path] = replace(results[path], ending=Ending.FAILED, message=why)
+                results[path] = failed[path] = replace(results[path], ending=Ending.FAILED, message=why)
     except (KeyboardInterrupt, Terminated) as error:
         interruption = error
     finally:
@@ -94,6 +97,18 @@ def execute(
     return Executed(tuple(ended), interruption)
 
 
+def only_refused(ordered: Ordered, refusals: Mapping[str, StepResult]) -> tuple[StepResult, ...] | None:
+    """Return the results if every step is refused or needs one that is; None if there is something to do."""
+    results: dict[str, StepResult] = {}
+    for step in (step for batch in ordered.batches for step in batch):
+        reason = _blocked(ordered, step, results) or _blocked_by_wave(ordered, step, results.values())
+        result = _result(step, Ending.SKIPPED, reason) if reason else refusals.get(step.path)
+        if result is None:
+            return None
+        results[step.path] = result
+    return tuple(results.values()) or None
+
+
 def _blocked(ordered: Ordered, step: Step, results: Mapping[str, StepResult]) -> str:
     failed = sorted(path for path in ordered.needs[step.path] if not results[path].ending.is_success)
     if not failed:
@@ -101,6 +116,19 @@ def _blocked(ordered: Ordered, step: Step, results: Mapping[str, StepResult]) ->
     first = results[failed[0]]
     more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
     return f"needs {first.key}{more}, which was not {first.verb}d: {first.ending}"
+
+
+def _blocked_by_wave(ordered: Ordered, step: Step, failed: Iterable[StepResult]) -> str:
+    """Return why an object waits: one of an earlier sync wave, or a hook before it, did not succeed."""
+    if not ordered.waves or step.verb is Verb.DELETE:
+        return ""
+    own = ordered.waves.get(step.path, _DEFAULT)
+    lower = (one for one in failed if one.verb is not Verb.DELETE and ordered.waves.get(one.path, _DEFAULT) < own)
+    first = next(lower, None)
+    return f"{first.key} of an earlier wave was not {first.verb}d: {first.ending}" if first is not None else ""
+
+
+_DEFAULT = (0, 0)
 
 
 def _result(step: Step, ending: Ending, message: str = "") -> StepResult:

@@ -25,10 +25,14 @@ class ApplyPhase(IntEnum):
 
 
 class Ordered(Struct, frozen=True, kw_only=True):
-    """Batches of steps, and by the path of a step the paths of the steps that it needs to succeed first."""
+    """Batches of steps, and by the path of a step the paths of the steps that it needs to succeed first.
+
+    waves: the positions that annotations set. A step also needs all steps of lower positions, as people asked for.
+    """
 
     batches: tuple[tuple[Step, ...], ...] = ()
     needs: Mapping[str, frozenset[str]] = {}
+    waves: Mapping[str, tuple[int, int]] = {}
 
 
 def phase_of(kinds: Kinds, summary: ObjectSummary) -> ApplyPhase:
@@ -67,7 +71,7 @@ def order(kinds: Kinds, steps: Sequence[Step], waves: Mapping[str, tuple[int, in
     position = {step.path: number for number, batch in enumerate(batches) for step in batch}
     # A need in a later batch cannot be met: sync waves are the word of people, so they count.
     earlier = {path: frozenset(one for one in of if position[one] < position[path]) for path, of in needs.items()}
-    return Ordered(batches=batches, needs=earlier)
+    return Ordered(batches=batches, needs=earlier, waves=waves)
 
 
 def stops_first(kinds: Kinds, summary: ObjectSummary) -> bool:

@@ -1,25 +1,19 @@
 """Release objects: they leave the inventory with all of their content, so that somebody else can own them."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.errors import ConfigError, StalePlan
+from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
-from reconciler.kinds.manifests.ownership import LABEL_PATH, is_owned
-from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster
+from reconciler.kube.client.port import MANAGER, LiveCluster
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import mapping, sequence
 from reconciler.live.apply import ApplyRun, emit_event, timestamp, who_am_i
 from reconciler.live.apply.results import Record, Release, encode_record
-from reconciler.live.apply.stored import add_record, change_inventory
+from reconciler.live.apply.stored import add_record, let_go
 from reconciler.plan.live.inventory import read_inventory
-from reconciler.plan.live.inventory_record import RELEASED, Member, owns
-
-_ATTEMPTS = 5
-_CONFLICT = 409  # somebody wrote the object since it was read
+from reconciler.plan.live.inventory_record import RELEASED, owns
 
 
 def find_releases(runs: Mapping[str, ApplyRun], index: CompiledRevision, names: Sequence[str]) -> tuple[Release, ...]:
@@ -55,9 +49,7 @@ def release(run: ApplyRun, releases: Sequence[Release], *, commit: str) -> None:
     )
     run.log(encode_record(record))
     keys = [one.key for one in releases]
-    change_inventory(run.live, run.place, remove=keys, add=[Member(key=key, uid=RELEASED) for key in keys])
-    for key in keys:
-        _let_go(run.live, key)
+    let_go(run.live, run.place, keys)
     record = replace(record, finished=timestamp(run.clock))
     add_record(run.live, run.place, record)
     emit_event(run, record)
@@ -82,32 +74,3 @@ def _release(
 def _unknown(name: str, known: Iterable[str]) -> str:
     near = get_close_matches(name, sorted(known), n=1)
     return f"no inventory lists {name}{f' (did you mean {near[0]}?)' if near else ''}"
-
-
-def _let_go(live: LiveCluster, key: ObjectKey) -> None:
-    """Take our label and our field manager off an object; every value stays."""
-    for _ in range(_ATTEMPTS):
-        body = live.get(key)
-        changes = [] if body is None else list(_our_marks(body))
-        if body is None or not changes:
-            return
-        version = {"op": "replace", "path": "/metadata/resourceVersion", "value": body["metadata"]["resourceVersion"]}
-        try:
-            live.patch(key, [version, *changes])
-        except ClusterError as error:
-            if error.status != _CONFLICT:
-                raise
-            continue
-        return
-    raise StalePlan(f"{key} is released, but keeps its label: it changes too often", hint="run the command again")
-
-
-def _our_marks(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a JSON patch that remove our marks."""
-    if is_owned(body):
-        yield {"op": "remove", "path": "/" + "/".join(str(part).replace("/", "~1") for part in LABEL_PATH)}
-    entries = sequence(mapping(body["metadata"]).get("managedFields"))
-    others = [entry for entry in entries if mapping(entry).get("manager") != MANAGER]
-    if len(others) < len(entries):
-        # A server takes an empty list for one that was left out, and a list of one empty entry for no managers.
-        yield {"op": "replace", "path": "/metadata/managedFields", "value": others or [{}]}

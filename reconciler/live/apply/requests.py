@@ -9,13 +9,14 @@ from msgspec.structs import replace
 
 from reconciler.errors import one_line
 from reconciler.kinds.kind import Kinds
-from reconciler.kube.client.port import MANAGER, ClusterError, LiveCluster, ObjectText, UnknownKind, Written
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.client.port import MANAGER, Body, ClusterError, LiveCluster, ObjectText, UnknownKind, Written
+from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.secrets import KnownSecrets, mask_text, secret_leaves
 from reconciler.kube.values import mapping, plural, sequence, text
 from reconciler.live.apply.recent import RecentObjects
 from reconciler.live.apply.results import Ending, StepResult
 from reconciler.live.apply.steps import Step, Verb
+from reconciler.plan.live.additions import removal
 from reconciler.plan.live.annotations import why_not_applied, why_not_deleted
 from reconciler.plan.live.inventory import Claims, InventoryClaim, claimants
 from reconciler.plan.live.inventory_record import owns
@@ -29,7 +30,7 @@ class Target(Struct, frozen=True, kw_only=True, eq=False):
     """One step with what it sends, and the version that was planned on.
 
     desired: reads the desired object; an empty one if it is deleted. sent: what of it an update of a live object sends.
-    text: a creation that can be sent without that.
+    text: a creation that can be sent without that. added: what others added to the object, and an update removes.
     """
 
     step: Step
@@ -37,6 +38,7 @@ class Target(Struct, frozen=True, kw_only=True, eq=False):
     planned: str
     sent: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     text: ObjectText | None = None
+    added: tuple[FieldPath, ...] = ()
 
 
 class Rules(Struct, frozen=True, kw_only=True, eq=False):
@@ -157,7 +159,7 @@ def _is_ours_alone(body: Mapping[str, Any]) -> bool:
 
 def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
     """Update an object that still is as planned. Its status may change meanwhile, as it does all the time."""
-    step, desired = target.step, target.desired()
+    step, desired, is_stripped = target.step, target.desired(), False
     for _ in range(_ATTEMPTS):
         body = live.get(step.key, version=text(desired.get("apiVersion")).rpartition("/")[2])
         if body is None:
@@ -166,9 +168,12 @@ def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
             return _result(step, Ending.STALE, problem)
         if excluded := why_not_applied(desired, body):
             return _result(step, Ending.EXCLUDED, excluded)
-        metadata = mapping(body["metadata"])
-        exactly = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         try:
+            if target.added:
+                body, is_stripped = _stripped(live, target, body), True
+                target = replace(target, added=(), planned=rules.version_of(step.path, body))
+            metadata = mapping(body["metadata"])
+            exactly = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
             sent = desired if target.sent is None else target.sent(body)
             body = {**sent, "metadata": {**sent["metadata"], **exactly}}
             written = live.apply(body, force=True, metadata_only=True)
@@ -177,8 +182,14 @@ def _update(live: LiveCluster, rules: Rules, target: Target) -> StepResult:
                 continue
             raise
         is_same = mapping(written.body.get("metadata")).get("resourceVersion") == metadata["resourceVersion"]
-        return _result(step, Ending.UNCHANGED if is_same else Ending.DONE, written=written)
+        return _result(step, Ending.UNCHANGED if is_same and not is_stripped else Ending.DONE, written=written)
     return _result(step, Ending.STALE, "it changes too often to be written safely")
+
+
+def _stripped(live: LiveCluster, target: Target, body: Body) -> Body:
+    """Remove what others added to an object, which no apply does, from exactly this version; return it after that."""
+    version = text(body.get("apiVersion")).rpartition("/")[2]
+    return live.patch(target.step.key, removal(body, target.added), version=version).body
 
 
 def _delete(live: LiveCluster, rules: Rules, target: Target) -> StepResult:

@@ -67,6 +67,7 @@ class Record(Struct, frozen=True, kw_only=True):
     failures: tuple[StepResult, ...] = ()
     engine: str = ""
     released: tuple[str, ...] = ()  # objects that were handed over
+    objects: tuple[str, ...] = ()  # what was done to the first of them, and why
 
     @property
     def result(self) -> str:
@@ -75,7 +76,7 @@ class Record(Struct, frozen=True, kw_only=True):
             return "Started"
         if self.interrupted:
             return "Interrupted"
-        if self.released:
+        if self.released and not self.plan:
             return "Released"
         return "Failed" if self.failures else "Applied"
 

@@ -109,13 +109,13 @@ def moved_objects(saved: Iterable[PlannedObject], current: Iterable[PlannedObjec
 def steps_of(
     plan: Plan, folder: str, desired: Mapping[str, ObjectSummary], existing: Mapping[str, ObjectSummary]
 ) -> tuple[Step, ...]:
-    """Return the steps of a plan; refused changes have none. `desired` and `existing` hold summaries by path."""
+    """Return the steps of a plan, also of refused changes. `desired` and `existing` hold summaries by path."""
     steps: list[Step] = []
     for change in plan.changes:
         path, old = (name.removeprefix(f"{folder}/") for name in (change.path, change.moved_from))
         if change.operation is Operation.DELETE or old:
             steps.append(Step(verb=Verb.DELETE, summary=existing[old or path]))
-        if change.operation is Operation.UPDATE or change.recreated:
+        if change.operation is Operation.UPDATE or change.recreated or change.is_refused:
             verb = Verb.RECREATE if change.recreated else Verb.UPDATE
             steps.append(Step(verb=verb, summary=desired[path], before=existing[path]))
         elif change.operation is Operation.CREATE or old:

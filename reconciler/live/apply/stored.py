@@ -1,14 +1,15 @@
 """The inventory and the records of a cluster: ConfigMaps, read and written with preconditions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from reconciler.errors import OutsideError, StalePlan
+from reconciler.kinds.manifests.ownership import LABEL_PATH, is_owned
 from reconciler.kinds.workloads import CONFIG_MAP, NAMESPACE
-from reconciler.kube.client.port import Body, ClusterError, LiveCluster
+from reconciler.kube.client.port import MANAGER, Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import NOT_JSON, mapping, text
+from reconciler.kube.values import NOT_JSON, mapping, sequence, text
 from reconciler.live.apply.results import Record, decode_record, encode_record
 from reconciler.plan.live import inventory_record as form
 from reconciler.plan.live.inventory import InventoryClaim, Place, read_stored
@@ -73,6 +74,43 @@ def forget_elsewhere(live: LiveCluster, claims: Iterable[tuple[ObjectKey, Invent
         gone.setdefault(claim.place, []).append(key)
     for place, keys in gone.items():
         change_inventory(live, place, remove=keys)
+
+
+def let_go(live: LiveCluster, place: Place, keys: Sequence[ObjectKey]) -> None:
+    """Release objects: the inventory decides whose they are, so it comes first."""
+    if keys:
+        change_inventory(live, place, remove=keys, add=[Member(key=key, uid=RELEASED) for key in keys])
+    for key in keys:
+        _unmark(live, key)
+
+
+def _unmark(live: LiveCluster, key: ObjectKey) -> None:
+    """Take our label and our field manager off an object; every value stays."""
+    for _ in range(_ATTEMPTS):
+        body = live.get(key)
+        changes = [] if body is None else list(_our_marks(body))
+        if body is None or not changes:
+            return
+        version = {"op": "replace", "path": "/metadata/resourceVersion", "value": body["metadata"]["resourceVersion"]}
+        try:
+            live.patch(key, [version, *changes])
+        except ClusterError as error:
+            if error.status != _CONFLICT:
+                raise
+            continue
+        return
+    raise StalePlan(f"{key} is released, but keeps its label: it changes too often", hint="run the command again")
+
+
+def _our_marks(body: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a JSON patch that remove our marks."""
+    if is_owned(body):
+        yield {"op": "remove", "path": "/" + "/".join(str(part).replace("/", "~1") for part in LABEL_PATH)}
+    entries = sequence(mapping(body["metadata"]).get("managedFields"))
+    others = [entry for entry in entries if mapping(entry).get("manager") != MANAGER]
+    if len(others) < len(entries):
+        # A server takes an empty list for one that was left out, and a list of one empty entry for no managers.
+        yield {"op": "replace", "path": "/metadata/managedFields", "value": others or [{}]}
 
 
 def _write(live: LiveCluster, body: Mapping[str, Any], existing: Mapping[str, Body]) -> None:

@@ -38,6 +38,7 @@ def plan_work(
         raise AssertionError("a plan against live clusters has read them")
     made, index, folder = planned.plan, planned.index, planned.index.revision.config.rendered
     changed = planned_objects(made, folder)
+    changed_paths = frozenset(one.path for one in changed)
     desired = sorted(one.path for one in changed if one.after)
     found = planned.baseline.objects(sorted(one.path for one in changed if one.before))
     existing = {path: one.summary for path, one in found.items() if one.summary is not None}
@@ -61,6 +62,9 @@ def plan_work(
         text=lambda key, path: _unread(key, contents[path]),
         waves={path: wave(body(path)) for path, content in contents.items() if may_set_wave(content)},
         version_of=live.version_of,
+        added=live.added,
+        released=live.released,
+        refused={doubt.path: doubt for doubt in live.doubts if doubt.path in changed_paths},
         cache=workspace.runtime.cache,
         approvals=planned.approvals,
         left=live.left().keys(),

@@ -6,18 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from reconciler.console import options
 from reconciler.console.printing import emit, emit_report
 from reconciler.console.progress import progress
-from reconciler.errors import OutsideError, UnsafePlan
+from reconciler.errors import OutsideError, PartialApply, UnsafePlan
 from reconciler.kube.values import plural
-from reconciler.live.apply import Applied, apply
-from reconciler.live.apply.results import UNSAFE
+from reconciler.live.apply import Applied, Work, apply
+from reconciler.live.apply.results import UNSAFE, Ending
 from reconciler.live.apply.work import adopted, plan_work
 from reconciler.live.opening import apply_runs
 from reconciler.live.pages.applied import applied_json, render_applied
-from reconciler.plan import opening
+from reconciler.plan import Plan, opening
+from reconciler.plan.gate import whole_errors
 from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.summary import blockers
@@ -71,8 +73,7 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
     with open_clusters(access_flags(flags), environ, run) as clusters:
         settings = run.settings
         work = plan_work(run.workspace, clusters, base=settings.base, date=settings.date, choices=choices, saved=saved)
-        if blockers(work.plan):
-            emit_report(format_plan(work.plan, run.settings), run.settings)
+        _tell(work.plan, run.settings)
         with progress("applying", total=len(work.steps)) as advance:
             runs = apply_runs(
                 run,
@@ -84,7 +85,17 @@ def command(*, plan_file: Path, repo: str, timeout: float, no_wait: bool, **flag
             )
             applied = apply(runs, saved, work)
     _report(applied, run.settings)
-    return _end(applied)
+    return _end(applied, work)
+
+
+def _tell(plan: Plan, settings: Settings) -> None:
+    """Show a plan that is refused; of one that can be applied in part, what is left out."""
+    errors = whole_errors(plan)
+    if blockers(replace(plan, problems=errors)):
+        emit_report(format_plan(plan, settings), settings)
+        return
+    for problem in plan.errors:
+        emit(str(problem), err=True)
 
 
 def _report(applied: Sequence[Applied], settings: Settings) -> None:
@@ -97,7 +108,7 @@ def _report(applied: Sequence[Applied], settings: Settings) -> None:
         emit_report(render_applied(one.record, one.results, one.not_ready, one.notes), settings)
 
 
-def _end(applied: Sequence[Applied]) -> int:
+def _end(applied: Sequence[Applied], work: Work) -> int:
     """Return 0, or raise what went wrong: the interruption, what a new plan has to solve, then other failures."""
     for one in applied:
         if one.interruption is not None:
@@ -105,12 +116,21 @@ def _end(applied: Sequence[Applied]) -> int:
             raise one.interruption
     results = [result for one in applied for result in one.results]
     failed = [result for result in results if not result.ending.is_success]
+    left = [result for result in failed if result.path in work.refused or result.ending is Ending.DENIED]
+    if left and all(result in left or result.ending is Ending.SKIPPED for result in failed):
+        skipped = len(failed) - len(left)
+        more = f", and {plural(skipped, 'object')} that need them" if skipped else ""
+        what = f"without {plural(len(left), 'object')} that the cluster does not accept{more}"
+        raise PartialApply(f"applied in part: {what}, shown above", hint="fix the causes, then plan again")
     if any(result.ending in UNSAFE for result in failed):
         hint = "review a new plan: reconciler plan --live --revision HEAD --out plan.json"
         raise UnsafePlan(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
     if failed:
         hint = "fix the causes, then run the same command again"
         raise OutsideError(f"{plural(len(failed), 'object')} not applied, shown above", hint=hint)
+    if work.plan.errors:
+        hint = "allow `list` on them, or wait for the server"
+        raise PartialApply("applied in part: objects of some kinds are not known, as shown above", hint=hint)
     late = sum(len(one.not_ready) for one in applied)
     if late:
         raise OutsideError(f"applied, but {plural(late, 'object')} not ready in time, shown above")

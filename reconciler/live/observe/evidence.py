@@ -1,7 +1,7 @@
 """Observe live clusters: nodes, queues in use, finished jobs and definitions become evidence, if they changed."""
 
 import datetime as dt
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from reconciler.errors import OutsideError
 from reconciler.index.build import CompiledRevision
 from reconciler.index.dependencies import ServedDependency, decode_dependencies
+from reconciler.kinds.agentaflow.gpu_node import annotated_devices, common
 from reconciler.kinds.health import REPORT
 from reconciler.kinds.kai import QUEUE, QUEUE_LABELS
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
@@ -23,18 +24,21 @@ from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import MAX_COUNT, mapping, metadata_text, plural, sequence, text
 from reconciler.live.observe.definitions import observe_definitions
 from reconciler.live.observe.health import read_health
-from reconciler.live.observe.prometheus import MetricsWindow, PrometheusClient, read_windows
-from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind, read_object
+from reconciler.live.observe.prometheus import MetricsWindow, PrometheusClient, read_waits, read_windows
+from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
 from reconciler.live.observe.runs import observe_runs
-from reconciler.live.observe.utilisation import USE_KINDS, UseObjects, observe_utilisation
+from reconciler.live.observe.usage import UsageSources, observe_usage, usage_age
+from reconciler.live.observe.utilisation import USE_KINDS, Owners, UseObjects, observe_utilisation
 from reconciler.nodehealth.fleet.evidence import FleetHealth, write_health
 from reconciler.nodehealth.report import NodeReport
 from reconciler.plan.workspace import Workspace
 from reconciler.policy.references import utc_date
 from reconciler.repo.config import Cluster
+from reconciler.repo.config.config import PrometheusSettings
 from reconciler.repo.evidence.active_queues import ActiveQueues, write_active_queues
 from reconciler.repo.evidence.definitions import ClusterDefinitions, write_definitions
 from reconciler.repo.evidence.runs import FinishedRuns, write_runs
+from reconciler.repo.evidence.usage import QueueWaits, Usage, write_usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation, write_utilisation
 from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
 from reconciler.sizing.inventory import Inventory, Node, Taint, same_nodes, write_inventory
@@ -122,13 +126,14 @@ def _node(body: Body, wanted: frozenset[str]) -> Node:
     labels = _labels_of(body)
     capacity, allocatable = _resources(body, "capacity"), _resources(body, "allocatable")
     gpus = _gpus(labels, capacity)
+    product, memory = common(annotated_devices(mapping(mapping(body.get("metadata")).get("annotations"))))
     healthy = min(_devices(allocatable), gpus) if _has_devices(allocatable) else 0
     return Node(
         name=_name(body),
         labels={key: labels[key] for key in sorted(labels) if key in wanted or _is_topology(key)},
-        product=product_label(labels) if gpus else "",
+        product=(product_label(labels) or product) if gpus else "",
         gpus=gpus,
-        memory_mib=_gpu_memory(labels) if gpus else 0,
+        memory_mib=(_gpu_memory(labels) or memory) if gpus else 0,
         cpus=_whole(capacity.get("cpu")),
         unschedulable=mapping(body.get("spec")).get("unschedulable") is True,
         taints=_taints(body),
@@ -270,6 +275,7 @@ def shrink(before: Inventory | None, after: Inventory, share: float) -> str:
 
 
 _OURS = f"{LABEL}={OWNER}"
+_USAGE_EVERY = dt.timedelta(minutes=15)
 
 
 class Observed(Struct, frozen=True, kw_only=True):
@@ -311,7 +317,8 @@ def observe(
 ) -> Iterator[Observed]:
     """Observe every chosen cluster. One that cannot be reached keeps all its evidence.
 
-    with_utilisation: ask for the use of GPUs as well, which is another one at each observation.
+    with_utilisation: ask for the use of GPUs as well, which is another one at each observation. Without it, what runs
+    and waits is observed only if the evidence of it is older than a quarter of an hour.
     """
     index = workspace.compile()
 
@@ -320,17 +327,18 @@ def observe(
         if isinstance(live, ClusterError):
             return _unreachable(index, cluster.name, now, live.message)
         sight = _Sight(index=index, name=cluster.name, live=live, now=now)
-        seen = _observe(sight, allow_shrink=allow_shrink)
+        seen = _observe(sight, allow_shrink=allow_shrink, every=dt.timedelta() if with_utilisation else _USAGE_EVERY)
         return _joined(seen, _use(sight)) if with_utilisation else seen
 
     with ExitStack() as stack:
         yield from for_each_cluster(look, open_all(stack, open_cluster, index.clusters))
 
 
-def _observe(sight: _Sight, *, allow_shrink: bool) -> Observed:
+def _observe(sight: _Sight, *, allow_shrink: bool, every: dt.timedelta) -> Observed:
     bodies = read_kind(sight.live, NODE)
     nodes = _nodes(sight, bodies, allow_shrink=allow_shrink)
-    others = (_queues(sight), _runs(sight), _health(sight, bodies), _definitions(sight))
+    usage = _usage(sight, bodies, every)
+    others = (_queues(sight), _runs(sight), _health(sight, bodies), _definitions(sight), usage)
     return _joined(nodes, *others)
 
 
@@ -368,9 +376,10 @@ def _labels(index: CompiledRevision, known: Inventory | None) -> set[str]:
     return used.union(*(node.labels for node in known.nodes)) if known is not None else used
 
 
-def _is_old(sight: _Sight, known: Inventory | FleetHealth | ClusterDefinitions) -> bool:
+def _is_old(sight: _Sight, known: Inventory | FleetHealth | ClusterDefinitions | Usage) -> bool:
     """Return whether what is equal gets a new date: after half of the time that evidence is good for."""
-    limit, taken = sight.index.context.config.evidence_days, utc_date(known.taken_at)
+    taken_at = known.observed_at if isinstance(known, Usage) else known.taken_at
+    limit, taken = sight.index.context.config.evidence_days, utc_date(taken_at)
     return limit is not None and (taken is None or 2 * (sight.now.date() - taken).days >= limit)
 
 
@@ -491,19 +500,60 @@ def _use(sight: _Sight) -> Observed:
     return Observed(cluster=sight.name, files={_file(known, path): write_utilisation(found)})
 
 
-def _owners(live: LiveCluster) -> Callable[[Mapping[str, Any], str], Body | None]:
-    """Return what reads owners, each once."""
-    seen: dict[ObjectKey, Body | None] = {}
+def _usage(sight: _Sight, nodes: KindObjects, every: dt.timedelta) -> Observed:
+    """Observe what runs and waits. Evidence that is younger than `every` stays."""
+    context, path = sight.index.context, sight.path("usage.yaml")
+    known = context.evidence.usage.get(sight.name)
+    if known is not None and usage_age(known, sight.now) < every.total_seconds():
+        return Observed(cluster=sight.name)
+    workloads, aliases = read_kind(sight.live, WORKLOAD), read_kind(sight.live, LOCAL_QUEUE)
+    kinds = {"nodes": nodes, "Workloads of Kueue": workloads, "LocalQueues": aliases}
+    cluster = context.config.cluster(sight.name)
+    waits, failure = _waits(sight, None if cluster is None else cluster.prometheus)
+    failures = [f"{name} cannot be read: {one.failure}" for name, one in kinds.items() if one.failure]
+    try:
+        sources = UsageSources(
+            pods=sight.live.list(sight.live.resource(*POD)).objects,
+            workloads=workloads.objects,
+            local_queues=aliases.objects,
+            owners=_owners(sight.live),
+            gpu_nodes=frozenset(
+                _name(body) for body in nodes.objects if _gpus(_labels_of(body), _resources(body, "capacity"))
+            ),
+            team_label="" if cluster is None else cluster.prices.owners,
+            waits=waits,
+            coverage=(*failures, *failure),
+        )
+        found = observe_usage(sight.name, sources, _timestamp(sight.now))
+    except ClusterError as error:
+        return Observed(cluster=sight.name, kept=(_kept(path, known, sight.now, error.message),))
+    is_same = known is not None and replace(found, observed_at="") == replace(known, observed_at="", document=None)
+    if known is not None and is_same and not _is_old(sight, known):
+        return Observed(cluster=sight.name)
+    return Observed(cluster=sight.name, notes=found.coverage, files={_file(known, path): write_usage(found)})
 
-    def read(reference: Mapping[str, Any], namespace: str) -> Body | None:
-        group, _ = split_api_version(text(reference.get("apiVersion")))
-        kind = text(reference.get("kind"))
-        key = ObjectKey(group=group, kind=kind, namespace=namespace, name=text(reference.get("name")))
-        if key not in seen:
-            found = read_object(live, key).objects
-            is_same = bool(found) and mapping(found[0].get("metadata")).get("uid") == reference.get("uid")
-            seen[key] = found[0] if is_same else None
-        return seen[key]
+
+def _waits(sight: _Sight, settings: PrometheusSettings | None) -> tuple[tuple[QueueWaits, ...], tuple[str, ...]]:
+    """Return how long workloads waited, where a Prometheus is configured, or why it is not known."""
+    if settings is None:
+        return (), ()
+    try:
+        return read_waits(PrometheusClient(settings.url), sight.now), ()
+    except OutsideError as error:
+        return (), (f"waiting times cannot be read: {error}",)
+
+
+def _owners(live: LiveCluster) -> Owners:
+    """Return what reads owners: the metadata of a whole kind, when one of it is asked for."""
+    seen: dict[tuple[str, str], dict[str, Body]] = {}
+
+    def read(reference: Mapping[str, Any], _: str) -> Body | None:
+        version, kind = text(reference.get("apiVersion")), text(reference.get("kind"))
+        if (version, kind) not in seen:
+            bodies = read_kind(live, (split_api_version(version)[0], kind), metadata_only=True).objects
+            seen[version, kind] = {text(mapping(body.get("metadata")).get("uid")): body for body in bodies}
+        found = seen[version, kind].get(text(reference.get("uid")))
+        return None if found is None else {**found, "apiVersion": version, "kind": kind}
 
     return read
 
@@ -513,7 +563,7 @@ def _failure(readings: Iterable[KindObjects]) -> str:
 
 
 _Dated = Inventory | FleetHealth | ClusterDefinitions | GpuUtilisation
-_Evidence = _Dated | ActiveQueues | FinishedRuns
+_Evidence = _Dated | ActiveQueues | FinishedRuns | Usage
 
 
 def _file(known: _Evidence | None, path: str) -> str:
@@ -525,7 +575,8 @@ def _file(known: _Evidence | None, path: str) -> str:
 def _kept(path: str, known: _Evidence | None, now: dt.datetime, failure: str) -> tuple[str, str]:
     if known is None:
         return path, f"there is no evidence yet, and none was recorded: {failure}"
-    age = _age(known.taken_at, now) if isinstance(known, _Dated) else ""
+    taken_at = known.observed_at if isinstance(known, Usage) else known.taken_at if isinstance(known, _Dated) else ""
+    age = _age(taken_at, now) if taken_at else ""
     return _file(known, path), f"stays as it is{age}: {failure}"
 
 
@@ -543,6 +594,7 @@ def _unreachable(index: CompiledRevision, name: str, now: dt.datetime, failure: 
         ("health.yaml", evidence.health.get(name)),
         ("definitions.yaml", evidence.definitions.get(name)),
         ("utilisation.yaml", evidence.utilisation.get(name)),
+        ("usage.yaml", evidence.usage.get(name)),
     ]
     kept = [
         _kept(f"{folder}/{file}", one, now, failure) for file, one in known if one is not None or file == "nodes.yaml"

@@ -45,6 +45,7 @@ def fleet_node(body: Body, owner: RepairOwner | None = None) -> FleetNode:
         tainted=any(map(_is_trouble, sequence(mapping(body.get("spec")).get("taints")))),
         owner=owner.name if owner is not None else "",
         unfenced=is_overridden(body),
+        boot_id=text(mapping(status.get("nodeInfo")).get("bootID")),
     )
 
 

@@ -6,16 +6,19 @@ from fractions import Fraction
 from typing import Any
 
 from reconciler.kinds.kind import Kind, Kinds
+from reconciler.kinds.kueue.pod_requests import amounts_of, container_requests
 from reconciler.kube.objects import split_api_version
-from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.nodehealth.inflight.watch import PlacedJob
+from reconciler.queues.limit_ranges import LimitBounds, pod_total
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 Body = Mapping[str, Any]
 
 DEEP_RUN = ("app.kubernetes.io/component", "deep-run")
 """The label of our own deep runs."""
+
+_UNBOUNDED = LimitBounds(())  # pods that exist have the defaults of their namespace already
 
 
 def placed_jobs(kinds: Kinds, pods: Iterable[Body]) -> tuple[PlacedJob, ...]:
@@ -95,23 +98,6 @@ def pod_gpus(spec: Mapping[str, Any]) -> dict[str, int]:
 
 
 def pod_amounts(spec: Mapping[str, Any]) -> dict[str, Fraction]:
-    """Return what a pod requests: the sums over its containers, or what an init container needs if more.
-
-    A limit is a request where none is set.
-    """
-    total = _amounts(spec.get("containers"))
-    for container in sequence(spec.get("initContainers")):
-        for name, amount in _amounts([container]).items():
-            total[name] = max(total.get(name, Fraction()), amount)
-    return total
-
-
-def _amounts(containers: Any) -> dict[str, Fraction]:
-    total: dict[str, Fraction] = {}
-    for container in map(mapping, sequence(containers)):
-        resources = mapping(container.get("resources"))
-        for name, amount in {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}.items():
-            quantity = parse_quantity(amount)
-            if quantity is not None and quantity > 0:
-                total[name] = total.get(name, Fraction()) + quantity
-    return total
+    """Return what a pod requests, with its sidecars and its overhead. A limit is a request where none is set."""
+    asked = [(one, _UNBOUNDED.requests(one)[0]) for one in container_requests(spec)]
+    return {name: amount for name, amount in pod_total(amounts_of(spec.get("overhead")), asked).items() if amount > 0}

@@ -287,6 +287,8 @@ def _unknown(bad: Node, inventory: Inventory, health: FleetHealth) -> str:
 
 
 def _specs(kinds: Kinds, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield what binds pods to nodes: the specs of pods, and what a TorchrunJob says for all of its pods."""
+    yield mapping(mapping(data.get("spec")).get("scheduling"))
     for pods in kinds.pod_sets(data) or ():
         yield mapping(pods.template.get("spec"))
 

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from reconciler.kinds.facts import KindId
 from reconciler.kube.client.port import CONCURRENCY, Body, ClusterError, LiveCluster, UnknownKind
-from reconciler.kube.objects import ObjectKey
 from reconciler.repo.config import Cluster
 
 Item = TypeVar("Item")
@@ -64,24 +63,16 @@ def _answering(live: LiveCluster | ClusterError) -> LiveCluster | ClusterError:
     return live
 
 
-def read_kind(cluster: LiveCluster, kind: KindId, *, labels: str = "", namespace: str = "") -> KindObjects:
+def read_kind(
+    cluster: LiveCluster, kind: KindId, *, labels: str = "", namespace: str = "", metadata_only: bool = False
+) -> KindObjects:
     """List the objects of a kind: all of them, or none and the reason."""
     try:
         resource = cluster.resource(*kind)
         scope = namespace if resource.namespaced else ""
-        return KindObjects(objects=tuple(cluster.list(resource, labels=labels, namespace=scope).objects))
+        listing = cluster.list(resource, labels=labels, namespace=scope, metadata_only=metadata_only)
+        return KindObjects(objects=tuple(listing.objects))
     except UnknownKind:  # a cluster without the kind has none of its objects
         return KindObjects()
     except ClusterError as error:
         return KindObjects(failure=error.message)
-
-
-def read_object(cluster: LiveCluster, key: ObjectKey) -> KindObjects:
-    """Read one object; none if it does not exist or its kind is not installed."""
-    try:
-        found = cluster.get(key)
-    except UnknownKind:
-        return KindObjects()
-    except ClusterError as error:
-        return KindObjects(failure=error.message)
-    return KindObjects(objects=() if found is None else (found,))

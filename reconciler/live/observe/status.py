@@ -12,15 +12,17 @@ from reconciler.index.build import CompiledRevision
 from reconciler.kinds.facts import KindId
 from reconciler.kinds.kai import POD_GROUP, QUEUE
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE, WORKLOAD
+from reconciler.kinds.progress import Phase, Workers
 from reconciler.kinds.workloads import NODE, PERSISTENT_VOLUME_CLAIM, POD
 from reconciler.kube.client.port import CONCURRENCY, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.live.observe.reading import KindObjects, OpenCluster, for_each_cluster, open_all, read_kind
-from reconciler.live.status.job_status import JobStatus, gone_status, job_statuses
+from reconciler.live.status.job_status import JobStatus, absent_status, gone_status, job_statuses
 from reconciler.live.status.live import Body, ClusterObjects
 from reconciler.plan.workspace import Workspace
 from reconciler.repo.config import Cluster
 from reconciler.repo.evidence.runs import FinishedRun
+from reconciler.repo.evidence.usage import ADMITTED, RUNNING, SUSPENDED, WAITING, UsedWorkload
 
 
 class ClusterStatus(Struct, frozen=True, kw_only=True):
@@ -182,3 +184,46 @@ def _after(now: ClusterStatus, before: ClusterStatus | None) -> ClusterStatus:
     gone = [gone_status(job) for job in before.jobs if job.key not in known]
     jobs = sorted((*now.jobs, *gone), key=lambda job: (job.key.namespace, job.key.name, job.key.kind))
     return ClusterStatus(cluster=now.cluster, jobs=tuple(jobs), failures=now.failures)
+
+
+_OF_USAGE = {RUNNING: Phase.RUNNING, ADMITTED: Phase.STARTING, WAITING: Phase.QUEUED, SUSPENDED: Phase.SUSPENDED}
+
+
+def recorded_statuses(workspace: Workspace) -> Iterator[ClusterStatus]:
+    """Yield the status of jobs as evidence has it: what runs and waits, and what has ended. The rest is unknown."""
+    index, clusters = rendered_jobs(workspace)
+    for jobs in clusters:
+        usage = index.context.evidence.usage.get(jobs.cluster.name)
+        used = {one.key: one for one in (usage.workloads if usage is not None else ())}
+        nothing = ClusterObjects(
+            unread={(key.group, key.kind): _NO_USAGE for key in jobs.keys} if usage is None else {}
+        )
+        keys = sorted({*jobs.keys, *used}, key=lambda key: (key.namespace, key.name, key.kind))
+        found = [
+            _recorded(jobs.cluster.name, used[key], usage.observed_at)
+            if key in used and usage is not None
+            else absent_status(jobs.cluster.name, key, jobs.runs.get(key), nothing)
+            for key in keys
+        ]
+        yield ClusterStatus(cluster=jobs.cluster.name, jobs=tuple(found), failures=usage.coverage if usage else ())
+
+
+_NO_USAGE = "no evidence says what runs; run `reconciler observe`"
+
+
+def _recorded(cluster: str, workload: UsedWorkload, moment: str) -> JobStatus:
+    wanted = sum(pods.count for pods in workload.pod_sets)
+    nodes = sorted({name for pods in workload.pod_sets for name, _ in pods.nodes})
+    reason = next(iter(workload.conditions), None)
+    return JobStatus(
+        cluster=cluster,
+        key=workload.key,
+        phase=_OF_USAGE.get(workload.state, Phase.UNKNOWN),
+        queue=workload.queue,
+        gpus=workload.gpus,
+        workers=Workers(wanted=wanted, running=wanted if workload.state == RUNNING else 0),
+        started_at=workload.started_at,
+        reason=reason.reason if reason is not None else "",
+        message=(reason.message if reason is not None else "") or f"as of {moment}",
+        nodes=tuple(nodes),
+    )

@@ -68,7 +68,7 @@ def applied_json(
 
 
 def render_history(records: Sequence[Record]) -> Iterator[str]:
-    """Yield a line for each applied plan, the newest first."""
+    """Yield a line for each applied plan, the newest first, and one for each object that it changed."""
     cluster = max((len(record.cluster) for record in records), default=0)
     user = max((len(record.user) for record in records), default=0)
     for record in reversed(records):
@@ -77,6 +77,7 @@ def render_history(records: Sequence[Record]) -> Iterator[str]:
         commit, plan = record.commit[:12] or "-", record.plan.removeprefix("sha256:")[:12] or "-"
         words = (f"{record.started[:19]}Z", f"{record.result:<11}", f"{record.cluster:<{cluster}}", f"{commit:<12}")
         yield "  ".join((*words, f"{plan:<12}", f"{record.user:<{user}}", counts)) + "\n"
+        yield from (f"    {one}\n" for one in record.objects)
 
 
 def _ended(count: str) -> str:

@@ -169,7 +169,9 @@ def suspend(
     refused: dict[ObjectKey, str] = {}
     for one in chosen:
         key = one.candidate.workload.key
-        edited = _suspended(index, cluster, sources.workloads[key], key, _record(one, time))
+        document = sources.workloads[key]
+        noted = with_value(document.data, ("metadata", "annotations", REASON), _record(one, time))
+        edited = suspended_data(index, cluster, document, key, noted)
         if edited is None:
             refused[key] = "it cannot be suspended without being deleted"
         else:
@@ -199,11 +201,13 @@ def _record(verdict: WorkloadVerdict, time: str) -> str:
     return f"{verdict.candidate.policy.name} {time} {gpus}: {verdict.reason}"
 
 
-def _suspended(
-    index: CompiledRevision, cluster: Cluster, document: Document, key: ObjectKey, record: str
+def suspended_data(
+    index: CompiledRevision, cluster: Cluster, document: Document, key: ObjectKey, noted: dict[str, Any]
 ) -> dict[str, Any] | None:
-    """Return a document that suspends its workload: by the annotation, else by `spec.suspend`; None if neither does."""
-    noted = with_value(document.data, ("metadata", "annotations", REASON), record)
+    """Return the data of a document that suspends its workload: by the annotation, else by `spec.suspend`.
+
+    None if neither does. noted: its data with what is to be noted besides.
+    """
     for path, value in ((("metadata", "annotations", SUSPEND), "true"), (("spec", "suspend"), True)):
         data: dict[str, Any] = with_value(noted, path, value)
         content = edit_source(document.text, [(document, data)])

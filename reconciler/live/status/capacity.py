@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.agentaflow.gpu_node import GpuIssue, GpuNode, graded
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.progress import holds
 from reconciler.kinds.quantities import Gpus, exact
@@ -13,6 +15,8 @@ from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
 from reconciler.live.observe.placed import pod_amounts, pod_gpus
 from reconciler.queues.queues import QueueUsage
+from reconciler.repo.evidence.usage import Usage
+from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.devices import Vendor, is_gpu, product_label, vendor_in
 from reconciler.sizing.inventory import Inventory
 
@@ -38,6 +42,15 @@ class QueueCapacity(Struct, frozen=True, kw_only=True):
     workloads: int | None = None
 
 
+class NodeLoad(Struct, frozen=True, kw_only=True):
+    """The mean utilisation of the GPUs of a node in percent, and how many of them it is of. Memory in MiB, if known."""
+
+    percent: float
+    gpus: int
+    used_mib: int | None = None
+    total_mib: int | None = None
+
+
 class NodeCapacity(Struct, frozen=True, kw_only=True):
     """One node with GPUs of a vendor: what it offers, and what its pods request of it (None: not known)."""
 
@@ -51,6 +64,8 @@ class NodeCapacity(Struct, frozen=True, kw_only=True):
     used_memory_gib: float | None = None
     pods: int | None = None
     is_open: bool = True
+    load: NodeLoad | None = None
+    issues: tuple[str, ...] = ()  # of its GPUs, as a GPUNode says
 
 
 # Queues.
@@ -137,6 +152,49 @@ def recorded_queues(usage: QueueUsage) -> tuple[QueueCapacity, ...]:
 # Nodes.
 
 
+def node_loads(utilisation: GpuUtilisation | None, gpu_nodes: Iterable[GpuNode]) -> dict[str, NodeLoad]:
+    """Return how busy the GPUs of nodes are: those of which something is known, and no others."""
+    measured: dict[str, list[float]] = {}
+    for pod in (one for workload in (utilisation.workloads if utilisation else ()) for one in workload.pods):
+        by_gpu: dict[str, float] = {}
+        for window in pod.windows:
+            if window.samples:
+                by_gpu[window.gpu] = max(by_gpu.get(window.gpu, 0.0), window.mean)
+        measured.setdefault(pod.node, []).extend(by_gpu.values())
+    found = {name: NodeLoad(percent=fmean(values), gpus=len(values)) for name, values in measured.items() if values}
+    for node in gpu_nodes:
+        values = [one.utilization for one in node.states if one.utilization is not None]
+        memories = [one.memory_used for one in node.states if one.memory_used is not None]
+        if values:
+            found[node.name] = NodeLoad(
+                percent=fmean(values),
+                gpus=len(values),
+                used_mib=sum(memories) if memories else None,
+                total_mib=sum(one.memory_mib for one in node.devices) if memories else None,
+            )
+    return found
+
+
+def gpu_issues(node: GpuNode) -> tuple[str, ...]:
+    """Return what is wrong with the GPUs of a node by AgentaFlow's rules. Heat is never hidden by load."""
+    memory = {one.id: one.memory_mib for one in node.devices}
+    issues = []
+    for state in node.states:
+        issue = graded(state, memory.get(state.id, 0))
+        if issue in (GpuIssue.WARNING, GpuIssue.UNHEALTHY):
+            issues.append(f"{state.id} {issue.value} ({state.temperature:g} °C)")
+    return tuple(issues)
+
+
+def used_gpus(usage: Usage) -> dict[str, int]:
+    """Return the GPUs that workloads hold, by node."""
+    found: dict[str, int] = {}
+    for pods in (one for workload in usage.workloads for one in workload.pod_sets):
+        for node, number in pods.nodes:
+            found[node] = found.get(node, 0) + number * pods.pod_gpus
+    return found
+
+
 def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> tuple[NodeCapacity, ...]:
     """Return the nodes with GPUs of a vendor, with what the pods on them request."""
     on_node: dict[str, list[Body]] = {}
@@ -168,14 +226,19 @@ def _node(body: Body, pods: Sequence[Body], vendor: Vendor) -> NodeCapacity:
     )
 
 
-def recorded_nodes(inventory: Inventory | None, vendor: Vendor) -> tuple[NodeCapacity, ...]:
-    """Return the nodes of recorded evidence whose product is one of a vendor; what is used is not recorded."""
+def recorded_nodes(inventory: Inventory | None, vendor: Vendor, usage: Usage | None = None) -> tuple[NodeCapacity, ...]:
+    """Return the nodes of recorded evidence whose product is one of a vendor.
+
+    What is used is not known without usage, nor where a part of it could not be read.
+    """
+    used = used_gpus(usage) if usage is not None and not usage.coverage else None
     found = inventory.nodes if inventory is not None else ()
     return tuple(
         NodeCapacity(
             name=node.name,
             model=node.product,
             gpus=node.allocatable_gpus or node.gpus,
+            used_gpus=None if used is None else used.get(node.name, 0),
             cpus=float(node.allocatable_cpus or node.cpus) or None,
             memory_gib=float(node.allocatable_memory_gib) or None,
             is_open=node.is_open,

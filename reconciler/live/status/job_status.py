@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kinds.agentaflow.wishes import placement_wish
 from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.kueue import CLUSTER_QUEUE
@@ -219,6 +220,9 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     finished_at: str = ""
     reason: str = ""
     message: str = ""
+    priority: int | None = None  # as its annotation says, from 0 to 10
+    gpu_memory_mib: int | None = None  # of a GPUWorkload
+    nodes: tuple[str, ...] = ()  # those of its pods
 
 
 def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) -> JobStatus:
@@ -227,6 +231,7 @@ def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) ->
     life = kinds.of(job).life
     reader = life.progress or life.serving
     progress = reader(job) if reader is not None else Progress(phase=Phase.UNKNOWN)
+    wish = placement_wish(job)
     status = JobStatus(
         cluster=cluster,
         key=key_of(job),
@@ -238,6 +243,9 @@ def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) ->
         started_at=progress.started_at,
         finished_at=progress.finished_at,
         message=progress.message,
+        priority=wish.priority,
+        gpu_memory_mib=wish.memory_mib,
+        nodes=_nodes(job, state),
     )
     if mapping(job.get("metadata")).get("deletionTimestamp"):
         message = f"the job is deleted; {plural(_left(status), 'pod')} left"
@@ -245,6 +253,11 @@ def live_status(kinds: Kinds, cluster: str, job: Body, state: ClusterObjects) ->
     if progress.phase in ENDED:
         return replace(status, reason="" if progress.phase is Phase.SUCCEEDED else progress.phase.value)
     return _unfinished(status, job, row, state)
+
+
+def _nodes(job: Body, state: ClusterObjects) -> tuple[str, ...]:
+    pods = state.pods_of(job) if state.pods is not None else ()
+    return tuple(sorted({name for pod in pods if (name := text(mapping(pod.get("spec")).get("nodeName")))}))
 
 
 def _workers(row: ObjectSummary, progress: Progress, job: Body, state: ClusterObjects) -> Workers:

@@ -1,6 +1,7 @@
 """The plan of each profile: tests besides the light sweep, their limits of time, and the GPUs that may be tested."""
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -51,46 +52,23 @@ class ProfilePlan(Struct, frozen=True, kw_only=True):
     diag_level: int = 0
 
 
-_ROWS = (
-    ProfilePlan(
-        profile=ProbeProfile.LIGHT, purpose="what the driver and the kernel report; no GPU time", duration="< 1 s"
-    ),
-    ProfilePlan(
-        profile=ProbeProfile.PREFLIGHT,
-        purpose="before a job, on its own GPUs",
-        duration="5 to 20 s",
-        gpu_tests=_ALL,
-    ),
-    ProfilePlan(
-        profile=ProbeProfile.POSTFLIGHT,
-        purpose="after a job: the same tests, and what the counters say since it started",
-        duration="5 to 20 s",
-        gpu_tests=_ALL,
-    ),
-    ProfilePlan(
-        profile=ProbeProfile.DEEP,
-        purpose="an idle or cordoned node, before it returns to service",
-        duration="2 to 30 min",
-        gpu_tests=_ALL,
-        has_peers=True,
-        soak_seconds=120.0,
-        budget=20.0,
-        deadline=90.0,
-        diag_level=3,
-    ),
-    ProfilePlan(
-        profile=ProbeProfile.RMA,
-        purpose="evidence for a replacement; started by a person",
-        duration="1 to 2 h",
-        gpu_tests=_ALL,
-        has_peers=True,
-        soak_seconds=120.0,
-        budget=20.0,
-        deadline=90.0,
-        diag_level=4,
-    ),
+_LONG = {"gpu_tests": _ALL, "has_peers": True, "soak_seconds": 120.0, "budget": 20.0, "deadline": 90.0}
+_RETURN, _PROOF = (
+    "an idle or cordoned node, before it returns to service",
+    "evidence for a replacement; started by a person",
 )
-PLANS = {plan.profile: plan for plan in _ROWS}
+_AFTER = "after a job: the same tests, and what the counters say since it started"
+_ROWS: tuple[tuple[ProbeProfile, str, str, dict[str, Any]], ...] = (
+    (ProbeProfile.LIGHT, "what the driver and the kernel report; no GPU time", "< 1 s", {}),
+    (ProbeProfile.PREFLIGHT, "before a job, on its own GPUs", "5 to 20 s", {"gpu_tests": _ALL}),
+    (ProbeProfile.POSTFLIGHT, _AFTER, "5 to 20 s", {"gpu_tests": _ALL}),
+    (ProbeProfile.DEEP, _RETURN, "2 to 30 min", {**_LONG, "diag_level": 3}),
+    (ProbeProfile.RMA, "evidence for a replacement; started by a person", "1 to 2 h", {**_LONG, "diag_level": 4}),
+)
+PLANS = {
+    profile: ProfilePlan(profile=profile, purpose=purpose, duration=duration, **more)
+    for profile, purpose, duration, more in _ROWS
+}
 
 
 def obstacles(sweep: Sweep | None) -> Iterator[tuple[ReadError, str]]:

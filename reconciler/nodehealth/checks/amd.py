@@ -5,19 +5,16 @@ from reconciler.nodehealth.checks.check import (
     MINUTE,
     CheckInput,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import since_zero
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _TEN = 10 * MINUTE
-_EXPORTER = "AMD device metrics exporter, health thresholds"
 
 
 def _init(given: CheckInput) -> CheckResult:
@@ -110,88 +107,17 @@ def _power(given: CheckInput) -> CheckResult:
     return CheckResult(status=status, message=f"{watts:g} W", observed=watts, threshold=limit)
 
 
-def _row(**values: object) -> HealthCheck:
-    return HealthCheck(vendor="amd", **values)  # type: ignore[arg-type]
-
-
-CHECKS = (
-    _row(
-        id="amd.count",
-        title="AMD SMI works, and all GPUs are present",
-        judge=_init,
-        reads=(ReadingId.AMDSMI_INIT, ReadingId.AMDSMI_COUNT, ReadingId.SYSFS_PCI_GPUS),
-        scope=CheckScope.NODE,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-        lane=Lane.FAST,
-        unit="GPUs",
-    ),
-    _row(
-        id="amd.ecc",
-        title="No uncorrectable memory errors",
-        judge=_ecc,
-        reads=(ReadingId.AMDSMI_ECC,),
-        limits={"uncorrectable": Threshold(value=0, source=ThresholdSource.VENDOR, citation=_EXPORTER)},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        unit="errors",
-    ),
-    _row(
-        id="amd.bad_pages",
-        title="No bad memory page is pending",
-        judge=_pages,
-        reads=(ReadingId.AMDSMI_BAD_PAGES,),
-        action=RepairAction.RESET_GPU,
-        unit="pages",
-    ),
-    _row(
-        id="amd.pcie.width",
-        title="The PCIe link has all its lanes",
-        judge=_width,
-        reads=(ReadingId.AMDSMI_PCIE,),
-        action=RepairAction.REBOOT_NODE,
-        unit="lanes",
-    ),
-    _row(
-        id="amd.pcie.replay",
-        title="Few PCIe replays",
-        judge=_replays,
-        reads=(ReadingId.AMDSMI_PCIE,),
-        limits={"replaysAMinute": Threshold(value=31, source=ThresholdSource.SPEC, citation="as x16 of generation 5")},
-        window=_TEN,
-        unit="replays/min",
-    ),
-    _row(
-        id="amd.throttle",
-        title="The GPU is not slowed down by heat for long",
-        judge=_throttle,
-        reads=(ReadingId.AMDSMI_VIOLATIONS,),
-        limits={"percent": Threshold(value=5, source=ThresholdSource.SPEC)},
-        unit="%",
-    ),
-    _row(
-        id="amd.xgmi",
-        title="XGMI reports no error",
-        judge=_xgmi,
-        reads=(ReadingId.AMDSMI_XGMI_ERROR,),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        unit="status",
-    ),
-    _row(
-        id="amd.temperature",
-        title="The GPU is not too hot",
-        judge=_heat,
-        reads=(ReadingId.AMDSMI_TEMPERATURE,),
-        limits={"warnBelow": Threshold(value=5, source=ThresholdSource.SPEC)},
-        unit="degrees",
-    ),
-    _row(
-        id="amd.power",
-        title="The power can be read and is plausible",
-        judge=_power,
-        reads=(ReadingId.AMDSMI_POWER,),
-        limits={"overLimit": Threshold(value=1.1, source=ThresholdSource.SPEC)},
-        unit="W",
-    ),
+CHECKS = health_checks(
+    "amd",
+    {
+        "amd.count": _init,
+        "amd.ecc": _ecc,
+        "amd.bad_pages": _pages,
+        "amd.pcie.width": _width,
+        "amd.pcie.replay": _replays,
+        "amd.throttle": _throttle,
+        "amd.xgmi": _xgmi,
+        "amd.temperature": _heat,
+        "amd.power": _power,
+    },
 )

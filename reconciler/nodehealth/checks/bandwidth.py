@@ -2,24 +2,12 @@
 
 from typing import Any
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, HealthCheck, Unmeasured, as_number
-from reconciler.nodehealth.findings import CheckStatus, ProbeProfile, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 from reconciler.sizing.peaks import PcieGeneration, memory_peak_gbs
 
-_OF_LINK = Threshold(
-    value="by generation", source=ThresholdSource.VENDOR, citation="data/gpus.json: azurehpc-health-checks, PCI Express"
-)
-_OF_PRODUCT = Threshold(
-    value="by product", source=ThresholdSource.VENDOR, citation="data/gpus.json: azurehpc-health-checks"
-)
-_SHEET = "part of the data sheet's bandwidth, or of 2 x memory clock x bus width / 8 where no table knows the card"
-
 _IMPOSSIBLE = 1.05  # of a peak
-
-
-def _spec(value: float, citation: str) -> Threshold:
-    return Threshold(value=value, source=ThresholdSource.SPEC, citation=citation)
 
 
 def rated(
@@ -184,79 +172,13 @@ def _peers(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold)
 
 
-CHECKS = (
-    HealthCheck(
-        id="pcie.h2d",
-        title="Pinned copies to the GPU reach the bandwidth of the link",
-        judge=lambda given: _direction(given, ReadingId.CUDA_H2D, "to the GPU"),
-        reads=(
-            ReadingId.CUDA_H2D,
-            ReadingId.NVML_PCIE_MAX_GENERATION,
-            ReadingId.NVML_PCIE_GPU_GENERATION,
-            ReadingId.NVML_PCIE_WIDTH,
-        ),
-        profile=ProbeProfile.PREFLIGHT,
-        unit="GB/s",
-        limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
-        action=RepairAction.RUN_DIAG,
-        is_recorded=True,
-    ),
-    HealthCheck(
-        id="pcie.d2h",
-        title="Pinned copies from the GPU reach the bandwidth of the link",
-        judge=lambda given: _direction(given, ReadingId.CUDA_D2H, "from the GPU"),
-        reads=(
-            ReadingId.CUDA_D2H,
-            ReadingId.NVML_PCIE_MAX_GENERATION,
-            ReadingId.NVML_PCIE_GPU_GENERATION,
-            ReadingId.NVML_PCIE_WIDTH,
-        ),
-        profile=ProbeProfile.PREFLIGHT,
-        unit="GB/s",
-        limits={"warnBelow": _OF_LINK, "failBelow": _OF_LINK},
-        action=RepairAction.RUN_DIAG,
-        is_recorded=True,
-    ),
-    HealthCheck(
-        id="pcie.gen.load",
-        title="The PCI Express link runs at its full generation while copies run",
-        judge=_generation,
-        reads=(ReadingId.CUDA_H2D,),
-        profile=ProbeProfile.PREFLIGHT,
-        unit="generation",
-        action=RepairAction.RUN_DIAG,
-    ),
-    HealthCheck(
-        id="hbm.bandwidth",
-        title="The memory of the GPU reaches its bandwidth",
-        judge=_memory,
-        reads=(
-            ReadingId.CUDA_DAXPY,
-            ReadingId.CUDA_DEVICE,
-            ReadingId.NVML_CLOCK_MEMORY_MAX,
-            ReadingId.NVML_MEMORY_BUS_WIDTH,
-            ReadingId.NVML_ECC_MODE,
-        ),
-        profile=ProbeProfile.PREFLIGHT,
-        unit="GB/s",
-        limits={
-            "warnBelow": _spec(0.85, _SHEET),
-            "failBelow": _spec(0.75, _SHEET),
-            "warnBelowGddr": _spec(0.78, f"{_SHEET}; ECC on GDDR takes 6 to 10 %"),
-            "failBelowGddr": _spec(0.68, f"{_SHEET}; ECC on GDDR takes 6 to 10 %"),
-        },
-        action=RepairAction.RUN_DIAG,
-        is_recorded=True,
-    ),
-    HealthCheck(
-        id="p2p.bandwidth",
-        title="Copies to every other GPU of the node reach the bandwidth of NVLink",
-        judge=_peers,
-        reads=(ReadingId.CUDA_PEER,),
-        profile=ProbeProfile.DEEP,
-        unit="GB/s",
-        limits={"failBelow": _OF_PRODUCT},
-        action=RepairAction.RUN_DIAG,
-        is_recorded=True,
-    ),
+CHECKS = health_checks(
+    "bandwidth",
+    {
+        "pcie.h2d": lambda given: _direction(given, ReadingId.CUDA_H2D, "to the GPU"),
+        "pcie.d2h": lambda given: _direction(given, ReadingId.CUDA_D2H, "from the GPU"),
+        "pcie.gen.load": _generation,
+        "hbm.bandwidth": _memory,
+        "p2p.bandwidth": _peers,
+    },
 )

@@ -7,9 +7,12 @@ take a missing value for a good one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
+from pkgutil import get_data
 from typing import Any
 
-from msgspec import Struct, field
+import msgspec
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from reconciler.nodehealth.findings import (
@@ -46,7 +49,8 @@ class CheckPrivilege(StrEnum):
 class CheckResult(Struct, frozen=True, kw_only=True):
     """The result of a check on one GPU or the node. `severity` and `action` are those of the row unless given.
 
-    `scale` is what the limits of the check are parts of; 0: they are in its unit.
+    `scale` is what the limits of the check are parts of; 0: they are in its unit. since: of a log, when what passed
+    began anew, or since when the log is whole. codes: all Xids that count, whatever their severity.
     """
 
     status: CheckStatus
@@ -57,6 +61,8 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     action: RepairAction | None = None
     samples: int = 1
     scale: float = 0.0
+    since: float = 0.0
+    codes: tuple[int, ...] = ()
 
 
 class Unmeasured(Exception):
@@ -201,16 +207,16 @@ class CheckInput(Struct, frozen=True, kw_only=True):
         return number
 
 
-class HealthCheck(Struct, frozen=True, kw_only=True):
+class CheckRow(Struct, frozen=True, kw_only=True):
     """A row of the catalogue. Documentation, policy schema, metrics and alerts are made from it.
 
     `reads` names the readings; `window` is how many seconds of earlier sweeps the check looks at; `vendor` is empty for
-    a check of every node. `is_recorded`: reports keep its values, so that limits of a policy can judge them.
+    a check of every node. `is_recorded`: reports keep its values, so that limits of a policy can judge them. `is_log`:
+    it judges what a log still says, so that silence ends no failure of the same boot.
     """
 
     id: str
     title: str
-    judge: Callable[[CheckInput], CheckResult]
     reads: tuple[ReadingId, ...]
     scope: CheckScope = CheckScope.GPU
     profile: ProbeProfile = ProbeProfile.LIGHT
@@ -225,8 +231,30 @@ class HealthCheck(Struct, frozen=True, kw_only=True):
     window: float = 0.0
     rule: int = 1
     is_recorded: bool = False
+    is_log: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse readings that no source reads."""
-        for name in self.reads:
-            ReadingId(name)
+
+class HealthCheck(CheckRow, frozen=True, kw_only=True):
+    """A row with the function that judges."""
+
+    judge: Callable[[CheckInput], CheckResult]
+
+
+@cache
+def _table() -> Mapping[str, Mapping[str, tuple[CheckRow, ...]]]:
+    content = get_data("reconciler", "data/health_checks.json") or b""
+    return msgspec.json.decode(content, type=dict[str, dict[str, tuple[CheckRow, ...]]])
+
+
+def health_checks(family: str, judges: Mapping[str, Callable[[CheckInput], CheckResult]]) -> tuple[HealthCheck, ...]:
+    """Return the rows of a family in `data/health_checks.json`, each with its function."""
+    rows = _table()["families"][family]
+    return tuple(HealthCheck(judge=judges[row.id], **(structs.asdict(row) | {"limits": _whole(row)})) for row in rows)
+
+
+def _whole(row: CheckRow) -> Mapping[str, Threshold]:
+    """Return the limits of a row; whole numbers are written as such."""
+    return {
+        name: replace(one, value=int(one.value)) if isinstance(one.value, float) and one.value.is_integer() else one
+        for name, one in row.limits.items()
+    }

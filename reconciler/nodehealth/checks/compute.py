@@ -1,32 +1,16 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
 from reconciler.nodehealth.active.plans import STICKY, UNCORRECTABLE_ECC, sticky_code
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, HealthCheck, Unmeasured, as_number, meaning
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks, meaning
 from reconciler.nodehealth.findings import (
     CheckStatus,
-    FindingSeverity,
-    ProbeProfile,
     RepairAction,
     Threshold,
-    ThresholdSource,
 )
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 _EXACT = (ReadingId.CUDA_DAXPY, ReadingId.CUDA_FP64, ReadingId.CUDA_BF16, ReadingId.CUDA_FP32, ReadingId.CUDA_SOAK)
 _TESTS = (ReadingId.CUDA_DEVICE, ReadingId.CUDA_H2D, ReadingId.CUDA_D2H, *_EXACT, ReadingId.CUDA_PEER)
-_SPREAD = Threshold(
-    value=0.97,
-    source=ThresholdSource.SPEC,
-    citation="all multiprocessors of a GPU have the same clock and the same work",
-)
-_REFERENCE = Threshold(
-    value="none", source=ThresholdSource.LEARNED, citation="10^12 operations a second of healthy GPUs of this model"
-)
-_BELOW_REFERENCE = Threshold(value=0.95, source=ThresholdSource.SPEC, citation="part of the reference")
-
-_LAST_PART = Threshold(
-    value=0.9, source=ThresholdSource.POLICY, citation="part of the rate at the start; not measured yet"
-)
 
 
 def _usable(given: CheckInput) -> CheckResult:
@@ -134,53 +118,14 @@ def _of_peak(given: CheckInput, name: ReadingId) -> str:
     return f"{text}, {rate / peak:.0%} of the peak at that clock" if peak else text
 
 
-def _rate_row(id_: str, name: ReadingId, title: str) -> HealthCheck:
-    return HealthCheck(
-        id=id_,
-        title=title,
-        judge=lambda given: _rate(given, name),
-        reads=(name,),
-        profile=ProbeProfile.PREFLIGHT,
-        unit="TFLOPS",
-        limits={"slowestPart": _SPREAD, "referenceTflops": _REFERENCE, "belowReference": _BELOW_REFERENCE},
-        action=RepairAction.RUN_DIAG,
-    )
-
-
-CHECKS = (
-    HealthCheck(
-        id="cuda.usable",
-        title="Tests on the GPU run into no fatal error",
-        judge=_usable,
-        reads=_TESTS,
-        profile=ProbeProfile.PREFLIGHT,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        unit="code",
-    ),
-    HealthCheck(
-        id="compute.checksum",
-        title="Results are right to the last bit",
-        judge=_checksum,
-        reads=_EXACT,
-        profile=ProbeProfile.PREFLIGHT,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        unit="results",
-    ),
-    _rate_row("compute.fp64", ReadingId.CUDA_FP64, "FP64 arithmetic: all multiprocessors keep up"),
-    _rate_row("compute.bf16", ReadingId.CUDA_BF16, "bf16 tensor cores: all multiprocessors keep up"),
-    _rate_row(
-        "compute.fp32", ReadingId.CUDA_FP32, "FP32 arithmetic, on GPUs without bf16: all multiprocessors keep up"
-    ),
-    HealthCheck(
-        id="compute.soak",
-        title="Arithmetic keeps its rate for two minutes",
-        judge=_soak,
-        reads=(ReadingId.CUDA_SOAK,),
-        profile=ProbeProfile.DEEP,
-        unit="TFLOPS",
-        limits={"lastPart": _LAST_PART},
-        action=RepairAction.RUN_DIAG,
-    ),
+CHECKS = health_checks(
+    "compute",
+    {
+        "cuda.usable": _usable,
+        "compute.checksum": _checksum,
+        "compute.fp64": lambda given: _rate(given, ReadingId.CUDA_FP64),
+        "compute.bf16": lambda given: _rate(given, ReadingId.CUDA_BF16),
+        "compute.fp32": lambda given: _rate(given, ReadingId.CUDA_FP32),
+        "compute.soak": _soak,
+    },
 )

@@ -1,36 +1,27 @@
 """Diagnostics: the results of `dcgmi diag` in its JSON, and the errors that a job left on its GPUs."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
 from reconciler.nodehealth.findings import (
     CheckStatus,
     FindingSeverity,
-    ProbeProfile,
-    RepairAction,
     Threshold,
     ThresholdSource,
 )
-from reconciler.nodehealth.policy import CheckMode
 from reconciler.nodehealth.readings import DIAG_READINGS, ReadingId
 
-_FATAL = Threshold(
-    value="PCIe, NVLink, ECC, GPU Memory",
-    source=ThresholdSource.POLICY,
-    citation="comma-separated names of the tests whose failure makes the GPUs unusable",
-)
-_PATHS = Threshold(
-    value="",
-    source=ThresholdSource.POLICY,
-    citation="comma-separated <top>.<category>.<test>: judge only these; empty: all",
-)
-_SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap"}
+_SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap", "nvbandwidth": "nvlink"}
 """Names of tests that mean the same in another version."""
-_PROFILES = {1: ProbeProfile.PREFLIGHT, 2: ProbeProfile.DEEP, 3: ProbeProfile.DEEP, 4: ProbeProfile.RMA}
+
+
+_UNUSABLE, _USABLE = (2, 6), (1, 5)
+"""Severities of DCGM: isolate or reset the GPU; monitor it, or change a setting. The others leave it to the test."""
 
 
 class DiagResult(Struct, frozen=True, kw_only=True):
@@ -41,6 +32,8 @@ class DiagResult(Struct, frozen=True, kw_only=True):
     gpu: str
     status: str
     text: str = ""
+    severities: tuple[int, ...] = ()  # of DCGM 4
+    errors: tuple[int, ...] = ()
 
 
 def plain(name: str) -> str:
@@ -60,9 +53,30 @@ def diag_results(document: Any) -> Iterator[DiagResult]:
                         path=path,
                         name=name,
                         gpu=_gpu(result),
-                        status=plain(str(result.get("status", ""))),
+                        status=_STATUSES.get(status := plain(str(result.get("status", ""))), status),
                         text=_text(result),
+                        severities=_numbers(result, "error_severity"),
+                        errors=_numbers(result, "error_id"),
                     )
+
+
+_STATUSES = {"skipped": "skip", "passed": "pass", "failed": "fail", "warning": "warn", "notrun": "not_run"}
+
+
+def _numbers(result: dict[str, Any], key: str) -> tuple[int, ...]:
+    found = (as_number(row.get(key)) for row in _rows(result, "warnings"))
+    return tuple(int(number) for number in found if number is not None)
+
+
+def _run_errors(document: Any) -> str:
+    """Return what went wrong with the run as a whole, whatever its tests say."""
+    tops = (document, *document.values()) if isinstance(document, dict) else ()
+    for body in tops:
+        for key in ("global_errors", "runtime_error", "Error"):
+            if isinstance(body, dict) and (found := body.get(key)):
+                row = found[0] if isinstance(found, list) else found
+                return str(row.get("error", row) if isinstance(row, dict) else row)[:200]
+    return ""
 
 
 def _rows(body: Any, key: str) -> list[dict[str, Any]]:
@@ -99,7 +113,9 @@ def _diag(given: CheckInput, level: int) -> CheckResult:
     if code != 0:
         message = f": {found['message']}" if found.get("message") else ""
         raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi ended with exit code {found.get('exitCode')}{message}")
-    odd = sorted({result.status for result in results} - {"pass", "skip", "warn", "not_run", "notrun"})
+    if errors := _run_errors(found.get("output")):
+        raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi could not run as it should: {errors}")
+    odd = sorted({result.status for result in results} - {"pass", "skip", "warn", "not_run"})
     if odd or not results:
         raise Unmeasured(
             CheckStatus.UNKNOWN, f"dcgmi printed the status {odd[0]!r}" if odd else "dcgmi printed no results"
@@ -131,10 +147,10 @@ def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
 
 
 def _failed(given: CheckInput, failed: list[DiagResult], samples: int) -> CheckResult:
-    """FAIL for a test of the fatal list, WARN for any other."""
+    """FAIL for a GPU that DCGM calls unusable, and for a test of the fatal list where DCGM says neither; else WARN."""
     threshold = given.threshold("fatal")
     fatal = {_name(name) for name in str(threshold.value).split(",") if name.strip()}
-    is_fatal = any(_name(result.name) in fatal for result in failed)
+    is_fatal = any(_is_fatal(result, fatal) for result in failed)
     return CheckResult(
         status=CheckStatus.FAIL if is_fatal else CheckStatus.WARN,
         message=f"failed: {_listed(failed)}{_reason(failed)}",
@@ -143,6 +159,13 @@ def _failed(given: CheckInput, failed: list[DiagResult], samples: int) -> CheckR
         severity=FindingSeverity.FATAL if is_fatal else FindingSeverity.DEGRADED,
         samples=samples,
     )
+
+
+def _is_fatal(result: DiagResult, fatal: Collection[str]) -> bool:
+    if any(severity in _UNUSABLE for severity in result.severities):
+        return True
+    is_usable = result.severities and all(severity in _USABLE for severity in result.severities)
+    return not is_usable and _name(result.name) in fatal
 
 
 def _name(name: str) -> str:
@@ -160,21 +183,10 @@ def _listed(results: list[DiagResult]) -> str:
 
 
 def _reason(results: list[DiagResult]) -> str:
-    text = next((result.text for result in results if result.text), "")
-    return f" ({text})" if text else ""
-
-
-def _diag_row(level: int) -> HealthCheck:
-    return HealthCheck(
-        id=f"dcgm.level{level}",
-        title=f"`dcgmi diag` passes at level {level}",
-        judge=lambda given: _diag(given, level),
-        reads=(DIAG_READINGS[level],),
-        scope=CheckScope.NODE,
-        profile=_PROFILES[level],
-        limits={"fatal": _FATAL, "paths": _PATHS},
-        action=RepairAction.RUN_DIAG if level < max(_PROFILES) else RepairAction.CONTACT_SUPPORT,
-    )
+    worst = next((result for result in results if result.text), None)
+    if worst is None:
+        return ""
+    return f" ({worst.text}{f'; error {worst.errors[0]} of DCGM' if worst.errors else ''})"
 
 
 JOB_ERRORS = "job.errors"
@@ -208,21 +220,7 @@ def _job_errors(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
 
 
-def _an_hour(count: float) -> Threshold:
-    return Threshold(value=count, source=ThresholdSource.POLICY, citation="per hour of the job, at least one hour")
-
-
-CHECKS = (
-    *map(_diag_row, _PROFILES),
-    HealthCheck(
-        id=JOB_ERRORS,
-        title="A job left no errors on its GPUs, by their counters from its start to its end",
-        judge=_job_errors,
-        reads=(ReadingId.JOB_ERRORS,),
-        profile=ProbeProfile.POSTFLIGHT,
-        unit="errors",
-        limits={"correctedAnHour": _an_hour(10), "replaysAnHour": _an_hour(100), "linkErrorsAnHour": _an_hour(100)},
-        action=RepairAction.RUN_DIAG,
-        mode=CheckMode.PROPOSE,
-    ),
+CHECKS = health_checks(
+    "diagnostics",
+    {**{f"dcgm.level{level}": partial(_diag, level=level) for level in DIAG_READINGS}, JOB_ERRORS: _job_errors},
 )

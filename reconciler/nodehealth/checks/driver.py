@@ -4,21 +4,17 @@ from collections.abc import Callable
 
 from reconciler.kube.values import plural
 from reconciler.nodehealth.checks.check import (
-    DAY,
     CheckInput,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
+    health_checks,
     meaning,
 )
 from reconciler.nodehealth.checks.counters import in_a_row
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.findings import CheckStatus, RepairAction
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, Sweep
 
 _SILENT = frozenset({ReadError.DEADLINE, ReadError.FAILED})
-_IN_A_ROW = Threshold(value=3, source=ThresholdSource.SPEC, citation="a GPU that dies blocks NVML in the kernel")
 
 
 def _init(given: CheckInput) -> CheckResult:
@@ -125,53 +121,17 @@ def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[
             observed=count,
             threshold=given.threshold("sweeps"),
             samples=count,
+            action=RepairAction.REBOOT_NODE,  # a GPU that does not answer cannot be reset
         )
     raise Unmeasured(CheckStatus.UNKNOWN, f"{text}, {count} of {given.limit('sweeps'):g} sweeps before it is a failure")
 
 
-CHECKS = (
-    HealthCheck(
-        id="nvml.init",
-        title="NVML can be used",
-        judge=_init,
-        reads=(ReadingId.NVML_INIT,),
-        scope=CheckScope.NODE,
-        limits={"sweeps": _IN_A_ROW},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-        lane=Lane.FAST,
-        unit="sweeps",
-    ),
-    HealthCheck(
-        id="gpu.count",
-        title="All GPUs are present",
-        judge=_count,
-        reads=(ReadingId.NVML_COUNT, ReadingId.SYSFS_PCI_GPUS),
-        scope=CheckScope.NODE,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.POWER_CYCLE,
-        lane=Lane.FAST,
-        unit="GPUs",
-    ),
-    HealthCheck(
-        id="gpu.reachable",
-        title="The GPU answers",
-        judge=_reachable,
-        reads=(ReadingId.NVML_HANDLE,),
-        limits={"sweeps": _IN_A_ROW},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        unit="sweeps",
-        window=DAY,
-    ),
-    HealthCheck(
-        id="gpu.recovery_action",
-        title="The driver asks for no recovery action",
-        judge=_recovery,
-        reads=(ReadingId.NVML_RECOVERY_ACTION,),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-    ),
+CHECKS = health_checks(
+    "driver",
+    {
+        "nvml.init": _init,
+        "gpu.count": _count,
+        "gpu.reachable": _reachable,
+        "gpu.recovery_action": _recovery,
+    },
 )

@@ -3,15 +3,12 @@
 from reconciler.kube.values import plural
 from reconciler.nodehealth.checks.check import (
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import CheckMode
+from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -37,6 +34,8 @@ def _module(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message=f"the driver's module {loaded} is loaded", observed=loaded)
 
 
+_SWITCHED = ("A100-SXM", "A800-SXM", "H100 80GB HBM3", "H200", "H800", "B200", "B300")
+_BOARD = 8  # GPUs of a board with NVSwitches
 _FABRIC_SETS_UP = (1, 2)  # NVML_GPU_FABRIC_STATE_NOT_STARTED and _IN_PROGRESS
 _RECOVER_IMEX = 5
 
@@ -48,13 +47,18 @@ def _fabric_manager(given: CheckInput) -> CheckResult:
         for reading in given.sweep.all(ReadingId.NVML_FABRIC)
         if isinstance(reading.value, dict)
     ]
+    daemons = given.value(ReadingId.PROCFS_DAEMONS)
+    runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
     if not any(states):
-        raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
+        names = [gpu.product for gpu in given.sweep.gpus if "NVL" not in gpu.product]
+        boards = sum(any(word in name for word in _SWITCHED) for name in names)
+        if boards < _BOARD or runs or not isinstance(daemons, list) or "kubelet" not in daemons:
+            raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
+        text = f"{boards} GPUs on a board with NVSwitches, and the fabric manager does not run: programs cannot start"
+        return CheckResult(status=FAIL, message=text, observed=boards, action=RepairAction.REBOOT_NODE)
     waiting = sum(state in _FABRIC_SETS_UP for state in states)
     if not waiting:
         return CheckResult(status=PASS, message="the fabric is complete", observed=0)
-    daemons = given.value(ReadingId.PROCFS_DAEMONS)
-    runs = isinstance(daemons, list) and "nv-fabricmanager" in daemons
     text = "the fabric manager is running" if runs else "the fabric manager is not visible"
     return CheckResult(
         status=WARN, message=f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", observed=waiting
@@ -72,6 +76,9 @@ def _imex(given: CheckInput) -> CheckResult:
         )
     daemons = given.value(ReadingId.PROCFS_DAEMONS)
     if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
+        if given.expected.imex:
+            text = f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}"
+            return CheckResult(status=FAIL, message=text)
         raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
     return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
 
@@ -105,48 +112,13 @@ def _acs(given: CheckInput) -> CheckResult:
     return CheckResult(status=PASS, message="no bridge redirects traffic between GPUs", observed=0)
 
 
-def _node(**values: object) -> HealthCheck:
-    return HealthCheck(scope=CheckScope.NODE, **values)  # type: ignore[arg-type]
-
-
-CHECKS = (
-    _node(
-        id="driver.module",
-        title="The driver's module is loaded, in the version of the library",
-        judge=_module,
-        reads=(ReadingId.SYSFS_NVIDIA_MODULE, ReadingId.SYSFS_PCI_GPUS),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-    ),
-    _node(
-        id="fabricmanager",
-        title="No GPU waits for the fabric manager",
-        judge=_fabric_manager,
-        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_DAEMONS),
-        unit="GPUs",
-    ),
-    _node(
-        id="imex",
-        title="No GPU asks for a recovery of IMEX",
-        judge=_imex,
-        reads=(ReadingId.NVML_RECOVERY_ACTION, ReadingId.PROCFS_DAEMONS),
-        unit="GPUs",
-    ),
-    _node(
-        id="plugin.registered",
-        title="Kubernetes counts the GPUs that NVML counts",
-        judge=_plugin,
-        reads=(ReadingId.KUBERNETES_ALLOCATABLE_GPUS, ReadingId.NVML_COUNT),
-        unit="GPUs",
-    ),
-    _node(
-        id="pcie.acs",
-        title="No bridge sends traffic between GPUs through the processor",
-        judge=_acs,
-        reads=(ReadingId.SYSFS_ACS,),
-        vendor="",
-        mode=CheckMode.PROPOSE,
-        privilege=CheckPrivilege.ROOT,
-        unit="bridges",
-    ),
+CHECKS = health_checks(
+    "host",
+    {
+        "driver.module": _module,
+        "fabricmanager": _fabric_manager,
+        "imex": _imex,
+        "plugin.registered": _plugin,
+        "pcie.acs": _acs,
+    },
 )

@@ -1,25 +1,25 @@
-"""The kernel's log: Xids of each GPU, and GPUs that fell off the bus."""
+"""The kernel's log: Xids of each GPU, GPUs that fell off the bus, and all else that the table of messages knows."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.nodehealth.checks.check import (
     DAY,
     HOUR,
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.driver import RECOVERY
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction
+from reconciler.nodehealth.kernel_events import RELOAD, Told, ended_by, kernel_events, told_by
 from reconciler.nodehealth.readings import ReadingId, normal_slot
 from reconciler.nodehealth.xids import (
     RECOVERY_CHANGED,
@@ -32,13 +32,11 @@ from reconciler.nodehealth.xids import (
     mention,
     parse_xid,
     recovery_of,
-    since_reset,
     together,
 )
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _APP, _INFO = FindingSeverity.APP, FindingSeverity.INFO
-_WEIGHT = {_INFO: 0, _APP: 1, FindingSeverity.DEGRADED: 2, FindingSeverity.FATAL: 3}
 _PREEMPTED = 45  # a preemptive cleanup follows another error
 _BUS_ID = re.compile(r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?(?![0-9a-fA-F])", re.ASCII)
 _FALLEN = "fallen off the bus"
@@ -78,20 +76,43 @@ def _seconds(row: Mapping[str, Any], booted: float | None) -> float | None:
     return None if booted is None else booted + since_boot
 
 
-def _xid_events(given: CheckInput) -> tuple[XidEvent, ...]:
-    """Return the Xids of a GPU since its last reset, of the kernel's log and of NVML.
+def _xid_events(given: CheckInput, resets: list[float]) -> tuple[XidEvent, ...]:
+    """Return the Xids of a GPU since its last reset, of the kernel's log and of NVML; add the times of resets.
 
     NVML tells only what happens while somebody listens: without the log, nothing told is no pass.
     """
     told = _told(given)
+    logged: list[XidEvent] = []
     try:
-        logged = [event for line in _lines(given) if (event := _event(given, line)) is not None]
+        for line in _lines(given):
+            if (event := _event(given, line)) is not None:
+                logged.append(event)
+            elif RELOAD in line.text:
+                resets.append(line.seconds)
     except Unmeasured as unmeasured:
         if not told:
             raise Unmeasured(unmeasured.status, f"{unmeasured}; no NVML event since the agent started") from None
-        logged = []
-    events = (event for event in together(logged, told) if event.slot == given.slot)
-    return since_reset(events)
+    events = [event for event in together(logged, told) if event.slot == given.slot]
+    resets += (event.seconds for event in events if recovery_of(event) == 0)
+    last = max(resets, default=0.0)
+    return tuple(event for event in sorted(set(events)) if event.seconds > last)
+
+
+def _missing(given: CheckInput) -> float:
+    """Return since when the log is whole, if that is after the boot; 0 if it reaches back to it, or nobody tells."""
+    since, booted = given.sweep.find(ReadingId.KMSG_SINCE), given.sweep.find(ReadingId.PROCFS_BTIME)
+    seconds = as_number(since.value) if since is not None else None
+    return seconds + (as_number(booted.value) or 0.0) if seconds and booted is not None else 0.0
+
+
+def _nothing(given: CheckInput, message: str, ended: float) -> CheckResult:
+    """Return a pass, which ends failures of before `ended`; UNKNOWN if the log does not reach back to then."""
+    began = _missing(given)
+    if began > ended:
+        hours = (given.sweep.taken_at - began) / HOUR
+        text = f"the kernel's log begins {hours:.1f} hours ago, and what it said before is not known"
+        return CheckResult(status=CheckStatus.UNKNOWN, message=text, since=began)
+    return CheckResult(status=PASS, message=message, observed=0, since=ended)
 
 
 def _event(given: CheckInput, line: _KernelLine) -> XidEvent | None:
@@ -114,20 +135,29 @@ def _told(given: CheckInput) -> list[XidEvent]:
 
 
 def _xids(given: CheckInput) -> CheckResult:
-    events = _xid_events(given)
+    resets: list[float] = []
+    events = _xid_events(given, resets)
     recent = given.sweep.taken_at - given.limit("hours") * HOUR
     weighed: list[_Weighed] = []
+    codes: set[int] = set()
     for burst in bursts(events):
         severity, action, text = _weigh_burst(given, burst, events)
         if severity not in {_APP, _INFO} or burst[-1].seconds >= recent:
             weighed.append((severity, action, text))
-    if not weighed:
-        return CheckResult(status=PASS, message="no Xid since the last boot or reset", observed=0)
-    severity, action, _ = max(weighed, key=lambda one: _WEIGHT[one[0]])
-    text = "; ".join(dict.fromkeys(text for each, _, text in weighed if each is severity))[:500]
-    status = FAIL if severity is FindingSeverity.FATAL else PASS if severity is _INFO else WARN
+            codes |= {event.code for event in burst}
+    if not weighed or {severity for severity, _, _ in weighed} == {_INFO}:
+        notes = "; ".join(dict.fromkeys(text for _, _, text in weighed))[:500]
+        found = _nothing(given, notes or "no Xid since the last boot or reset", max(resets, default=0.0))
+        return replace(found, observed=len(events))
+    severity, action, _ = max(weighed, key=lambda one: one[0].weight)
     return CheckResult(
-        status=status, message=text, observed=len(events), severity=severity, action=action, samples=len(events)
+        status=FAIL if severity is FindingSeverity.FATAL else WARN,
+        message="; ".join(dict.fromkeys(text for each, _, text in weighed if each is severity))[:500],
+        observed=len(events),
+        severity=severity,
+        action=action,
+        samples=len(events),
+        codes=tuple(sorted(codes)),
     )
 
 
@@ -141,12 +171,10 @@ def _weigh_burst(given: CheckInput, burst: tuple[XidEvent, ...], events: tuple[X
     known = [_weigh(given, code, burst, events) for code in codes if code != RECOVERY_CHANGED]
     known = [one for one in known if one[2] != str(_PREEMPTED)] or known
     if not known:
-        return (
-            FindingSeverity.DEGRADED,
-            RepairAction.OBSERVE,
-            f"{text}: the recovery action changed; the new one is not given",
-        )
-    severity, action, _ = max(known, key=lambda one: _WEIGHT[one[0]])
+        before = next((RECOVERY[said][0] for event in burst if (said := recovery_of(event)) in RECOVERY), "")
+        told = f"the driver asked for a {before} and asks for nothing now" if before else "the new action is not told"
+        return FindingSeverity.DEGRADED, RepairAction.OBSERVE, f"{text}: {told}"
+    severity, action, _ = max(known, key=lambda one: one[0].weight)
     names = [*(given.xids.rule(code).name for code in codes), *(fault.text for fault in _faults(burst)[:_MAX_NAMED])]
     text += f" ({'; '.join(dict.fromkeys(name for name in names if name))})" if any(names) else ""
     text += _by_whom(burst)
@@ -183,7 +211,7 @@ def _now(given: CheckInput) -> int | None:
 def _faults(burst: tuple[XidEvent, ...], code: int | None = None) -> list[LinkFault]:
     """Return what the Xids of a burst, or those with a code, say about links; the gravest first."""
     found = [fault for event in burst if code in (None, event.code) and (fault := link_fault(event)) is not None]
-    return sorted(found, key=lambda fault: -_WEIGHT[fault.severity])
+    return sorted(found, key=lambda fault: -fault.severity.weight)
 
 
 def _by_whom(burst: tuple[XidEvent, ...]) -> str:
@@ -215,8 +243,14 @@ def _repeats(given: CheckInput, rule: XidRule, events: tuple[XidEvent, ...]) -> 
         return False
     start = given.sweep.taken_at - rule.repeat.hours * HOUR
     same = [event for event in events if event.code == rule.code and event.seconds >= start and not _is_harmless(event)]
-    workloads = {event.workload for event in same} - {""} or {""}  # an unknown one may be any of the others
+    workloads = {_workload(event, same) for event in same} - {""} or {""}  # an unknown one may be any of the others
     return len(same) >= rule.repeat.count and len(workloads) >= rule.repeat.workloads
+
+
+def _workload(event: XidEvent, others: Sequence[XidEvent]) -> str:
+    """Return the workload: threads of one process have different names, of which the first counts."""
+    same = (one for one in others if one.pid == event.pid and abs(one.seconds - event.seconds) < HOUR)
+    return event.workload if event.pod or not event.pid else next(same).workload
 
 
 def _is_harmless(event: XidEvent) -> bool:
@@ -231,47 +265,66 @@ def _is_remap_pending(given: CheckInput) -> bool:
         return False
 
 
+_ANNOUNCED = re.compile(r"The NVIDIA GPU (\S+)", re.ASCII)
+
+
 def _fallen_off(given: CheckInput) -> CheckResult:
-    """Look for GPUs that fell off the bus: the kernel may say so without an Xid."""
-    told = (_BUS_ID.search(line.text) for line in _lines(given) if _FALLEN in line.text)
-    gone = sorted({slot for match in told if match and (slot := normal_slot(match[0]))})
+    """Look for GPUs that fell off the bus: the kernel may say so without an Xid, and in three messages."""
+    gone, named = set[str](), ""
+    for line in _lines(given):
+        announced = _ANNOUNCED.search(line.text)
+        named = normal_slot(announced[1]) if announced else named
+        if _FALLEN in line.text:
+            match = _BUS_ID.search(line.text)
+            gone.add((normal_slot(match[0]) if match else named) or "a GPU that is not named")
     if gone:
-        text = f"fell off the bus: {', '.join(gone)}"
+        text = f"fell off the bus: {', '.join(sorted(gone))}"
         return CheckResult(status=FAIL, message=text, observed=len(gone))
-    return CheckResult(status=PASS, message="no GPU fell off the bus since the boot", observed=0)
+    return _nothing(given, "no GPU fell off the bus since the boot", 0.0)
 
 
-CHECKS = (
-    HealthCheck(
-        id="gpu.xid",
-        title="No Xid that matters since the last boot or reset",
-        judge=_xids,
-        reads=(
-            ReadingId.KMSG_LINES,
-            ReadingId.PROCFS_BTIME,
-            ReadingId.NVML_XIDS,
-            ReadingId.NVML_RECOVERY_ACTION,
-            ReadingId.NVML_REMAPPED_ROWS,
-        ),
-        limits={"hours": Threshold(value=24, source=ThresholdSource.SPEC, citation="for codes that blame a program")},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        privilege=CheckPrivilege.HOST,
-        window=7 * DAY,
-        unit="events",
-    ),
-    HealthCheck(
-        id="kmsg.fallen_off",
-        title="No GPU fell off the bus",
-        judge=_fallen_off,
-        reads=(ReadingId.KMSG_LINES, ReadingId.PROCFS_BTIME),
-        scope=CheckScope.NODE,
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.POWER_CYCLE,
-        lane=Lane.FAST,
-        privilege=CheckPrivilege.HOST,
-        window=7 * DAY,
-        unit="GPUs",
-    ),
+def _told_events(given: CheckInput, check: str) -> CheckResult:
+    """Judge the messages that the table has for one check. A later message may end them."""
+    found: dict[Told, list[float]] = {}
+    ended = 0.0
+    for line in _lines(given):
+        over = [told for told in found if ended_by(told, line.text) or (check == _DRIVER and RELOAD in line.text)]
+        if over:
+            found = {told: times for told, times in found.items() if told not in over}
+            ended = line.seconds
+        told = told_by(line.text)
+        if told is not None and told.check == check:
+            found.setdefault(told, []).append(line.seconds)
+    now = given.sweep.taken_at
+    counted = {
+        told: sum(not told.event.hours or now - at <= told.event.hours * HOUR for at in times)
+        for told, times in found.items()
+    }
+    faults = sorted(
+        (told for told, count in counted.items() if count >= told.event.messages),
+        key=lambda told: -FindingSeverity(told.event.severity).weight,
+    )
+    if not faults:
+        return _nothing(given, "the kernel's log tells of no such fault", ended)
+    worst = faults[0].event
+    texts = (f"{told.event.what}{f': {told.subject}' if told.subject else ''}" for told in faults[:_MAX_NAMED])
+    more = f" and {len(faults) - _MAX_NAMED} more" if len(faults) > _MAX_NAMED else ""
+    return CheckResult(
+        status=FAIL if worst.severity == FindingSeverity.FATAL else WARN,
+        message=f"{'; '.join(dict.fromkeys(texts))}{more}",
+        observed=sum(counted.values()),
+        severity=FindingSeverity(worst.severity),
+        action=RepairAction(worst.action),
+        samples=sum(counted.values()),
+    )
+
+
+_DRIVER = "kmsg.driver"
+CHECKS = health_checks(
+    "kernel",
+    {
+        "gpu.xid": _xids,
+        "kmsg.fallen_off": _fallen_off,
+        **{check: partial(_told_events, check=check) for check in kernel_events()},
+    },
 )

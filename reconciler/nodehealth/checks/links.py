@@ -1,26 +1,42 @@
 """NVLink, the fabric of NVSwitches, and ports of InfiniBand and RoCE."""
 
+from collections import Counter
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 from reconciler.kube.values import plural
 from reconciler.nodehealth.checks.check import (
+    DAY,
     HOUR,
     MINUTE,
     CheckInput,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import change
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import Lane
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
+from reconciler.nodehealth.policy import PortExpectation
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _SPEEDS = {"H100": 26_562, "H200": 26_562, "H800": 26_562, "GB200": 53_125, "B200": 53_125, "A100": 25_781}
+_LINKS = {
+    "A100-SXM": 12,
+    "A800-SXM": 8,
+    "H100 80GB HBM3": 18,
+    "H800": 8,
+    "H20": 18,
+    "B200": 18,
+    "B300": 18,
+    "V100-SXM": 6,
+    "H200": 18,
+}
+"""Links of each GPU on its usual board. A card of PCI Express has links only where a bridge is mounted."""
+
+_BRIDGED = ("PCIe", "PCIE", "NVL", "A30", "A40", "A6000")
 _HALF_HOUR = 30 * MINUTE
 
 
@@ -36,33 +52,51 @@ def _peers(given: CheckInput) -> list[str]:
     return [gpu.slot for gpu in given.sweep.gpus if gpu.product == given.gpu.product]
 
 
-def _most_active(given: CheckInput) -> int:
-    """Return the most active links of any GPU of this product: platforms leave some unused by design."""
-    most = 0
+def _counts(given: CheckInput) -> list[int]:
+    """Return the active links of each GPU of this product that tells them."""
+    found = []
     for slot in _peers(given):
         try:
-            most = max(most, sum(state == 1 for state in _states(given, slot)))
+            found.append(sum(state == 1 for state in _states(given, slot)))
         except Unmeasured:
             continue
-    return most
+    return found
 
 
 def _active(given: CheckInput) -> CheckResult:
+    if _is_on(given, given.slot):
+        raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode uses no NVLink")
     states = _states(given, given.slot)
     active, wanted = sum(state == 1 for state in states), given.expected.nvlinks
     limit, said_by = given.expected_limit(wanted), given.expected.said_by
+    usual = 0
     if wanted is None:
-        wanted, said_by = _most_active(given), ""
+        counts = _counts(given)  # platforms leave some links unused by design
+        wanted, said_by = max(counts, default=0), ""
         citation = "the GPU with the most links in this node"
         limit = Threshold(value=wanted, source=ThresholdSource.MEASURED, citation=citation)
-        if wanted == 0:
-            text = f"none of {len(states)} links is active on any GPU of this node"
+        # A bridge joins two, so one of an odd number lost its own.
+        is_bridged = any(word in given.gpu.product for word in _BRIDGED)
+        if wanted == 0 or (is_bridged and not active and not sum(map(bool, counts)) % 2):
+            text = f"none of {len(states)} links is active on {'any' if wanted == 0 else 'this'} GPU of this node"
             raise Unmeasured(CheckStatus.SKIP, f"{text}; if that is wrong, set `expected.nvlinks` in a HealthPolicy")
+        known = (count for name, count in _LINKS.items() if name in given.gpu.product and not is_bridged)
+        usual = min(next(known, 0), len(states))
     down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
     if active < wanted:
         text = f"{active} of {wanted} links are active{said_by}; down: {down}"
         return CheckResult(status=FAIL, message=text, observed=active, threshold=limit)
+    if active < usual:
+        limit = Threshold(value=usual, source=ThresholdSource.VENDOR, citation="NVIDIA, links of this product")
+        text = f"{active} of the usual {usual} links are active on every GPU; down: {down}"
+        return CheckResult(status=WARN, message=text, observed=active, threshold=limit)
     return CheckResult(status=PASS, message=f"{active} links are active", observed=active, threshold=limit)
+
+
+def _is_on(given: CheckInput, slot: str) -> bool:
+    """Say whether a GPU is in MIG mode."""
+    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, slot)
+    return mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1
 
 
 def _speed(given: CheckInput) -> CheckResult:
@@ -142,6 +176,8 @@ _TRUE, _CONFIGURED = 1, 1  # of two bits: 1 true, 2 false, 0 not known; of the c
 
 
 def _fabric(given: CheckInput) -> CheckResult:
+    if _is_on(given, given.slot):
+        raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode is not part of a fabric")
     state = int(given.field(ReadingId.NVML_FABRIC, "state"))
     if state == _NOT_SUPPORTED:
         raise Unmeasured(CheckStatus.SKIP, "the GPU is not part of a fabric")
@@ -196,9 +232,11 @@ def _is_up(row: dict[str, Any]) -> bool:
     return "ACTIVE" in str(row.get("state"))
 
 
-def _earlier_ports(given: CheckInput, seconds: float) -> list[tuple[float, dict[str, dict[str, Any]]]]:
+def _earlier_ports(
+    given: CheckInput, seconds: float, *, any_boot: bool = False
+) -> list[tuple[float, dict[str, dict[str, Any]]]]:
     found = []
-    for sweep in given.earlier(seconds):
+    for sweep in given.earlier(seconds, any_boot=any_boot):
         try:
             found.append((sweep.taken_at, _ports(given.at(sweep))))
         except Unmeasured:
@@ -207,34 +245,77 @@ def _earlier_ports(given: CheckInput, seconds: float) -> list[tuple[float, dict[
 
 
 def _ports_state(given: CheckInput) -> CheckResult:
-    """Compare ports with what they were: one that never was up may have no cable by design."""
+    """Compare ports with what Git expects and with what they were: one that never was up may have no cable."""
     ports = _ports(given)
+    wanted = {"InfiniBand": given.expected.ib, "Ethernet": given.expected.ethernet}
+    for layer, expected in wanted.items():
+        if expected is not None and (short := _short_of(given, ports, layer, expected)):
+            return short
     if not ports:
         raise Unmeasured(CheckStatus.SKIP, "this node has no InfiniBand")
-    earlier = _earlier_ports(given, HOUR)
-    lost = [name for name, row in ports.items() if not _is_up(row) and any(_was_up(old, name) for _, old in earlier)]
-    gone = sorted({name for _, old in earlier for name, row in old.items() if _is_up(row)} - set(ports))
-    if lost or gone:
+    earlier, known = _earlier_ports(given, HOUR), _earlier_ports(given, 8 * DAY, any_boot=True)
+    lost = [name for name, row in ports.items() if not _is_up(row) and any(_was_up(old, name) for _, old in known)]
+    gone = sorted({name for _, old in known for name, row in old.items() if _is_up(row)} - set(ports))
+    if (lost or gone) and not any(wanted.values()):
         text = f"ports went down: {', '.join(sorted(lost) + gone)}"
         return CheckResult(status=FAIL, message=text, observed=len(lost) + len(gone))
     if not any(_is_up(row) for row in ports.values()):
         return CheckResult(status=WARN, message=f"none of {len(ports)} ports is active", observed=0)
     downs = _grown(ports, earlier, "link_downed")
-    if downs >= given.limit("downsInAnHour"):
-        limit = given.threshold("downsInAnHour")
-        return CheckResult(
-            status=FAIL, message=f"links went down {plural(downs, 'time')}", observed=downs, threshold=limit
-        )
     symbols = _per_second(given, ports)
-    if symbols > given.limit("symbolErrorsASecond"):
-        limit = given.threshold("symbolErrorsASecond")
-        return CheckResult(
-            status=WARN, message=f"{symbols:.0f} symbol errors a second", observed=symbols, threshold=limit
-        )
-    if downs:
-        return CheckResult(status=WARN, message=f"links went down {plural(downs, 'time')}", observed=downs)
+    if downs >= given.limit("downsInAnHour") or symbols > given.limit("symbolErrorsASecond"):
+        is_flapping = downs >= given.limit("downsInAnHour")
+        text = f"links went down {plural(downs, 'time')}" if is_flapping else f"{symbols:.0f} symbol errors a second"
+        limit = given.threshold("downsInAnHour" if is_flapping else "symbolErrorsASecond")
+        observed = downs if is_flapping else symbols
+        return CheckResult(status=FAIL if is_flapping else WARN, message=text, observed=observed, threshold=limit)
+    odd = [*_slower(ports), *_unmanaged(ports)]
+    if downs or odd:
+        text = "; ".join([*odd, *([f"links went down {plural(downs, 'time')}"] if downs else [])])
+        return CheckResult(status=WARN, message=text, observed=downs or len(odd))
     up = sum(_is_up(row) for row in ports.values())
-    return CheckResult(status=PASS, message=f"{up} of {len(ports)} ports are active", observed=up)
+    is_whole = up == len(ports) or any(wanted.values())  # else a port may be down that was up before the agent began
+    since = given.sweep.taken_at if is_whole else 0.0
+    return CheckResult(status=PASS, message=f"{up} of {len(ports)} ports are active", observed=up, since=since)
+
+
+def _short_of(
+    given: CheckInput, ports: dict[str, dict[str, Any]], layer: str, expected: PortExpectation
+) -> CheckResult | None:
+    """Return what ports of one kind lack of what Git expects."""
+    rows = {name: row for name, row in ports.items() if str(row.get("link_layer") or "InfiniBand") == layer}
+    up = [name for name, row in rows.items() if _is_up(row)]
+    slow = [name for name in up if expected.rate and (_rate(rows[name]) or 0.0) < expected.rate]
+    if len(up) >= expected.ports and len(up) - len(slow) >= expected.ports:
+        return None
+    down = sorted(set(rows) - set(up))
+    text = f"{len(up)} of {expected.ports} {layer} ports are active{given.expected.said_by}"
+    text += f"; down: {', '.join(down)}" if down and len(up) < expected.ports else ""
+    text += f"; below {expected.rate:g} Gb/s: {', '.join(slow)}" if slow else ""
+    limit = given.expected_limit(expected.ports)
+    return CheckResult(status=FAIL, message=text, observed=len(up) - len(slow), threshold=limit)
+
+
+def _rate(row: dict[str, Any]) -> float | None:
+    number = str(row.get("rate") or "").split(" ")[0]
+    return float(number) if number.replace(".", "", 1).isdigit() else None
+
+
+def _slower(ports: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Say which active ports are slower than most others of their kind."""
+    for layer in sorted({str(row.get("link_layer")) for row in ports.values()}):
+        rates = {name: rate for name, row in ports.items() if _is_up(row) and (rate := _rate(row))
+                 and str(row.get("link_layer")) == layer}  # fmt: skip
+        usual, count = Counter(rates.values()).most_common(1)[0] if rates else (0.0, 0)
+        if 2 * count > len(rates):
+            yield from (f"{name} runs at {rate:g} of {usual:g} Gb/s" for name, rate in rates.items() if rate < usual)
+
+
+def _unmanaged(ports: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Say which ports have a link and are not active: nobody manages their subnet."""
+    for name, row in ports.items():
+        if not _is_up(row) and "LinkUp" in str(row.get("phys_state")):
+            yield f"{name} has a link, but no subnet manager made it active"
 
 
 def _was_up(ports: dict[str, dict[str, Any]], name: str) -> bool:
@@ -260,66 +341,13 @@ def _per_second(given: CheckInput, ports: dict[str, dict[str, Any]]) -> float:
     return _grown(ports, earlier, "symbol_error") / (given.sweep.taken_at - earlier[0][0]) if earlier else 0.0
 
 
-CHECKS = (
-    HealthCheck(
-        id="nvlink.active",
-        title="All NVLinks are up",
-        judge=_active,
-        reads=(ReadingId.NVML_NVLINK_STATES,),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        unit="links",
-    ),
-    HealthCheck(
-        id="nvlink.speed",
-        title="NVLinks have their full speed",
-        judge=_speed,
-        reads=(ReadingId.NVML_NVLINK_SPEEDS,),
-        action=RepairAction.RESET_GPU,
-        unit="MB/s",
-    ),
-    HealthCheck(
-        id="nvlink.errors",
-        title="No lasting NVLink errors",
-        judge=_errors,
-        reads=(ReadingId.NVML_NVLINK_ERRORS,),
-        limits={
-            "crcASecond": Threshold(value=100, source=ThresholdSource.VENDOR, citation="DCGM, NVLink CRC errors"),
-            "windows": Threshold(value=15, source=ThresholdSource.VENDOR, citation="NVRx, of 30 windows of a minute"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=_HALF_HOUR,
-        unit="errors",
-    ),
-    HealthCheck(
-        id="fabric.state",
-        title="The GPU is part of its NVSwitch fabric",
-        judge=_fabric,
-        reads=(ReadingId.NVML_FABRIC, ReadingId.PROCFS_UPTIME),
-        limits={
-            "startMinutes": Threshold(value=5, source=ThresholdSource.SPEC),
-            "missingMinutes": Threshold(value=10, source=ThresholdSource.SPEC),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        window=10 * MINUTE,
-    ),
-    HealthCheck(
-        id="ib.state",
-        title="InfiniBand ports stay up",
-        judge=_ports_state,
-        reads=(ReadingId.SYSFS_INFINIBAND_PORTS,),
-        scope=CheckScope.NODE,
-        vendor="",
-        limits={
-            "downsInAnHour": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, 3 events in 1 h"),
-            "symbolErrorsASecond": Threshold(value=10, source=ThresholdSource.VENDOR, citation="NVSentinel"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RUN_DIAG,
-        window=HOUR,
-        unit="ports",
-    ),
+CHECKS = health_checks(
+    "links",
+    {
+        "nvlink.active": _active,
+        "nvlink.speed": _speed,
+        "nvlink.errors": _errors,
+        "fabric.state": _fabric,
+        "ib.state": _ports_state,
+    },
 )

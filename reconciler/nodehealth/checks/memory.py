@@ -5,32 +5,29 @@ from reconciler.nodehealth.checks.check import (
     DAY,
     HOUR,
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import change, since_zero
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import CheckMode, Lane
+from reconciler.nodehealth.findings import CheckStatus, RepairAction
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
-
-
-def _vendor(value: float, citation: str) -> Threshold:
-    return Threshold(value=value, source=ThresholdSource.VENDOR, citation=citation)
 
 
 def _ecc_mode(given: CheckInput) -> CheckResult:
     current, pending = (int(given.field(ReadingId.NVML_ECC_MODE, key)) for key in ("current", "pending"))
     if current != pending:
         return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
+    if not current and any(word in given.gpu.product for word in _WITHOUT_ECC):
+        raise Unmeasured(CheckStatus.SKIP, "this product is sold without ECC, or with ECC off")
     status = PASS if current else WARN
     return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
 
 
+_WITHOUT_ECC = ("GeForce", "TITAN", "RTX", "Quadro")
 _ON = {True: "on", False: "off"}
 
 
@@ -213,107 +210,18 @@ def _remap_count(given: CheckInput) -> CheckResult:
     )
 
 
-CHECKS = (
-    HealthCheck(
-        id="ecc.mode",
-        title="ECC is on, and stays on",
-        judge=_ecc_mode,
-        reads=(ReadingId.NVML_ECC_MODE,),
-        unit="mode",
-    ),
-    HealthCheck(
-        id="ecc.dram.unc.volatile",
-        title="No uncorrected memory errors since the driver was loaded",
-        judge=_uncorrected,
-        reads=(ReadingId.NVML_ECC_UNCORRECTED, ReadingId.NVML_RECOVERY_ACTION, ReadingId.NVML_REMAPPED_ROWS),
-        limits={"errorsInADay": Threshold(value=2, source=ThresholdSource.SPEC, citation="between DCGM and gpud")},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.RESET_GPU,
-        lane=Lane.FAST,
-        window=DAY,
-        unit="errors",
-    ),
-    HealthCheck(
-        id="ecc.sram",
-        title="No uncorrected SRAM errors",
-        judge=_sram,
-        reads=(ReadingId.NVML_SRAM_ECC,),
-        limits={"corrected": _vendor(10_000, "Azure HPC health checks")},
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.CONTACT_SUPPORT,
-        lane=Lane.FAST,
-        privilege=CheckPrivilege.ROOT,
-        unit="errors",
-    ),
-    HealthCheck(
-        id="ecc.dram.corr.rate",
-        title="Few corrected memory errors",
-        judge=_corrected,
-        reads=(ReadingId.NVML_ECC_CORRECTED,),
-        limits={"errorsAnHour": Threshold(value=100, source=ThresholdSource.SPEC)},
-        mode=CheckMode.SHADOW,
-        window=HOUR,
-        unit="errors/h",
-    ),
-    HealthCheck(
-        id="remap.pending",
-        title="No memory row waits for a remap",
-        judge=_pending,
-        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
-        action=RepairAction.RESET_GPU,
-        unit="flag",
-    ),
-    HealthCheck(
-        id="remap.failure",
-        title="No remap of a memory row failed",
-        judge=_failure,
-        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.CONTACT_SUPPORT,
-        lane=Lane.FAST,
-        unit="flag",
-    ),
-    HealthCheck(
-        id="remap.count",
-        title="Few memory rows were remapped for uncorrectable errors",
-        judge=_remap_count,
-        reads=(ReadingId.NVML_REMAPPED_ROWS, ReadingId.NVML_MIG_MODE),
-        limits={
-            "rows": _vendor(512, "DCGM, row remap limit"),
-            "rowsInAWeek": Threshold(value=8, source=ThresholdSource.SPEC),
-        },
-        window=7 * DAY,
-        unit="rows",
-    ),
-    HealthCheck(
-        id="remap.banks",
-        title="All memory banks have spare rows",
-        judge=_banks,
-        reads=(ReadingId.NVML_ROW_HISTOGRAM, ReadingId.NVML_REMAPPED_ROWS),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.CONTACT_SUPPORT,
-        unit="banks",
-    ),
-    HealthCheck(
-        id="retired.pages",
-        title="Few memory pages were retired (V100, T4)",
-        judge=_retired,
-        reads=(ReadingId.NVML_RETIRED_PAGES,),
-        limits={
-            "warnPages": _vendor(10, "Meta GCM"),
-            "failPages": _vendor(63, "DCGM, retired pages limit"),
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.CONTACT_SUPPORT,
-        unit="pages",
-    ),
-    HealthCheck(
-        id="mem.repair",
-        title="No memory repair is pending or impossible (Blackwell)",
-        judge=_repair,
-        reads=(ReadingId.NVML_REPAIR, ReadingId.NVML_UNREPAIRABLE),
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.CONTACT_SUPPORT,
-        unit="flag",
-    ),
+CHECKS = health_checks(
+    "memory",
+    {
+        "ecc.mode": _ecc_mode,
+        "ecc.dram.unc.volatile": _uncorrected,
+        "ecc.sram": _sram,
+        "ecc.dram.corr.rate": _corrected,
+        "remap.pending": _pending,
+        "remap.failure": _failure,
+        "remap.count": _remap_count,
+        "remap.banks": _banks,
+        "retired.pages": _retired,
+        "mem.repair": _repair,
+    },
 )

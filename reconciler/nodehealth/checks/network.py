@@ -1,14 +1,9 @@
 """The network of the node: every address of the other nodes answers; what iperf measured is reported and not judged."""
 
 from reconciler.kube.values import plural
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured, as_number
-from reconciler.nodehealth.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.readings import ReadingId
-
-_LOSS = Threshold(
-    value=100, source=ThresholdSource.POLICY, citation="percent of packets; an address that never answers"
-)
-_SOME_LOSS = Threshold(value=10, source=ThresholdSource.POLICY, citation="percent of packets")
 
 
 def _ping(given: CheckInput) -> CheckResult:
@@ -84,25 +79,4 @@ def _iperf(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
 
 
-CHECKS = (
-    HealthCheck(
-        id="net.ping",
-        title="Every interface of every other node answers",
-        judge=_ping,
-        reads=(ReadingId.NET_PING,),
-        scope=CheckScope.NODE,
-        profile=ProbeProfile.DEEP,
-        vendor="",
-        limits={"failLoss": _LOSS, "warnLoss": _SOME_LOSS},
-    ),
-    HealthCheck(
-        id="net.iperf",
-        title="Bandwidth to other nodes, reported and not judged",
-        judge=_iperf,
-        reads=(ReadingId.NET_IPERF,),
-        scope=CheckScope.NODE,
-        profile=ProbeProfile.DEEP,
-        vendor="",
-        unit="Gb/s",
-    ),
-)
+CHECKS = health_checks("network", {"net.ping": _ping, "net.iperf": _iperf})

@@ -2,9 +2,9 @@
 
 import math
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
+from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
 from reconciler.nodehealth.checks.counters import in_a_row, since_zero
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -107,57 +107,12 @@ def _errors(given: CheckInput) -> CheckResult:
     )
 
 
-CHECKS = (
-    HealthCheck(
-        id="pcie.width",
-        title="The PCIe link has all its lanes",
-        judge=_width,
-        reads=(ReadingId.NVML_PCIE_WIDTH, ReadingId.NVML_PCIE_MAX_WIDTH),
-        action=RepairAction.REBOOT_NODE,
-        unit="lanes",
-    ),
-    HealthCheck(
-        id="pcie.gen",
-        title="The PCIe link has its full speed while the GPU works",
-        judge=_speed,
-        reads=(
-            ReadingId.NVML_PCIE_GENERATION,
-            ReadingId.NVML_PCIE_MAX_GENERATION,
-            ReadingId.NVML_PCIE_GPU_GENERATION,
-            ReadingId.NVML_PERFORMANCE_STATE,
-            ReadingId.NVML_UTILIZATION,
-        ),
-        limits={"sweeps": Threshold(value=3, source=ThresholdSource.SPEC)},
-        window=10 * MINUTE,
-        unit="generation",
-    ),
-    HealthCheck(
-        id="pcie.replay",
-        title="Few PCIe replays",
-        judge=_replays,
-        reads=(
-            ReadingId.NVML_PCIE_REPLAYS,
-            ReadingId.NVML_PCIE_WIDTH,
-            ReadingId.NVML_PCIE_MAX_GENERATION,
-            ReadingId.NVML_PCIE_GPU_GENERATION,
-        ),
-        limits={"failFactor": Threshold(value=10, source=ThresholdSource.SPEC)},
-        window=10 * MINUTE,
-        unit="replays/min",
-    ),
-    HealthCheck(
-        id="pcie.errors",
-        title="No fatal PCIe errors, few correctable ones",
-        judge=_errors,
-        reads=(ReadingId.NVML_PCIE_ERRORS,),
-        limits={
-            "correctableAMinute": Threshold(
-                value=32, source=ThresholdSource.VENDOR, citation="DCGM, 480 AER errors in 15 minutes"
-            )
-        },
-        severity=FindingSeverity.FATAL,
-        action=RepairAction.REBOOT_NODE,
-        window=10 * MINUTE,
-        unit="errors/min",
-    ),
+CHECKS = health_checks(
+    "pcie",
+    {
+        "pcie.width": _width,
+        "pcie.gen": _speed,
+        "pcie.replay": _replays,
+        "pcie.errors": _errors,
+    },
 )

@@ -3,16 +3,13 @@
 from reconciler.nodehealth.checks.check import (
     MINUTE,
     CheckInput,
-    CheckPrivilege,
     CheckResult,
-    CheckScope,
-    HealthCheck,
     Unmeasured,
     as_number,
+    health_checks,
 )
 from reconciler.nodehealth.checks.counters import lasting
-from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold, ThresholdSource
-from reconciler.nodehealth.policy import CheckMode
+from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
@@ -82,31 +79,11 @@ def _orphan_pids(given: CheckInput) -> set[int] | None:
     return found
 
 
-CHECKS = (
-    HealthCheck(
-        id="inforom",
-        title="The InfoROM is valid",
-        judge=_inforom,
-        reads=(ReadingId.NVML_INFOROM, ReadingId.NVML_INFOROM_VERSION),
-        action=RepairAction.CONTACT_SUPPORT,
-    ),
-    HealthCheck(
-        id="versions.uniform",
-        title="One allowed driver, one firmware for GPUs of one model",
-        judge=_versions,
-        reads=(ReadingId.NVML_DRIVER, ReadingId.NVML_VBIOS, ReadingId.NVML_GSP_FIRMWARE),
-        scope=CheckScope.NODE,
-        mode=CheckMode.PROPOSE,
-    ),
-    HealthCheck(
-        id="procs.orphan",
-        title="No process outside pods holds memory of the GPU",
-        judge=_orphans,
-        reads=(ReadingId.NVML_PROCESSES, ReadingId.PROCFS_DAEMONS, ReadingId.PROCFS_CGROUPS),
-        limits={"minutes": Threshold(value=5, source=ThresholdSource.SPEC)},
-        mode=CheckMode.PROPOSE,
-        privilege=CheckPrivilege.HOST,
-        window=5 * MINUTE,
-        unit="processes",
-    ),
+CHECKS = health_checks(
+    "setup",
+    {
+        "inforom": _inforom,
+        "versions.uniform": _versions,
+        "procs.orphan": _orphans,
+    },
 )

@@ -1,12 +1,8 @@
 """The storage of the node: a volume can be claimed, and was."""
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, CheckScope, HealthCheck, Unmeasured
-from reconciler.nodehealth.findings import CheckStatus, ProbeProfile, Threshold, ThresholdSource
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.readings import ReadingId
-
-_SECONDS = Threshold(
-    value=90, source=ThresholdSource.POLICY, citation="seconds until a claim of 100 MiB is bound and written"
-)
 
 
 def _claim(given: CheckInput) -> CheckResult:
@@ -26,16 +22,4 @@ def _claim(given: CheckInput) -> CheckResult:
     return CheckResult(status=status, message=text, observed=seconds, threshold=threshold)
 
 
-CHECKS = (
-    HealthCheck(
-        id="storage.pvc",
-        title="A PersistentVolumeClaim is bound and written in time",
-        judge=_claim,
-        reads=(ReadingId.STORAGE_PVC,),
-        scope=CheckScope.NODE,
-        profile=ProbeProfile.DEEP,
-        vendor="",
-        unit="s",
-        limits={"seconds": _SECONDS},
-    ),
-)
+CHECKS = health_checks("storage", {"storage.pvc": _claim})

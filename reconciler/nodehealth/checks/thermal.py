@@ -1,13 +1,12 @@
 """Heat, throttling, clocks and power of a GPU."""
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, HealthCheck, Unmeasured
+from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
 from reconciler.nodehealth.checks.counters import CounterChange, change, in_a_row, lasting
-from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction, Threshold, ThresholdSource
+from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 _TEN = 10 * MINUTE
-_SPEC = ThresholdSource.SPEC
 
 
 def _margin(given: CheckInput) -> CheckResult:
@@ -168,94 +167,15 @@ def _is_unreadable(given: CheckInput) -> bool:
     return reading is not None and reading.error is ReadError.FAILED
 
 
-_GPUD = "gpud, and Azure HPC health checks"
-CHECKS = (
-    HealthCheck(
-        id="temp.margin",
-        title="The GPU is far enough from its thermal slowdown",
-        judge=_margin,
-        reads=(ReadingId.NVML_TEMPERATURE_MARGIN, ReadingId.NVML_MARGIN_LIMIT),
-        limits={
-            "warnDegrees": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
-            "sweeps": Threshold(value=3, source=ThresholdSource.VENDOR, citation="NVSentinel, ADR 042"),
-        },
-        window=_TEN,
-        unit="degrees",
-    ),
-    HealthCheck(
-        id="temp.core",
-        title="The GPU is not too hot (A100 and older)",
-        judge=_core,
-        reads=(ReadingId.NVML_TEMPERATURE, ReadingId.NVML_TEMPERATURE_SLOWDOWN, ReadingId.NVML_TEMPERATURE_MARGIN),
-        limits={
-            "warnBelowSlowdown": Threshold(value=5, source=_SPEC),
-            "warnDegrees": Threshold(value=85, source=_SPEC, citation="only where the GPU has no threshold"),
-            "failDegrees": Threshold(value=95, source=_SPEC, citation="only where the GPU has no threshold"),
-        },
-        unit="degrees",
-    ),
-    HealthCheck(
-        id="temp.hbm",
-        title="The memory is not too hot",
-        judge=_memory,
-        reads=(ReadingId.NVML_MEMORY_TEMPERATURE, ReadingId.NVML_MEMORY_TEMPERATURE_MAX),
-        limits={"warnBelowMax": Threshold(value=5, source=_SPEC)},
-        unit="degrees",
-    ),
-    HealthCheck(
-        id="throttle",
-        title="Heat and power brakes do not slow the GPU down for long",
-        judge=_throttle,
-        reads=(ReadingId.NVML_CLOCKS_EVENT_REASONS, ReadingId.NVML_VIOLATIONS),
-        limits={
-            "warnPercent": Threshold(value=5, source=_SPEC, citation=_GPUD),
-            "failPercent": Threshold(value=10, source=_SPEC, citation=_GPUD),
-        },
-        window=_TEN,
-        unit="%",
-    ),
-    HealthCheck(
-        id="clock.locked",
-        title="A busy GPU reaches its clock",
-        judge=_clock,
-        reads=(
-            ReadingId.NVML_CLOCK_SM,
-            ReadingId.NVML_CLOCK_SM_MAX,
-            ReadingId.NVML_UTILIZATION,
-            ReadingId.NVML_CLOCKS_EVENT_REASONS,
-        ),
-        limits={
-            "busyPercent": Threshold(value=80, source=_SPEC),
-            "warnPercent": Threshold(value=90, source=_SPEC),
-            "failPercent": Threshold(value=75, source=_SPEC),
-        },
-        window=_TEN,
-        unit="%",
-    ),
-    HealthCheck(
-        id="power.limit",
-        title="The power limit is the vendor's default",
-        judge=_limit,
-        reads=(ReadingId.NVML_POWER_LIMIT, ReadingId.NVML_POWER_DEFAULT_LIMIT),
-        limits={
-            "warnPercent": Threshold(value=95, source=ThresholdSource.VENDOR, citation="DCGM, enforced power limit"),
-            "failPercent": Threshold(value=80, source=_SPEC),
-        },
-        unit="%",
-    ),
-    HealthCheck(
-        id="power.read",
-        title="The power can be read and is plausible",
-        judge=_usage,
-        reads=(ReadingId.NVML_POWER_USAGE, ReadingId.NVML_POWER_LIMIT),
-        limits={
-            "leastWatts": Threshold(value=5, source=_SPEC, citation="an idle T4 takes 9 W"),
-            "overLimit": Threshold(value=1.1, source=_SPEC),
-            "sweeps": Threshold(value=3, source=_SPEC),
-        },
-        window=_TEN,
-        severity=FindingSeverity.DEGRADED,
-        action=RepairAction.RUN_DIAG,
-        unit="W",
-    ),
+CHECKS = health_checks(
+    "thermal",
+    {
+        "temp.margin": _margin,
+        "temp.core": _core,
+        "temp.hbm": _memory,
+        "throttle": _throttle,
+        "clock.locked": _clock,
+        "power.limit": _limit,
+        "power.read": _usage,
+    },
 )

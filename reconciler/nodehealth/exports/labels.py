@@ -43,15 +43,6 @@ class UtilizationTier(StrEnum):
     HIGH = "high"
 
 
-class GpuLoad(Struct, frozen=True, kw_only=True):
-    """The values of one GPU for AgentaFlow's rules; None is not known. Utilisation in percent, memory in bytes."""
-
-    utilization: float | None = None
-    memory_used: float | None = None
-    memory_total: float | None = None
-    temperature: float | None = None
-
-
 class NodeLabels(Struct, frozen=True, kw_only=True):
     """Labels and annotations to set; None removes one."""
 
@@ -98,27 +89,29 @@ def _is_fatal(finding: HealthFinding) -> bool:
 
 
 def _failures(report: NodeReport, check: str) -> Iterator[str]:
-    """Yield the failures of a check with the index of the GPU: `dcgm.level3.5`."""
+    """Yield the tests of a check that failed, each with its GPUs: `pcie.0.3`; the check itself if it names none."""
     index = {gpu.slot: gpu.index for gpu in report.gpus}
     for one in report.findings:
-        if one.check == check and one.status is CheckStatus.FAIL:
-            yield f"{one.check}.{index[one.slot]}" if one.slot in index else one.check
+        if one.check == check and one.status in (CheckStatus.FAIL, CheckStatus.WARN):
+            named = one.observed if isinstance(one.observed, str) else ""
+            gpu = f".{index[one.slot]}" if one.slot in index else ""
+            yield from named.split(",") if named else (f"{one.check}{gpu}",)
 
 
 # AgentaFlow.
 
 
 def agentaflow_labels(
-    report: NodeReport, loads: Mapping[str, GpuLoad], tier: UtilizationTier | None = None
+    report: NodeReport, loads: Mapping[str, float], tier: UtilizationTier | None = None
 ) -> NodeLabels:
     """Return the labels of AgentaFlow. `tier` is the one that the node has: it is kept near the edge.
 
     A GPU is available if it is not failing and less than 90 % busy; one of which that is not known is not.
     """
     failing = {one.slot for one in report.findings if one.status is CheckStatus.FAIL and one.severity != "app"}
-    is_out = "" in failing
-    available = [gpu for gpu in report.gpus if not is_out and gpu.slot not in failing and _is_free(loads.get(gpu.slot))]
-    known = [load.utilization for load in loads.values() if load.utilization is not None]
+    free = {slot for slot, percent in loads.items() if percent < _BUSY} - failing
+    available = [] if "" in failing else [gpu for gpu in report.gpus if gpu.slot in free]
+    known = list(loads.values())
     average = sum(known) / len(known) if known else None
     return NodeLabels(
         labels={
@@ -144,35 +137,6 @@ def steady_tier(percent: float, tier: UtilizationTier | None) -> UtilizationTier
     return tier if tier in near else utilization_tier(percent)
 
 
-def _is_free(load: GpuLoad | None) -> bool:
-    return load is not None and load.utilization is not None and load.utilization < _BUSY
-
-
-class GpuIssue(StrEnum):
-    """The grade of a GPU by AgentaFlow."""
-
-    HEALTHY = "healthy"
-    INFO = "info"
-    WARNING = "warning"
-    UNHEALTHY = "unhealthy"
-    UNKNOWN = "unknown"
-
-
-_WARM, _HOT, _FULL = 85.0, 95.0, 0.9
-
-
-def graded(load: GpuLoad) -> GpuIssue:
-    """Grade a GPU by AgentaFlow's fixed limits: 85 and 95 °C, 90 % of its real memory, 95 % busy."""
-    if load.temperature is None:
-        return GpuIssue.UNKNOWN
-    if load.temperature > _HOT:
-        return GpuIssue.UNHEALTHY
-    is_full = bool(load.memory_total) and (load.memory_used or 0.0) > _FULL * (load.memory_total or 0.0)
-    if load.temperature > _WARM or is_full:
-        return GpuIssue.WARNING
-    return GpuIssue.INFO if (load.utilization or 0.0) > _HOT else GpuIssue.HEALTHY
-
-
 _TIER = f"{AGENTAFLOW}utilization-tier"
 
 
@@ -192,8 +156,7 @@ def node_labels(
         labels = _without_levels(labels) | dict(made.labels) | {AUTOPILOT_HEALTH: verdict if is_kept else None}
         annotations = _without_levels(annotations) | dict(made.annotations)
     if report is not None and choices.agentaflow_labels and is_current:
-        loads = {slot: GpuLoad(utilization=percent) for slot, percent in report.utilization.items()}
-        made = agentaflow_labels(report, loads, _tier(body))
+        made = agentaflow_labels(report, report.utilization, _tier(body))
         labels |= dict(made.labels)
         annotations |= dict(made.annotations)
     return NodeLabels(labels=labels, annotations=annotations)

@@ -12,6 +12,7 @@ from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecisio
 from reconciler.nodehealth.fleet.state import HealthPhase
 
 _MAX_LENGTH = 1000
+_SLACK_TITLE, _SLACK_TEXT = 150, 3000  # characters that Slack takes in a block
 _ESCALATED = "!"
 """The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
@@ -61,7 +62,11 @@ def payload(notice: HealthNotice, form: NoticeFormat) -> dict[str, Any]:
     """Return the body of the request."""
     match form:
         case NoticeFormat.SLACK:
-            return {"text": f"*{notice.title}*\n{notice.text}".strip()}
+            title = {"type": "plain_text", "text": notice.title[:_SLACK_TITLE]}
+            slack: list[dict[str, Any]] = [{"type": "header", "text": title}]
+            if notice.text:
+                slack.append({"type": "section", "text": {"type": "plain_text", "text": notice.text[:_SLACK_TEXT]}})
+            return {"text": notice.title, "blocks": slack}
         case NoticeFormat.TEAMS:
             blocks = [{"type": "TextBlock", "text": notice.title, "weight": "bolder", "wrap": True}]
             blocks += [{"type": "TextBlock", "text": notice.text, "wrap": True}] if notice.text else []
@@ -88,7 +93,7 @@ def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
             key=f"{cluster}/breaker/{check}",
             stage="stops",
             title=f"{_at(cluster)}the circuit breaker stops quarantines: {reason}",
-            text=f"Nothing more is fenced until a commit resets the breaker.{nodes}{common}",
+            text=f"It goes on by itself when this is over; a commit resets it.{nodes}{common}",
         )
 
 
@@ -114,7 +119,7 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
 
 def _end(key: str, cluster: str) -> HealthNotice:
     _, what, name = key.split("/", 2)
-    title = f"node {name} is back in use" if what == "node" else "the circuit breaker is reset"
+    title = f"node {name} is back in use" if what == "node" else "the circuit breaker goes on"
     return HealthNotice(key=key, stage="", title=f"{_at(cluster)}{title}", is_over=True)
 
 

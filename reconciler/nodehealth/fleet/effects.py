@@ -12,8 +12,8 @@ from reconciler.kube.values import mapping, plural
 from reconciler.nodehealth.catalogue import RECORDED
 from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.nodehealth.findings import CheckStatus
-from reconciler.nodehealth.fleet.evaluate import UNLISTED, Rules
 from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode
+from reconciler.nodehealth.fleet.failures import UNLISTED, Rules
 from reconciler.nodehealth.fleet.replay import MAX_A_WEEK, compare_replays, gate, replay
 from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.policy import XID_CHECK, CheckMode, HealthPolicy, Lane, PolicyBook

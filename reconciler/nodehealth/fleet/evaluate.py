@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.kube.values import plural
-from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile, RepairAction
+from reconciler.nodehealth.findings import ProbeProfile, RepairAction
 from reconciler.nodehealth.fleet.breaker import Admitted, FenceRequest, Fleet, admit, freeze, reset
 from reconciler.nodehealth.fleet.decisions import (
     BreakerAlert,
@@ -21,6 +21,7 @@ from reconciler.nodehealth.fleet.decisions import (
     HealthProposal,
     ProblemStatus,
 )
+from reconciler.nodehealth.fleet.failures import SKEW, UNLISTED, Rules, absorb, is_new, judged, short
 from reconciler.nodehealth.fleet.lifecycle import NodeView, Signal, follow, signals
 from reconciler.nodehealth.fleet.state import (
     BreakerState,
@@ -32,130 +33,17 @@ from reconciler.nodehealth.fleet.state import (
     Onset,
     confirmed,
 )
-from reconciler.nodehealth.policy import XID_CHECK, CheckMode, CheckRule, HealthPolicy, Lane, PolicyBook
+from reconciler.nodehealth.policy import CheckMode, HealthPolicy, Lane, PolicyBook
 from reconciler.nodehealth.quarantine import NodeQuarantine, Stage, TaintEffect
 from reconciler.nodehealth.report import NodeReport
-
-SKEW = 120.0
-"""Seconds that the clock of a node may be ahead. A report from further ahead is not believed."""
-
-UNLISTED = CheckRule(mode=CheckMode.SHADOW, lane=Lane.REVIEWED)
-"""The rule of a check that neither the policy nor the catalogue knows."""
-
-Rules = Mapping[str, CheckRule]
-
-
-def is_new(state: NodeState, report: NodeReport, now: float) -> bool:
-    """Say whether a report says anything new: not the same again, not an older one, not one from the future."""
-    return state.measured_at < report.measured_at <= now + SKEW
-
-
-def absorb(state: NodeState, report: NodeReport, policy: HealthPolicy, defaults: Rules, now: float) -> NodeState:
-    """Return the state with the failures as the report leaves them. The report must be new."""
-    gpus = {gpu.slot: gpu.uuid for gpu in report.gpus} if report.gpus else {}
-    if gpus == state.gpus:
-        gpus = dict(state.gpus)
-    failures = _updated(state, report, policy, defaults, gpus) if state.failures or report.findings else ()
-    tested_at = _tested_at(report)
-    deepest = max((profile.weight for profile in report.passed_by.values()), default=0)
-    is_validated = tested_at and deepest >= ProbeProfile.DEEP.weight and not any(one.is_failing for one in failures)
-    return replace(
-        state,
-        uid=report.node_uid or state.uid,
-        boot_id=report.boot_id or state.boot_id,
-        measured_at=report.measured_at,
-        received_at=now,
-        gpus=gpus or state.gpus,
-        failures=failures,
-        validated_at=tested_at if is_validated else state.validated_at,
-    )
-
-
-def _tested_at(report: NodeReport) -> float:
-    """Return when the last heavy run ended; an old pass that later reports repeat validates nothing anew.
-
-    0 without a run: single heavy checks that somebody asked an agent for validate no node.
-    """
-    return max((run.finished_at for run in report.runs if run.profile.weight >= ProbeProfile.DEEP.weight), default=0.0)
-
-
-def _updated(
-    state: NodeState, report: NodeReport, policy: HealthPolicy, defaults: Rules, gpus: Mapping[str, str]
-) -> tuple[CheckFailure, ...]:
-    known = {one.key: one for one in state.failures if not _was_swapped(one, gpus)}
-    found = {one.key: one for one in report.findings}
-    after: dict[tuple[str, str], CheckFailure] = {}
-    for key, finding in found.items():
-        failure = _judged(known.get(key), finding, report, policy, defaults)
-        if failure is not None:
-            after[key] = failure
-    for key, failure in known.items():
-        if key not in found and _is_judged(failure, policy, defaults):
-            kept = _without_finding(failure, report, state, policy, gpus)
-            if kept is not None:
-                after[key] = kept
-    return tuple(after[key] for key in sorted(after))
-
-
-def _was_swapped(failure: CheckFailure, gpus: Mapping[str, str]) -> bool:
-    """Say whether another GPU sits in the slot: the failure was that of the one that is gone."""
-    present = gpus.get(failure.slot, "")
-    return bool(failure.slot and failure.uuid and present and present != failure.uuid)
-
-
-def _is_judged(failure: CheckFailure, policy: HealthPolicy, defaults: Rules) -> bool:
-    rule = policy.rule(failure.check, defaults.get(failure.check, UNLISTED), failure.message)
-    return rule.enabled and rule.mode is not CheckMode.SHADOW
-
-
-def _judged(
-    known: CheckFailure | None, finding: HealthFinding, report: NodeReport, policy: HealthPolicy, defaults: Rules
-) -> CheckFailure | None:
-    """Return the failure that a finding makes or continues; what could not be measured changes nothing."""
-    rule = policy.rule(finding.check, defaults.get(finding.check, UNLISTED), finding.message)
-    if not rule.enabled or rule.mode is CheckMode.SHADOW:
-        return None
-    if finding.status is not CheckStatus.FAIL:
-        return known if known is None or not known.passing_since else replace(known, passing_since=0.0)
-    heavier = known is not None and known.profile.weight > finding.profile.weight
-    before = known.recent if known is not None else ()
-    return CheckFailure(
-        check=finding.check,
-        slot=finding.slot,
-        uuid=finding.uuid or next((gpu.uuid for gpu in report.gpus if gpu.slot == finding.slot), ""),
-        message=finding.message,
-        severity=rule.severity or finding.severity,
-        action=rule.action or finding.action,
-        profile=known.profile if known is not None and heavier else finding.profile,
-        lane=rule.lane or Lane.REVIEWED,
-        enforced=rule.mode is CheckMode.ENFORCE,
-        boot_id=report.boot_id,
-        first=known.first if known is not None else report.measured_at,
-        last=report.measured_at,
-        recent=(*before, True)[-policy.lifecycle.of :],
-    )
-
-
-def _without_finding(
-    failure: CheckFailure, report: NodeReport, state: NodeState, policy: HealthPolicy, gpus: Mapping[str, str]
-) -> CheckFailure | None:
-    """Return a failure that the report does not mention: an equal or heavier pass of the same check counts for it."""
-    is_rebooted = bool(failure.boot_id and report.boot_id and failure.boot_id != report.boot_id)
-    if is_rebooted and failure.check == XID_CHECK and state.phase.is_out:
-        return None  # the kernel's log begins anew: only the validation can tell
-    is_present = not failure.slot or failure.slot in gpus
-    weight = report.passed_by.get(failure.check, ProbeProfile.LIGHT).weight
-    if failure.check not in report.passed or not is_present or weight < failure.profile.weight:
-        return replace(failure, passing_since=0.0) if failure.check in report.skipped else failure
-    since = failure.passing_since or report.measured_at
-    if report.measured_at - since >= policy.lifecycle.healthy_delay:
-        return None
-    return replace(failure, passing_since=since, recent=(*failure.recent, False)[-policy.lifecycle.of :])
 
 
 def is_stale(state: NodeState, limit: float, now: float) -> bool:
     """Say whether the newest report is too old to say anything; so is none at all."""
     return not state.measured_at or now - state.measured_at > limit
+
+
+_NEW = (HealthProposal.QUARANTINE, HealthProposal.INSPECT, HealthProposal.SUPPORT)
 
 
 def decision_of(
@@ -164,22 +52,24 @@ def decision_of(
     """Return the state as it is kept, and the decision about the node."""
     state = _renewed(view, replace(state, merged=view.quarantine is not None), now)
     if state.override_until and state.override_until <= now:
-        state = replace(state, override_until=0.0)
-    failures = tuple(confirmed(state, view.confirmations)) or tuple(one for one in state.failures if one.is_failing)
-    worst = failures[0] if failures else None
-    reason = _reason(view, state, worst, refused)
+        state = replace(state, override_until=0.0, excused=())
+    confirmations = view.confirmations
+    failures = tuple(confirmed(state, confirmations)) or tuple(one for one in state.failures if one.is_failing)
+    worst = (*failures, *state.failures, None)[0]
+    proposal = _proposal(view, state, breaker, now)
+    state = replace(state, proposed_at=(state.proposed_at or now) if proposal in _NEW else 0.0)
     return state, HealthDecision(
         node=view.facts.name,
         phase=state.phase,
         before=view.before.phase,
         condition=_condition(view, state),
-        reason=reason,
+        reason=_reason(view, state, worst, refused, now),
         check=_check(view, worst),
         slots=tuple(sorted({one.slot for one in failures if one.slot})),
         taint=_taint(view, state),
         until=state.until,
-        proposal=_proposal(view, state, breaker, now),
-        action=worst.action if worst is not None else RepairAction.NONE,
+        proposal=proposal,
+        action=worst.action if worst is not None and worst.acts else RepairAction.NONE,
         refused=refused,
         escalate=state.renewals > view.before.renewals,
         observes_only=not view.acts,
@@ -188,14 +78,15 @@ def decision_of(
 
 
 def _renewed(view: NodeView, state: NodeState, now: float) -> NodeState:
-    """Prolong our taint if it would end while the check fails, or while its state is unknown."""
+    """Prolong our taint if it would end while the check fails, its state is unknown, or a person must decide."""
     if not state.ours or state.merged or not state.phase.is_out or not 0 < state.until <= now:
         return state
     return replace(state, until=now + view.policy.lifecycle.ttl, renewals=state.renewals + 1)
 
 
 def _condition(view: NodeView, state: NodeState) -> ProblemStatus:
-    if any(one.is_failing for one in state.failures) or state.phase.is_out:
+    """Return what was seen, whatever a policy does about it. A check that passes again is trusted after its delay."""
+    if state.failures or state.phase.is_out:
         return ProblemStatus.TRUE
     return ProblemStatus.UNKNOWN if view.is_stale else ProblemStatus.FALSE
 
@@ -207,7 +98,7 @@ def _taint(view: NodeView, state: NodeState) -> TaintEffect | None:
         return view.quarantine.effect
     if state.phase.is_out:
         return TaintEffect.NO_SCHEDULE if state.ours else None
-    if state.override_until:
+    if state.override_until or view.is_stale:
         return None
     flight = (ProbeProfile.PREFLIGHT, ProbeProfile.POSTFLIGHT)
     floors = [one for one in state.failures if one.is_failing and one.enforced and one.profile in flight]
@@ -215,17 +106,22 @@ def _taint(view: NodeView, state: NodeState) -> TaintEffect | None:
 
 
 def _proposal(view: NodeView, state: NodeState, breaker: BreakerState, now: float) -> HealthProposal | None:
+    """Return what somebody has to merge. A check that passes for a while keeps its proposal until its failure ends."""
     if view.stale_quarantine is not None:
         return HealthProposal.REMOVE_STALE
     if view.acts and view.quarantine is not None:
         return _next_step(view.quarantine.stage, state)
-    agreed = next(confirmed(state, view.confirmations), None)
     is_ours = state.ours and state.phase.is_out
-    is_frozen = agreed is not None and agreed.check in breaker.frozen
-    if not view.acts or state.override_until or is_frozen or not (agreed or is_ours):
+    agreed = [
+        one
+        for one in state.failures
+        if one.acts and (one.agreed or one.is_confirmed(view.confirmations)) and not state.is_excused(one, now)
+        if not breaker.frozen_at.keys() & {one.cause, f"{one.cause} in pool {view.facts.pool}"}
+    ]
+    if not view.acts or not (agreed or is_ours) or (state.override_until and not state.excused):
         return None
     life = view.policy.lifecycle
-    returns = sum(now - one < life.return_window for one in state.returns)
+    returns = state.returned(now, life.return_window)
     if returns >= life.support_after:
         return HealthProposal.SUPPORT
     return HealthProposal.INSPECT if returns >= life.inspect_after else HealthProposal.QUARANTINE
@@ -251,7 +147,7 @@ def _check(view: NodeView, worst: CheckFailure | None) -> str:
     return ""
 
 
-def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str) -> str:
+def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str, now: float) -> str:
     parts = []
     if worst is not None:
         parts.append(f"{worst.check}{f' on {worst.slot}' if worst.slot else ''}: {worst.message or 'failed'}")
@@ -261,7 +157,10 @@ def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refuse
     if refused:
         parts.append(f"not quarantined: {refused}")
     if state.override_until:
-        parts.append("a person removed our taint, so nothing is done for now")
+        what = "released it" if state.excused else "removed our taint"
+        parts.append(f"a person {what}, so nothing is done for now")
+    if state.ours and state.returned(now, view.policy.lifecycle.return_window) >= view.policy.lifecycle.inspect_after:
+        parts.append("it came back too often to do so again by itself")
     if not view.acts:
         owner = view.facts.owner or "the provider"
         parts.append(f"{owner} repairs this node; we only report")
@@ -293,8 +192,12 @@ def _silence(state: NodeState) -> str:
 
 def _digest(state: NodeState) -> str:
     """Digest what the decision is based on. Another report of the same failures gives the same digest."""
-    keys = [[one.check, one.slot, one.uuid, one.severity, one.profile, one.first] for one in state.failures]
+    keys = [[one.check, one.slot, _device(state, one), one.severity, one.profile] for one in state.failures if one.acts]
     return f"sha256:{sha256(msgspec.json.encode([state.uid, keys])).hexdigest()}"
+
+
+def _device(state: NodeState, failure: CheckFailure) -> str:
+    return short(failure.uuid or state.gpus.get(failure.slot, ""))
 
 
 class FleetInput(Struct, frozen=True, kw_only=True):
@@ -330,12 +233,24 @@ def evaluate(given: FleetInput, state: FleetState, now: float, previous: Round |
         decisions.pop(name, None)
     for name, view in views.items():
         nodes[name], decisions[name] = _decide(view, admitted, now)
+    notes = [*_notes(given, now), *_bounded(nodes, decisions, given.policies.base.breaker.proposals)]
     return FleetEvaluation(
         state=FleetState(nodes=nodes, breaker=admitted.state),
         decisions=decisions,
         alerts=(*alerts, *admitted.alerts),
-        notes=tuple(_notes(given, now)),
+        notes=tuple(notes),
     )
+
+
+def _bounded(nodes: dict[str, NodeState], decisions: dict[str, HealthDecision], most: int) -> Iterator[str]:
+    """Withdraw proposals beyond so many open ones, the newest first; say how many there are."""
+    open_ = [name for name, one in decisions.items() if one.proposal in _NEW]
+    open_.sort(key=lambda name: (nodes[name].proposed_at, not nodes[name].phase.is_out, name))
+    for name in open_[most:]:
+        nodes[name] = replace(nodes[name], proposed_at=0.0)
+        decisions[name] = replace(decisions[name], proposal=None)
+    if len(open_) > most:
+        yield f"{plural(len(open_) - most, 'node')} more should be proposed; {most} are, as many as may be open"
 
 
 def next_round(previous: Round, given: FleetInput, now: float) -> Round:
@@ -385,9 +300,13 @@ def _view(given: FleetInput, facts: FleetNode, state: NodeState, merged: NodeQua
     is_current = report is not None and not (report.node_uid and facts.uid and report.node_uid != facts.uid)
     if report is not None and is_current and is_new(state, report, now):
         state = absorb(state, report, policy, given.defaults, now)
+    state = judged(state, policy, given.defaults)
     if not state.uid and uid:
         state = replace(state, uid=uid)
-    quarantine = merged if merged is not None and not merged.is_stale(uid) else None
+    if is_replaced and before.merged and merged is not None and not merged.uid:
+        state = replace(state, unbound=merged.name)
+    is_meant = merged is not None and not merged.is_stale(uid) and (merged.uid or merged.name != state.unbound)
+    quarantine = merged if is_meant else None
     return NodeView(
         facts=facts,
         policy=policy,
@@ -396,8 +315,25 @@ def _view(given: FleetInput, facts: FleetNode, state: NodeState, merged: NodeQua
         quarantine=quarantine,
         stale_quarantine=merged if quarantine is None else None,
         is_replaced=is_replaced,
+        is_bound=report is not None and _is_bound(report, facts),
+        is_withdrawn=state.ours and quarantine is None and not _is_allowed(state, policy, given.defaults),
         is_stale=is_stale(state, policy.lifecycle.stale_after, now),
     )
+
+
+def _is_bound(report: NodeReport, facts: FleetNode) -> bool:
+    """Say whether a report is surely about this machine: by the UID of the node, else by its boot."""
+    if report.node_uid or not facts.uid:
+        return True
+    return bool(report.boot_id) and report.boot_id == facts.boot_id
+
+
+def _is_allowed(state: NodeState, policy: HealthPolicy, defaults: Rules) -> bool:
+    """Say whether the policy of today would still fence this node: for its cause, or for another that fails."""
+    if not state.cause or any(one.is_fast and one.is_failing for one in state.failures):
+        return True
+    rule = policy.rule_of_cause(state.cause, defaults.get(state.cause.partition(" ")[0], UNLISTED))
+    return rule.enabled and rule.mode is CheckMode.ENFORCE and rule.lane is Lane.FAST
 
 
 def _admitted(
@@ -406,60 +342,71 @@ def _admitted(
     limits = given.policies.base.breaker
     breaker = reset(state.breaker, limits)
     onsets = [one for view in views.values() for one in _onsets(view, now)]
-    breaker, alerts = freeze(breaker, onsets, limits, given.facts, now)
+    failing: dict[str, list[str]] = {}
+    for name, view in views.items():
+        for cause in {one.cause for one in confirmed(view.state, view.confirmations)} if not view.is_stale else ():
+            failing.setdefault(cause, []).append(name)
+    breaker, alerts = freeze(breaker, onsets, failing, limits, facts=given.facts, now=now)
     candidates = [one for view in views.values() if (one := _candidate(view, now)) is not None]
-    if not candidates:
-        return Admitted(state=breaker), alerts
     kept = ((name, views[name].state if name in views else state.nodes.get(name)) for name in given.facts)
-    out = {name for name, one in kept if one is not None and one.phase.is_out}
+    known = [(name, one) for name, one in kept if one is not None]
+    out = {name for name, one in known if one.phase.is_out}
     out |= {name for name, one in views.items() if one.quarantine is not None and one.quarantine.takes_node}
-    return admit(breaker, candidates, Fleet.of(given.facts, frozenset(out)), limits, now), alerts
+    held = {name for name, one in known if one.phase.is_out and one.ours and not one.merged}
+    return admit(breaker, candidates, Fleet.of(given.facts, frozenset(out)), limits, now=now, held=held), alerts
 
 
 def _onsets(view: NodeView, now: float) -> Iterator[Onset]:
-    """Yield the checks that are confirmed on this node now and were not before."""
+    """Yield the causes that are confirmed on this node now and were not before."""
     needed = view.policy.lifecycle.confirmations
-    before = {one.check for one in confirmed(view.before, needed)} if not view.is_replaced else set()
-    for check in sorted({one.check for one in confirmed(view.state, needed)} - before):
-        yield Onset(at=now, check=check, node=view.facts.name)
+    before = {one.cause for one in confirmed(view.before, needed)} if not view.is_replaced else set()
+    for cause in sorted({one.cause for one in confirmed(view.state, needed)} - before):
+        yield Onset(at=now, check=cause, node=view.facts.name)
 
 
 def _candidate(view: NodeView, now: float) -> FenceRequest | None:
-    """Return the node as a candidate if a fast rule wants it out of use, and it is not."""
+    """Return the node as a candidate if a fast rule wants it out of use, and it is not.
+
+    Only a current report of this machine fences it, and only for what that report says.
+    """
     state = view.state
-    if state.phase.is_out or view.quarantine is not None or not view.acts or state.override_until > now:
+    if state.phase.is_out or view.quarantine is not None or not view.acts or view.is_stale or not view.is_bound:
         return None
-    failure = fast_failure(view)
-    return (
-        None if failure is None else FenceRequest(node=view.facts.name, check=failure.check, is_fatal=failure.is_strong)
-    )
-
-
-def fast_failure(view: NodeView) -> CheckFailure | None:
-    """Return the confirmed failure that the fast lane may act on; None if there is none."""
-    needed = view.confirmations
-    return next((one for one in confirmed(view.state, needed) if one.enforced and one.lane is Lane.FAST), None)
+    failures = [
+        one
+        for one in confirmed(state, view.confirmations)
+        if one.is_fast and one.last == state.measured_at and not state.is_excused(one, now)
+    ]
+    if not failures:
+        return None
+    causes = tuple(dict.fromkeys(one.cause for one in failures))
+    return FenceRequest(node=view.facts.name, causes=causes, is_fatal=failures[0].is_strong)
 
 
 def _decide(view: NodeView, admitted: Admitted, now: float) -> tuple[NodeState, HealthDecision]:
     name = view.facts.name
     state = view.state
     for signal in signals(view, now, is_admitted=name in admitted.nodes):
-        state = _enter(view, state, signal, now)
+        state = _enter(view, state, signal, now, admitted.nodes.get(name, ""))
     return decision_of(view, state, admitted.refused.get(name, ""), admitted.state, now)
 
 
-def _enter(view: NodeView, state: NodeState, signal: Signal, now: float) -> NodeState:
+def _enter(view: NodeView, state: NodeState, signal: Signal, now: float, cause: str) -> NodeState:
     """Return the state after a signal, with what it leaves behind."""
     phase = follow(state.phase, signal)
     life = view.policy.lifecycle
     if signal is Signal.FENCED and phase is HealthPhase.QUARANTINED and not view.state.phase.is_out:
-        state = replace(state, ours=True, until=now + life.ttl, renewals=0)
+        state = replace(state, ours=True, cause=cause, until=now + life.ttl, renewals=0)
     if signal is Signal.OVERRIDDEN:
-        state = replace(state, ours=False, until=0.0, override_until=now + life.operator_override, failures=())
+        state = replace(state, override_until=now + life.operator_override, excused=(), failures=())
+    if signal is Signal.RELEASED and state.merged:
+        failing = tuple(one.key for one in state.failures if one.is_failing)
+        state = replace(state, override_until=now + life.operator_override, excused=failing) if failing else state
+    if signal in (Signal.OVERRIDDEN, Signal.WITHDRAWN):
+        state = replace(state, ours=False, cause="", until=0.0, renewals=0)
     if phase is HealthPhase.PROBATION and state.phase is not HealthPhase.PROBATION:
         returns = tuple(one for one in state.returns if now - one < life.return_window)
-        state = replace(state, ours=False, until=0.0, renewals=0, returns=(*returns, now))
+        state = replace(state, ours=False, cause="", until=0.0, renewals=0, returns=(*returns, now))
     return state if phase is state.phase else replace(state, phase=phase, since=now)
 
 

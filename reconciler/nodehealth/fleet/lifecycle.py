@@ -26,44 +26,27 @@ class Signal(StrEnum):
     VALIDATED = "validated"  # a deep pass
     RELEASED = "released"  # its quarantine left Git, or our taint expired while the check passes
     OVERRIDDEN = "overridden"  # a person removed our taint
+    WITHDRAWN = "withdrawn"  # the policy of today has no fast rule for what it was fenced for
     SURVIVED = "survived"  # the probation is over
     REPLACED = "replaced"  # another node has the name, or another GPU the slot
 
 
 P, S = HealthPhase, Signal
 
+_AGAIN = {S.VALIDATE: P.VALIDATING, S.REBOOTED: P.VALIDATING}
+_BACK = {S.RELEASED: P.PROBATION, S.OVERRIDDEN: P.HEALTHY, S.WITHDRAWN: P.SUSPECT}
+_NEXT: Mapping[HealthPhase, Mapping[Signal, HealthPhase]] = {
+    P.HEALTHY: {S.SUSPECTED: P.SUSPECT, S.FENCED: P.QUARANTINED, S.MERGED: P.QUARANTINED},
+    P.SUSPECT: {S.FENCED: P.QUARANTINED, S.MERGED: P.QUARANTINED, S.RECOVERED: P.HEALTHY},
+    P.QUARANTINED: {S.DRAIN: P.DRAINING, S.REPAIR: P.REMEDIATING, S.RECOVERED: P.VALIDATING, **_AGAIN, **_BACK},
+    P.DRAINING: {S.DRAINED: P.REMEDIATING, S.REPAIR: P.REMEDIATING, **_AGAIN, **_BACK},
+    P.REMEDIATING: {**_AGAIN, **_BACK},
+    P.VALIDATING: {S.FENCED: P.QUARANTINED, S.SUSPECTED: P.QUARANTINED, S.VALIDATED: P.PROBATION, **_BACK},
+    P.PROBATION: {S.FENCED: P.QUARANTINED, S.MERGED: P.QUARANTINED, S.SURVIVED: P.HEALTHY},
+    P.RETIRED: {},
+}
 TRANSITIONS: Mapping[tuple[HealthPhase, Signal], HealthPhase] = {
-    (P.HEALTHY, S.SUSPECTED): P.SUSPECT,
-    (P.HEALTHY, S.FENCED): P.QUARANTINED,
-    (P.HEALTHY, S.MERGED): P.QUARANTINED,
-    (P.SUSPECT, S.FENCED): P.QUARANTINED,
-    (P.SUSPECT, S.MERGED): P.QUARANTINED,
-    (P.SUSPECT, S.RECOVERED): P.HEALTHY,
-    (P.QUARANTINED, S.DRAIN): P.DRAINING,
-    (P.QUARANTINED, S.REPAIR): P.REMEDIATING,
-    (P.QUARANTINED, S.VALIDATE): P.VALIDATING,
-    (P.QUARANTINED, S.REBOOTED): P.VALIDATING,
-    (P.QUARANTINED, S.RECOVERED): P.VALIDATING,
-    (P.QUARANTINED, S.RELEASED): P.PROBATION,
-    (P.QUARANTINED, S.OVERRIDDEN): P.HEALTHY,
-    (P.DRAINING, S.DRAINED): P.REMEDIATING,
-    (P.DRAINING, S.REPAIR): P.REMEDIATING,
-    (P.DRAINING, S.VALIDATE): P.VALIDATING,
-    (P.DRAINING, S.REBOOTED): P.VALIDATING,
-    (P.DRAINING, S.RELEASED): P.PROBATION,
-    (P.DRAINING, S.OVERRIDDEN): P.HEALTHY,
-    (P.REMEDIATING, S.VALIDATE): P.VALIDATING,
-    (P.REMEDIATING, S.REBOOTED): P.VALIDATING,
-    (P.REMEDIATING, S.RELEASED): P.PROBATION,
-    (P.REMEDIATING, S.OVERRIDDEN): P.HEALTHY,
-    (P.VALIDATING, S.FENCED): P.QUARANTINED,
-    (P.VALIDATING, S.SUSPECTED): P.QUARANTINED,  # it is out of use already
-    (P.VALIDATING, S.VALIDATED): P.PROBATION,
-    (P.VALIDATING, S.RELEASED): P.PROBATION,
-    (P.VALIDATING, S.OVERRIDDEN): P.HEALTHY,
-    (P.PROBATION, S.FENCED): P.QUARANTINED,
-    (P.PROBATION, S.MERGED): P.QUARANTINED,
-    (P.PROBATION, S.SURVIVED): P.HEALTHY,
+    **{(phase, signal): after for phase, row in _NEXT.items() for signal, after in row.items()},
     **{(phase, S.RETIRE): P.RETIRED for phase in P if phase is not P.RETIRED},
     **{(phase, S.REPLACED): P.HEALTHY for phase in P},
 }
@@ -86,7 +69,8 @@ _STAGES = {
 class NodeView(Struct, frozen=True, kw_only=True):
     """One node in one round. `state` has taken in the report already; `before` has not.
 
-    quarantine: the merged one for this node. is_stale: the report is too old to say anything.
+    quarantine: the merged one for this node. is_stale: the report is too old to say anything. is_bound: it is surely
+    about this machine. is_withdrawn: our taint has no rule any more.
     """
 
     facts: FleetNode
@@ -97,6 +81,8 @@ class NodeView(Struct, frozen=True, kw_only=True):
     stale_quarantine: NodeQuarantine | None = None
     is_replaced: bool = False
     is_stale: bool = False
+    is_bound: bool = False
+    is_withdrawn: bool = False
 
     @property
     def acts(self) -> bool:
@@ -134,6 +120,8 @@ def _decided(view: NodeView) -> Iterator[Signal]:
         yield Signal.RELEASED
     elif state.ours and view.facts.unfenced:
         yield Signal.OVERRIDDEN
+    elif view.is_withdrawn:
+        yield Signal.WITHDRAWN
 
 
 def _was_done(stage: Stage, phase: HealthPhase) -> bool:
@@ -149,8 +137,9 @@ def _was_done(stage: Stage, phase: HealthPhase) -> bool:
 def _measured(view: NodeView, now: float, *, is_admitted: bool) -> Signal | None:
     if is_admitted:
         return Signal.FENCED
-    if view.is_stale:  # pods are counted all the same
-        return Signal.DRAINED if _is_drained(view) else None
+    if view.is_stale:  # pods are counted all the same, and what was seen is told
+        is_seen = view.state.phase is HealthPhase.HEALTHY and any(one.is_failing for one in view.state.failures)
+        return Signal.DRAINED if _is_drained(view) else Signal.SUSPECTED if is_seen else None
     if _has_expired(view, now):
         return Signal.RELEASED
     state, before = view.state, view.before
@@ -168,7 +157,8 @@ def _of_phase(view: NodeView, now: float) -> Iterator[tuple[Signal, bool]]:
             yield Signal.SUSPECTED, any(one.is_failing for one in state.failures)
         case HealthPhase.VALIDATING:
             yield Signal.SUSPECTED, any(confirmed(state, view.confirmations))
-            yield Signal.VALIDATED, view.quarantine is None and state.validated_at > state.since
+            is_tested = view.quarantine is None and state.validated_at > state.since
+            yield Signal.VALIDATED, is_tested and not needs_a_person(view, now)
         case HealthPhase.DRAINING:
             yield Signal.DRAINED, _is_drained(view)
         case HealthPhase.PROBATION:
@@ -187,7 +177,14 @@ def _has_expired(view: NodeView, now: float) -> bool:
     """Say whether our taint ended without a merge, and the check passes. While it fails, the taint is renewed."""
     state = view.state
     failing = any(one.is_failing for one in state.failures)
-    return state.ours and view.quarantine is None and 0 < state.until <= now and not failing
+    has_ended = state.ours and view.quarantine is None and 0 < state.until <= now
+    return has_ended and not failing and not needs_a_person(view, now)
+
+
+def needs_a_person(view: NodeView, now: float) -> bool:
+    """Say whether the node came back too often to do so again by itself."""
+    life = view.policy.lifecycle
+    return view.state.returned(now, life.return_window) >= life.inspect_after
 
 
 def _is_over(view: NodeView, now: float) -> bool:

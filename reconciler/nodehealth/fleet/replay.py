@@ -7,7 +7,8 @@ from msgspec import Struct
 from reconciler.kube.values import plural
 from reconciler.nodehealth.catalogue import CHECKS
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthProposal
-from reconciler.nodehealth.fleet.evaluate import FleetInput, Round, Rules, evaluate, next_round
+from reconciler.nodehealth.fleet.evaluate import FleetInput, Round, evaluate, next_round
+from reconciler.nodehealth.fleet.failures import Rules
 from reconciler.nodehealth.fleet.state import FleetNode, FleetState, HealthPhase
 from reconciler.nodehealth.limits import rejudged_reports
 from reconciler.nodehealth.policy import CheckRule, PolicyBook

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.nodehealth.fleet.evaluate import SKEW
+from reconciler.nodehealth.fleet.failures import SKEW
 from reconciler.nodehealth.inflight.detect import (
     GpuActivity,
     JobLimits,

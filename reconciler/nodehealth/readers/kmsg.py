@@ -29,22 +29,24 @@ class KmsgSource:
         self._child.start()
 
     def read(self, profile: ProbeProfile, before: SourceReadings) -> SourceReadings:  # noqa: ARG002 - the port's
-        """Return the lines about GPUs that the kernel still holds."""
-        reading = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.FAILED, detail="no answer")
+        """Return the lines that matter and that the kernel still holds, and since when none is missing."""
+        failed = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.FAILED, detail="no answer")
+        found: dict[str, NodeReading] = {}
         deadline = time.monotonic() + self._seconds
         try:
             for record in self._child.ask(self._request, call_seconds=self._seconds, deadline=deadline):
-                word = record.get("error")
-                reading = NodeReading(
-                    name=ReadingId.KMSG_LINES,
+                word, name = record.get("error"), str(record["name"])
+                found[name] = NodeReading(
+                    name=ReadingId.KMSG_SINCE if name == "since" else ReadingId.KMSG_LINES,
                     value=record.get("value"),
                     error=ReadError(word) if word in _WORDS else ReadError.FAILED if word else None,
                     detail=str(record.get("detail", "")),
                 )
         except ChildHang as hang:
             self._child.abandon()
-            reading = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.DEADLINE, detail=hang.detail)
-        return SourceReadings(readings=(reading,))
+            failed = NodeReading(name=ReadingId.KMSG_LINES, error=ReadError.DEADLINE, detail=hang.detail)
+            found = {}
+        return SourceReadings(readings=tuple(found.values()) or (failed,))
 
     def close(self) -> None:
         """End the child."""

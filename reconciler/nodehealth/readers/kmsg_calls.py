@@ -1,4 +1,4 @@
-"""Lines of the kernel's log that are about GPUs. Runs in a child process: a driver may hold the log for long."""
+"""Lines of the kernel's log that tell of faults. Runs in a child process: a driver may hold the log for long."""
 
 import errno
 import os
@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-WORDS = (b"NVRM", b"fallen off the bus", b"amdgpu")
-"""The words of messages about GPUs."""
+from reconciler.nodehealth.kernel_events import is_kept, thinned
 
 GROUP = b" CGROUP="
 """The prefix of a line with the control group of the message before it; the kernel adds facts to messages this way."""
@@ -37,46 +36,61 @@ def group_of(line: bytes, proc: Path) -> str:
 
 _RECORD_BYTES = 8192  # the kernel's longest record
 _MAX_LINES = 5000
-_known: dict[tuple[float, str], str] = {}  # control groups by message, for when their processes are gone
+_known: dict[bytes, bytes] = {}  # control groups by message, for when their processes are gone
 
 
 def sweep(request: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield one record for each line of `path` that is about GPUs: its time since the boot, and its text."""
+    """Yield the lines of `path` that matter with their times since the boot, and since when none is missing."""
     yield {"call": "lines", "gpu": -1}
+    whole = WholeSince()
     try:
-        lines = _lines(_read(request["path"]), Path(request["proc"]))
+        kept = _kept(records(request["path"]), Path(request["proc"]), whole)
     except OSError as error:
         word = {errno.ENOENT: "not_supported", errno.EACCES: "no_permission", errno.EPERM: "no_permission"}
         detail = f"{request['path']}: {error.strerror}"
         yield {"name": "lines", "gpu": -1, "error": word.get(error.errno or 0, "failed"), "detail": detail}
     else:
-        yield {"name": "lines", "gpu": -1, "value": lines[-_MAX_LINES:]}
+        rows = (_row(line) for line in thinned(kept, _MAX_LINES))
+        yield {"name": "lines", "gpu": -1, "value": [row for row in rows if row is not None]}
+        yield {"name": "since", "gpu": -1, "value": whole.seconds}
 
 
-def _lines(records: Iterable[bytes], proc: Path) -> list[dict[str, Any]]:
-    """Return the messages about GPUs, with the control group of the process that each names, where it is known."""
-    lines: list[dict[str, Any]] = []
+class WholeSince:
+    """The time since which no record of a log is missing. `head` is that of its first record."""
+
+    def __init__(self) -> None:
+        self.head, self.seconds = b"", 0.0
+
+    def see(self, record: bytes | None) -> None:
+        """Look at the next record; None for some that were lost."""
+        if record is None:
+            self.head = b""
+        elif not self.head and (fields := _fields(record)):
+            self.head = b",".join(fields) + b";"
+            self.seconds = int(fields[2][:18]) / 1e6 if fields[1].strip(b"0") else 0.0
+
+
+def _kept(found: Iterable[bytes | None], proc: Path, whole: WholeSince) -> list[bytes]:
+    """Return the records that matter, with the control group of the process that each names, where it is known."""
+    kept: list[bytes] = []
     is_ours = False
-    for record in records:
-        if record.startswith(GROUP):
-            if is_ours:
-                lines[-1]["cgroup"] = record[len(GROUP) :].decode("utf-8", "replace")
+    for record in found:
+        whole.see(record)
+        if record is not None and record.startswith(GROUP):
+            kept[-1:] = [kept[-1].partition(b"\n")[0] + b"\n" + record] if is_ours else kept[-1:]
             continue
-        line = _line(record)
-        is_ours = line is not None
-        if line is None:
-            continue
-        lines.append(line)
-        key = (line["monotonic"], line["text"])
-        if group := _known.get(key) or group_of(record, proc):
-            _known[key] = line["cgroup"] = group
-    for key in _known.keys() - {(line["monotonic"], line["text"]) for line in lines}:
-        del _known[key]
-    return lines
+        is_ours = record is not None and bool(_fields(record)) and is_kept(record)
+        if record is not None and is_ours:
+            group = _known.get(record) or group_of(record, proc).encode()
+            kept.append(record + (b"\n" + GROUP + group if group else b""))
+    groups = {line.partition(b"\n")[0]: line.partition(GROUP)[2] for line in kept if GROUP in line}
+    _known.clear()
+    _known.update(groups)
+    return kept
 
 
-def _read(path: str) -> Iterator[bytes]:
-    """Yield the records that are there now: a device gives one a read, a file or a pipe gives lines."""
+def records(path: str) -> Iterator[bytes | None]:
+    """Yield the records that are there now; None where some were lost. A device gives one a read, a file lines."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     rest = b""
     try:
@@ -86,23 +100,30 @@ def _read(path: str) -> Iterator[bytes]:
             except BlockingIOError:  # all records are read
                 break
             except BrokenPipeError:  # records were overwritten before they could be read: the next ones are there
+                yield None
                 continue
             if not chunk:
                 break
-            *records, rest = (rest + chunk).split(b"\n")
-            yield from records
+            *lines, rest = (rest + chunk).split(b"\n")
+            yield from lines
         yield rest
     finally:
         os.close(descriptor)
 
 
-def _line(record: bytes) -> dict[str, Any] | None:
-    """Return `prio,sequence,microseconds,flags;text` as time and text; None for all that is not about GPUs."""
-    if not any(word in record for word in WORDS):
+def _fields(record: bytes) -> list[bytes]:
+    """Return priority, sequence and microseconds before the text of a record; nothing for what is none."""
+    fields = record.partition(b";")[0].split(b",")
+    is_head = len(fields) >= 3 and fields[1].isdigit() and fields[2].isdigit()  # noqa: PLR2004 - as many are told
+    return fields if is_head and b";" in record else []
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """Return a record as time and text, in which the kernel has escaped newlines."""
+    record, _, group = line.partition(b"\n")
+    fields = _fields(record)
+    if not fields:
         return None
-    head, _, text = record.partition(b";")
-    fields = head.split(b",")
-    if len(fields) < 3 or not fields[2].isdigit():  # noqa: PLR2004 - priority, sequence, time
-        return None
-    said = text.decode("utf-8", "replace")[:1000]
-    return {"monotonic": int(fields[2][:18]) / 1e6, "text": said}
+    said = record.partition(b";")[2].replace(b"\\x0a", b"\n").decode("utf-8", "replace")[:_MAX_LENGTH]
+    found = {"cgroup": group[len(GROUP) :].decode("utf-8", "replace")} if group else {}
+    return {"monotonic": int(fields[2][:18]) / 1e6, "text": said, **found}

@@ -26,7 +26,7 @@ from reconciler.plan.live.managers import OURS, controllers_fields, writers
 _RESERVED = "kube-"
 """Namespaces with this prefix are those of Kubernetes itself."""
 
-_NOTES = (
+NOTES = (
     "autoscaling.alpha.kubernetes.io/",
     "deployment.kubernetes.io/",
     "deprecated.daemonset.template.generation",
@@ -50,7 +50,7 @@ _NOTES = (
 _COUNTS: tuple[FieldPath, ...] = (("spec", "parallelism"), ("spec", "completions"))
 """What Kueue lowers of a Job that it starts with fewer pods; its Workload keeps how many were written."""
 _KUEUE = "kueue.x-k8s.io/"
-_RESTARTED: FieldPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
+RESTARTED: FieldPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
 _METADATA = ("name", "namespace", "labels", "annotations")
 _PLACED = tuple(path for path in PLACEMENT if path[0] == "spec")
 """What Kueue adds to pods in the update that starts them, after which nothing tells who set which part."""
@@ -101,7 +101,7 @@ def authored(
     body = _without_controlled(kinds, live, dict(_as_queued(kinds, live, queued)) if queued is not None else {})
     body = _without_queue(kinds, body) if not row.pods.suspend and kinds.is_queued(body) else body
     body = row.life.authored(body) if row.life.authored is not None else body
-    body = pruned(pruned(body, _RESTARTED), ("status",))
+    body = pruned(pruned(body, RESTARTED), ("status",))
     found: dict[str, Any] = without_nulls({**body, "metadata": _metadata(mapping(body.get("metadata")))})
     return found if has_defaults else catalogue.without_defaults(found)
 
@@ -121,7 +121,7 @@ def _metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return the part of an object's metadata that people write."""
     found = {name: metadata.get(name) for name in _METADATA}
     for field in ("labels", "annotations"):
-        found[field] = {name: value for name, value in mapping(found[field]).items() if not name.startswith(_NOTES)}
+        found[field] = {name: value for name, value in mapping(found[field]).items() if not name.startswith(NOTES)}
     return {name: value for name, value in found.items() if value}
 
 
@@ -132,10 +132,10 @@ def _without_controlled(kinds: Kinds, live: Body, queued: Mapping[FieldPath, Any
         body = with_value(body, path, value)
     theirs = {field.path for field in controlled_fields(kinds, live) if not field.adds}
     theirs |= set(controllers_fields(live))
-    return reduce(pruned, sorted(theirs - queued.keys(), key=_from_the_end), body)
+    return reduce(pruned, sorted(theirs - queued.keys(), key=from_the_end), body)
 
 
-def _from_the_end(path: FieldPath) -> list[tuple[int, str]]:
+def from_the_end(path: FieldPath) -> list[tuple[int, str]]:
     """Return what sorts later items of lists first: they keep their positions while others are removed."""
     return [(-step, "") if isinstance(step, int) else (0, step) for step in path]
 

@@ -20,9 +20,12 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.plan import Drift, LiveState
 from reconciler.plan.baseline import ExistingObject
-from reconciler.plan.differences import Quantities
+from reconciler.plan.differences import Quantities, in_notation_of
+from reconciler.plan.live.additions import find_additions, read_names
+from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.controlled import ControlledField, as_sent, controlled_fields, without_controlled
 from reconciler.plan.live.drift import DriftRules
+from reconciler.plan.live.managers import trees_of_others
 from reconciler.plan.live.projection import content_version, plain, without
 from reconciler.plan.live.reading import LiveIdentity
 
@@ -37,6 +40,13 @@ class LiveFields(Struct, frozen=True, kw_only=True, eq=False):
         """Return the fields of a live object that other controllers write."""
         return controlled_fields(self.kinds, live)
 
+    def additions(self, desired: Mapping[str, Any], live: Mapping[str, Any]) -> tuple[FieldPath, ...]:
+        """Return the paths of what people added to a live object beside ours."""
+        if is_created_once(desired) or not trees_of_others(live):
+            return ()
+        controlled = [field.path for field in self.controlled(live)]
+        return find_additions(read_names(self.kinds), desired, live, controlled)
+
     def list_keys(self, key: ObjectKey) -> ListKeys:
         """Return what tells the keys of the lists of an object."""
         return partial(self.catalogue.list_keys, key.group, key.kind)
@@ -48,9 +58,14 @@ class LiveFields(Struct, frozen=True, kw_only=True, eq=False):
     def sent(
         self, desired: Mapping[str, Any], live: Mapping[str, Any], omitted: Sequence[FieldPath]
     ) -> Mapping[str, Any]:
-        """Return what an apply sends of a desired object: neither omitted fields nor those of other controllers."""
-        list_keys = partial(self.catalogue.list_keys, *self.kinds.of(live).id)
-        return as_sent(without(desired, omitted), live, self.controlled(live), list_keys)
+        """Return what an apply sends of a desired object: neither omitted fields nor those of other controllers.
+
+        Quantities are sent as they are stored: a rule that compares old and new values may find `"1"` and 1 different.
+        """
+        kind = self.kinds.of(live).id
+        list_keys, is_quantity = partial(self.catalogue.list_keys, *kind), partial(self.catalogue.is_quantity, *kind)
+        written = in_notation_of(live, without(desired, omitted), list_keys, is_quantity)
+        return as_sent(written, live, self.controlled(live), list_keys)
 
     def version_of(self, live: Mapping[str, Any], omitted: Sequence[FieldPath]) -> str:
         """Return the version of a live object, in which what others may change at any time has no part."""
@@ -78,6 +93,7 @@ class LiveObject(Struct, frozen=True, kw_only=True, eq=False):
     foreign: the problem of an object that is not ours, or not ours alone.
     adopted: whose the object is that becomes ours, in words.
     left: drift that stays as it is, and `omitted` the fields that an apply does not send because of that.
+    added: what others added and an apply removes.
     is_accepted: it differs, and its server takes the change.
     """
 
@@ -89,6 +105,7 @@ class LiveObject(Struct, frozen=True, kw_only=True, eq=False):
     adopted: str = ""
     left: tuple[Drift, ...] = ()
     omitted: tuple[FieldPath, ...] = ()
+    added: tuple[FieldPath, ...] = ()
     is_accepted: bool = False
 
 
@@ -106,7 +123,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     """The objects of live clusters, by path. One that is as desired has the blob id of its desired content.
 
     versions: of all objects. found: those that are not as desired, or that keep drift. deleted: those that somebody
-    deleted. rules: what decided about drift and adoption. warnings: of servers.
+    deleted. rules: what decided about drift and adoption. warnings: of servers. released: objects of our inventories
+    that are external now, by cluster. contents: what else is in namespaces that an apply deletes, by path.
     """
 
     fields: LiveFields
@@ -117,6 +135,8 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     doubts: tuple[Doubt, ...]
     warnings: Mapping[str, tuple[str, ...]]
     states: tuple[LiveState, ...]
+    released: Mapping[str, tuple[ObjectKey, ...]] = {}
+    contents: Mapping[str, tuple[str, ...]] = {}
 
     # As a `Baseline`.
 
@@ -171,6 +191,10 @@ class LiveBaseline(Struct, frozen=True, kw_only=True, eq=False):
     def omitted(self, path: str) -> tuple[FieldPath, ...]:
         """Return the fields of an object that an apply does not send."""
         return self.found[path].omitted if path in self.found else ()
+
+    def added(self, path: str) -> tuple[FieldPath, ...]:
+        """Return what others added to an object and an apply removes."""
+        return self.found[path].added if path in self.found else ()
 
     def is_accepted(self, path: str) -> bool:
         """Return whether an object differs, and its server takes the change."""

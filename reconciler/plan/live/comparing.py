@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.errors import UnsafePlan
 from reconciler.index.build import CompiledRevision
 from reconciler.index.renderer import Renderer
+from reconciler.kinds.aspects import Holds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.ownership import LABEL, LABEL_PATH, OWNER
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
@@ -24,16 +25,26 @@ from reconciler.kube.values import enumerated, pruned
 from reconciler.plan import Drift, LiveState
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.differences import differences
+from reconciler.plan.live.additions import without_additions
 from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.baseline import Doubt, LiveBaseline, LiveContent, LiveFields, LiveObject
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
+from reconciler.plan.live.contents import contents_of
 from reconciler.plan.live.controlled import as_desired
 from reconciler.plan.live.creations import Places, created_places, still_absent
-from reconciler.plan.live.drift import DriftRules, absences, contested_deletions, settle, taken
+from reconciler.plan.live.drift import (
+    DriftRules,
+    SettledAdditions,
+    absences,
+    contested_deletions,
+    settle,
+    settle_additions,
+    taken,
+)
 from reconciler.plan.live.inventory import Claims, InventoryClaim, Place, claimants, identity_of, place_of
 from reconciler.plan.live.inventory_record import RELEASED
 from reconciler.plan.live.managers import last_writer, without_given_up
-from reconciler.plan.live.probe import Probe, ServerReply, changes_nothing, probe
+from reconciler.plan.live.probe import Probe, ServerReply, changes_nothing, probe, probe_removal
 from reconciler.plan.live.projection import holds, plain, project
 from reconciler.plan.live.proofs import Proofs, load_proofs, proof, save_proofs
 from reconciler.plan.live.reading import (
@@ -48,6 +59,7 @@ from reconciler.plan.live.reading import (
     read_clusters,
     version_of,
 )
+from reconciler.repo.config.external import is_external
 from reconciler.repo.port import Cache, Repository
 
 
@@ -147,6 +159,8 @@ class ComparedCluster(Struct, frozen=True, kw_only=True, eq=False):
     doubts: tuple[Doubt, ...]
     warnings: Mapping[str, tuple[str, ...]]
     state: LiveState
+    released: tuple[ObjectKey, ...] = ()
+    contents: Mapping[str, tuple[str, ...]] = {}
 
 
 class ObjectAnswer(Struct, frozen=True, kw_only=True, eq=False):
@@ -216,6 +230,8 @@ def _together(fields: LiveFields, rules: DriftRules, compared: Sequence[Compared
         doubts=tuple(doubt for one in compared for doubt in one.doubts),
         warnings={path: texts for one in compared for path, texts in one.warnings.items()},
         states=tuple(one.state for one in compared),
+        released={one.state.cluster: one.released for one in compared if one.released},
+        contents={path: found for one in compared for path, found in one.contents.items()},
     )
 
 
@@ -269,8 +285,29 @@ def _compare(one: DesiredCluster, reading: ClusterReading) -> ComparedCluster:
             objects=len(owned.identities),
             unchecked=tuple(sorted(str(one.keys[path]) for path in waiting)),
             unknown=tuple(sorted(str(one.keys[path]) for path in blind)),
+            is_blind=reading.failure is not None,
         ),
+        released=tuple(sorted(identity.key for identity in owned.identities.values() if _is_released(one, identity))),
+        contents=_contents(one, objects),
     )
+
+
+def _is_released(one: DesiredCluster, identity: LiveIdentity) -> bool:
+    """Return whether an object of our inventory is external now, and no source defines it: others own it."""
+    key = identity.key
+    is_desired = one.fields.kinds.manifest_path(one.name, key) in one.keys
+    config = one.index.revision.config
+    is_ours = one.ownership.is_listed(identity)
+    return is_ours and not is_desired and is_external(config, one.name, key.kind, key.namespace, key.name)
+
+
+def _contents(one: DesiredCluster, objects: Mapping[str, LiveObject]) -> dict[str, tuple[str, ...]]:
+    """Return what is in the namespaces that are not desired any more, besides what goes for itself."""
+    gone = {path: found.identity.key for path, found in objects.items() if found.identity and path not in one.keys}
+    kinds, known = one.fields.kinds, frozenset(gone.values())
+    spaces = {path: key.name for path, key in gone.items() if kinds.find(key.group, key.kind).holds is Holds.OBJECTS}
+    found = {path: contents_of(one.live, kinds, name, without=known) for path, name in spaces.items()}
+    return {path: names for path, names in found.items() if names is not None}
 
 
 def _may_differ(found: LiveObject) -> bool:
@@ -327,7 +364,7 @@ def _listed(one: DesiredCluster, owned: Owned, before: Proofs, *, without: Colle
         if claims and not is_adopted:
             problem = claimed(one.file(path), key, one.index.revision.config.name, claims)
             found[path] = LiveObject(version=version.uid, foreign=problem)
-        elif is_desired or (not identity.is_terminating and one.ownership.is_listed(identity)):
+        elif is_desired or _is_gone(one, identity):
             is_proven = is_desired and before.get(path) == proof(one.blob(path), version)
             is_as_desired = is_proven and not identity.is_terminating and not is_adopted
             found[path] = LiveObject(
@@ -340,6 +377,13 @@ def _listed(one: DesiredCluster, owned: Owned, before: Proofs, *, without: Colle
         if one.ownership.leaves(one.keys[path]):
             found[path] = _foreign(one, path, owned.taken[path], ())
     return found
+
+
+def _is_gone(one: DesiredCluster, identity: LiveIdentity) -> bool:
+    """Return whether an object that no source defines is one that an apply deletes."""
+    if identity.is_terminating or not one.ownership.is_listed(identity):
+        return False
+    return not _is_released(one, identity)
 
 
 def _foreign(one: DesiredCluster, path: str, live: Body, changed: Sequence[str]) -> LiveObject:
@@ -415,7 +459,10 @@ def _version(body: Mapping[str, Any]) -> str:
 
 def _is_unchanged(one: DesiredCluster, path: str, body: Mapping[str, Any], live: Body) -> bool:
     """Return whether an apply would surely change nothing."""
-    return is_created_once(body) or holds(one.fields.sent(body, live, ()), live, one.fields.list_keys(one.keys[path]))
+    if is_created_once(body):
+        return True
+    sent = one.fields.sent(body, live, ())
+    return holds(sent, live, one.fields.list_keys(one.keys[path])) and not one.fields.additions(body, live)
 
 
 def _dry_run(
@@ -429,14 +476,60 @@ def _dry_run(
     settled = {
         path: _settle(one, path, manifests[path], listed[path], live[path]) for path in manifests if path in live
     }
+    stripped = _strip(one, {path: manifests[path] for path in settled}, live)
     sent = {path: settled[path][0] if path in settled else manifest.body for path, manifest in manifests.items()}
     replies = at_once(lambda body: probe(one.live, body), sent.values())
     for path, reply in zip(sent, replies, strict=True):
         body = manifests[path].body
         if path in settled:
-            yield path, _updated(one, path, settled[path][1], body, live[path], reply)
+            found = settled[path][1]
+            if (stripping := stripped.get(path)) is not None and stripping.refusal is not None:
+                doubt = doubt_of(path, stripping.refusal, live[path])
+                yield path, ObjectAnswer(found=_read(one, path, found, live[path], desired=body), doubt=doubt)
+                continue
+            found = found if stripping is None else stripping.note(found)
+            yield path, _updated(one, path, found, body, live[path], reply)
         else:
-            yield path, _created(one, path, body, reply)
+            yield path, _created(one, path, manifests[path], reply)
+
+
+class Stripping(Struct, frozen=True, kw_only=True, eq=False):
+    """What becomes of the additions to a live object. refusal: why the server keeps them."""
+
+    settled: SettledAdditions = SettledAdditions()
+    refusal: Probe | None = None
+
+    def note(self, found: LiveObject) -> LiveObject:
+        """Return an object with the additions that an apply removes, and those that stay."""
+        return replace(
+            found,
+            left=(*found.left, *self.settled.left),
+            omitted=(*found.omitted, *self.settled.omitted),
+            added=self.settled.removed,
+        )
+
+
+def _strip(one: DesiredCluster, manifests: Mapping[str, Manifest], live: Mapping[str, Body]) -> dict[str, Stripping]:
+    """Ask the server what becomes of objects to which others added something, by path."""
+    added = {path: one.fields.additions(manifest.body, live[path]) for path, manifest in manifests.items()}
+    paths = [path for path, found in added.items() if found]
+    probes = at_once(lambda path: probe_removal(one.live, one.keys[path], live[path], added[path]), paths)
+    return {
+        path: Stripping(refusal=reply)
+        if reply.result is None
+        else Stripping(
+            settled=settle_additions(
+                one.rules,
+                manifests[path],
+                live[path],
+                reply.result,
+                added[path],
+                one.fields.catalogue,
+                one.file(path).path,
+            )
+        )
+        for path, reply in zip(paths, probes, strict=True)
+    }
 
 
 def _settle(
@@ -458,21 +551,22 @@ def _updated(  # noqa: PLR0917
     if reply.result is None:  # not accepted
         doubt = doubt_of(path, reply, body)
         return ObjectAnswer(found=_read(one, path, found, live, desired=body), doubt=doubt, warnings=warnings)
-    after = without_given_up(live, reply.result)
+    after = without_additions(without_given_up(live, reply.result), live, found.added)
     if not found.adopted and changes_nothing(live, after, one.fields.list_keys(key), one.fields.quantities(key)):
         return ObjectAnswer(found=_as_desired(one, path, found, live), warnings=warnings)
     found = replace(found, is_accepted=True)
     return ObjectAnswer(found=_read(one, path, found, live, desired=body, result=after), warnings=warnings)
 
 
-def _created(one: DesiredCluster, path: str, body: Mapping[str, Any], reply: Probe) -> ObjectAnswer:
+def _created(one: DesiredCluster, path: str, manifest: Manifest, reply: Probe) -> ObjectAnswer:
     """Return what the server said to a creation. An object that exists is adopted if a person chose to."""
+    body = manifest.body
     met, reply = (None, reply) if reply.is_new else _in_the_way(one, path, body, reply)
     warnings = _masked(body, reply.warnings)
     if reply.reply is ServerReply.ACCEPTED:
-        found = None if met is None else _met(one, path, met, body, reply.result)
+        found = None if met is None else _met(one, path, met, manifest, reply.result)
         return ObjectAnswer(found=found, warnings=warnings)
-    if one.places.explain(one.keys[path], reply):
+    if one.places.explain(one.live, one.keys[path], reply):
         return ObjectAnswer(is_unchecked=True, warnings=warnings)
     return ObjectAnswer(doubt=doubt_of(path, reply, body), warnings=warnings)
 
@@ -488,13 +582,16 @@ def _in_the_way(one: DesiredCluster, path: str, body: Mapping[str, Any], reply: 
     return live, reply
 
 
-def _met(one: DesiredCluster, path: str, live: Body, body: Mapping[str, Any], result: Body | None) -> LiveObject:
+def _met(one: DesiredCluster, path: str, live: Body, manifest: Manifest, result: Body | None) -> LiveObject:
     """Return an existing object that is not ours: it is adopted if a person chose to, and else in the way."""
-    key = one.keys[path]
+    key, body = one.keys[path], manifest.body
+    stripping = _strip(one, {path: manifest}, {path: live}).get(path, Stripping())
+    result = None if result is None else without_additions(result, live, stripping.settled.removed)
     changed = _changed(one.fields, key, live, body, result)
     if one.rules.choices.adopts(key, is_equal=not changed) and not is_controlled(live):
         identity = LiveIdentity(key=key, version=version_of(live), is_terminating=False)
         found = LiveObject(version=identity.version.uid, identity=identity, adopted=whose(live))
+        found = stripping.note(found)
     else:
         found = _foreign(one, path, live, changed)
     return _read(one, path, found, live, desired=body, result=result)

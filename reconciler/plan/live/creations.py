@@ -30,9 +30,11 @@ class Places(Struct, frozen=True, kw_only=True):
         """Return whether an object may wait for one of them."""
         return key.group in self.groups or any(one.name == key.namespace for one in self.namespaces)
 
-    def explain(self, key: ObjectKey, answer: Probe) -> bool:
+    def explain(self, cluster: LiveCluster, key: ObjectKey, answer: Probe) -> bool:
         """Return whether a creation was refused because something does not exist yet."""
         is_placeless = answer.reply is ServerReply.NO_PLACE and self.has(key)
+        if is_placeless and key.group not in self.groups and _is_unknown(cluster, key.group, key.kind):
+            return False  # nothing here defines its kind
         return is_placeless or not self.names.isdisjoint(missed_names(answer.message))
 
     def missing(self, cluster: LiveCluster, keys: Mapping[str, ObjectKey]) -> set[str]:

@@ -1,6 +1,6 @@
 """Accepted drift: the drifted fields of a live object that an apply leaves as they are, by policy or as contested."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -18,7 +18,7 @@ from reconciler.plan import Drift, FieldChange
 from reconciler.plan.differences import differences
 from reconciler.plan.live.choices import LiveChoices
 from reconciler.plan.live.managers import OURS, Manager, last_manager, last_writer, managers_of, writers
-from reconciler.plan.live.projection import project, without
+from reconciler.plan.live.projection import plain, project, without
 from reconciler.repo.config.drift import DriftAction, DriftPolicy
 
 CONTESTED = "contested"
@@ -99,6 +99,54 @@ def settle(  # noqa: PLR0917
             omitted.add(_whole_list(body, find_path(body, field.path, keys)[0], keys))
     places = tuple(sorted(place for place in omitted if place))
     return Settled(body=without(body, places), left=tuple(left), omitted=places)
+
+
+class SettledAdditions(Struct, frozen=True, kw_only=True, eq=False):
+    """What others added to a live object: the paths that an apply removes, and what stays as drift at other paths."""
+
+    removed: tuple[FieldPath, ...] = ()
+    left: tuple[Drift, ...] = ()
+    omitted: tuple[FieldPath, ...] = ()
+
+
+def settle_additions(  # noqa: PLR0917
+    rules: DriftRules,
+    manifest: Manifest,
+    live: Mapping[str, Any],
+    result: Mapping[str, Any],
+    paths: Sequence[FieldPath],
+    catalogue: Catalogue,
+    path: str,
+) -> SettledAdditions:
+    """Return what of additions an apply removes. Those that the server sets again, such as defaults, are none.
+
+    result: the live object without them, as the server would store it. path: of the rendered file.
+    """
+    key = manifest.key
+
+    def keys(field: FieldPath) -> tuple[str, ...] | None:
+        return catalogue.list_keys(key.group, key.kind, field)
+
+    lost: dict[FieldPath, list[Drift]] = {}
+    for field in differences(plain(live), plain(result), list_keys=keys):
+        managers = managers_of(live, find_path(live, field.path, keys)[0])
+        added = lies_in(field, live, paths, keys)
+        if added and managers:  # the rest are defaults of what was added
+            gone = replace(field, after=None, has_after=False)
+            one = drift_of(manifest.cluster, key, path, gone, managers, manifest.source, live)
+            lost.setdefault(added, []).append(rules.decide(one))
+    staying = {at for at, found in lost.items() if any(one.action != DriftAction.REVERT for one in found)}
+    return SettledAdditions(
+        removed=tuple(at for at in paths if at in lost and at not in staying),
+        left=tuple(one for at in paths if at in staying for one in lost[at]),
+        omitted=tuple(at for at in paths if at in staying and all(isinstance(step, str) for step in at)),
+    )
+
+
+def lies_in(field: FieldChange, live: Mapping[str, Any], paths: Sequence[FieldPath], keys: ListKeys) -> FieldPath:
+    """Return the addition that a field is part of; empty if it is part of none."""
+    place, _ = find_path(live, field.path, keys)
+    return next((one for one in paths if place[: len(one)] == one), ())
 
 
 def contested_deletions(

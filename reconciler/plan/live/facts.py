@@ -14,7 +14,7 @@ from reconciler.plan.baseline import Baseline
 from reconciler.plan.inputs import LiveFacts
 from reconciler.plan.live.annotations import why_not_applied, why_not_deleted
 from reconciler.plan.live.baseline import LiveBaseline
-from reconciler.plan.live.drift import changed_by, drift_of
+from reconciler.plan.live.drift import changed_by, drift_of, lies_in
 from reconciler.plan.live.managers import last_writer, managers_of
 from reconciler.plan.replacements import SERVER_REFUSED, UNKNOWN
 from reconciler.plan.updates import Update
@@ -50,6 +50,8 @@ def _reverted(
     file, is_adopted = f"{index.revision.config.rendered}/{path}", bool(live.found[path].adopted)
     for field in comparison.fields:
         managers = changed_by(field, body, before, keys)
+        if managers == () and field.has_before and lies_in(field, body, live.added(path), keys):
+            continue  # a default of what somebody added
         if managers or (managers is not None and not is_adopted):  # what an adopted one lacks, it never had
             yield drift_of(comparison.cluster, key, file, field, managers, comparison.source, body)
 
@@ -66,6 +68,9 @@ EXCLUDED = "live.excluded"
 
 UNLABELLED = "live.unlabelled"
 """Rule of an object that an apply deletes although somebody took our label away: the inventory says that it is ours."""
+
+EXTERNAL = "live.external"
+"""Rule of an object of our inventory that others own now, by `external` of its cluster."""
 
 WARNED = "live.warning"
 """Rule of what a server warns of in a dry run."""
@@ -85,6 +90,7 @@ def live_facts(
         problems=tuple(_problems(index, live, updates, kept)),
         drift=tuple(find_drift(index, live, existing, updates)),
         adopted=live.adopted(),
+        contents=live.contents,
     )
 
 
@@ -113,6 +119,15 @@ def _problems(
             hint=doubt.hint,
         )
     yield from _exclusions(index, live, updates, kept)
+    for cluster, keys in live.released.items():
+        for key in keys:
+            yield Problem(
+                rule=EXTERNAL,
+                place=SourceRef(path=CONFIG_PATH),
+                message=f"{key} is external now: an apply releases it on {cluster}, with all of its values, and "
+                "no plan changes or deletes it any more",
+                severity=Severity.WARNING,
+            )
     for path, warnings in live.warnings.items():
         for text in warnings:
             yield Problem(rule=WARNED, place=rows[path].place, message=text, severity=Severity.WARNING)

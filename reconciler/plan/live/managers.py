@@ -29,6 +29,11 @@ _CONTROLLER_ENDINGS = ("controller-manager", "-operator", "-cainjector")
 """Names of managers that no person works with: components of Kubernetes, and how operators call their programs."""
 
 
+_PROGRAM_WORDS = ("controller", "operator", "webhook", "inject", "manager", "scaler", "scheduler", "agent", "updater")
+_PROGRAMS = ("keda", "karpenter", "reloader", "external-secrets", "velero", "kubelet", "podgrouper", "binder")
+"""Words in the names of programs that set fields beside those of others, for example in objects that they extend."""
+
+
 class Manager(Struct, frozen=True, kw_only=True, order=True):
     """The manager of a field: the name that a client gives itself, the operation (`Apply`, `Update`), the time."""
 
@@ -47,6 +52,12 @@ class Manager(Struct, frozen=True, kw_only=True, order=True):
         """True if it sets what it decides itself, not what a person wrote."""
         return self.name in _CONTROLLERS or self.name.endswith(_CONTROLLER_ENDINGS)
 
+    @property
+    def adds(self) -> bool:
+        """True if what it sets beside the fields of Git is nobody's plan: it neither applies Git nor is a program."""
+        is_program = any(word in self.name.lower() for word in (*_PROGRAM_WORDS, *_PROGRAMS))
+        return not (self.applies_git or self.is_controller or is_program or self.subresource)
+
 
 def managers_of(body: Mapping[str, Any], path: FieldPath) -> tuple[Manager, ...]:
     """Return the managers of the value at a path of a live object, in the order of their names."""
@@ -61,6 +72,17 @@ def owned_by(body: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
         if manager.name == name and manager.operation == "Apply" and not manager.subresource
     )
     return next(found, None)
+
+
+def trees_of_others(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the trees of the fields that people, and tools that are no known programs, have set."""
+    return [tree for manager, tree in _entries(body) if manager.adds]
+
+
+def is_addition(body: Mapping[str, Any], path: FieldPath) -> bool:
+    """Return whether only people, and tools that are no known programs, own a value and what it holds."""
+    found = managers_of(body, path)
+    return bool(found) and all(manager.adds for manager in found)
 
 
 def last_manager(body: Mapping[str, Any]) -> Manager | None:
@@ -99,7 +121,7 @@ def controllers_fields(body: Mapping[str, Any]) -> tuple[FieldPath, ...]:
 
 def _owned_alone(body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], path: FieldPath) -> Iterator[FieldPath]:
     for step, below in tree.items():
-        place = _place(node, step)
+        place = place_of(node, step)
         if place is None:
             continue
         inner = (*path, place)
@@ -109,7 +131,7 @@ def _owned_alone(body: Mapping[str, Any], node: Any, tree: Mapping[str, Any], pa
             yield from _owned_alone(body, node[place], below, inner)
 
 
-def _place(node: Any, step: str) -> str | int | None:
+def place_of(node: Any, step: str) -> str | int | None:
     """Return the key or position in a body that a step of a tree leads to."""
     if step.startswith("f:"):
         return step[2:] if isinstance(node, dict) and step[2:] in node else None
@@ -263,5 +285,5 @@ def _names(step: str, item: Any, position: int) -> bool:
 
 def _descend(node: Any, step: str) -> Any:
     """Return what a step of a tree leads to in a body, or `_ABSENT`."""
-    place = _place(node, step)
+    place = place_of(node, step)
     return _ABSENT if place is None else node[place]

@@ -1,7 +1,7 @@
 """Dry runs: what an API server says to one object, without storing it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from reconciler.kube.client.port import Body, ClusterError, ClusterUnavailable, FieldError, LiveCluster
 from reconciler.kube.items import ListKeys
+from reconciler.kube.objects import FieldPath, ObjectKey, split_api_version
 from reconciler.plan.differences import Quantities, differences
+from reconciler.plan.live.additions import removal
 from reconciler.plan.live.projection import is_same, plain
 
 _NOT_FOUND, _CONFLICT, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 401, 403
@@ -63,6 +65,16 @@ def probe(cluster: LiveCluster, body: Mapping[str, Any]) -> Probe:
             conflicts=conflicts,
         )
     raise AssertionError  # unreachable
+
+
+def probe_removal(cluster: LiveCluster, key: ObjectKey, live: Body, paths: Sequence[FieldPath]) -> Probe:
+    """Ask the server what becomes of an object without what others added: it may set a default, or refuse."""
+    version = split_api_version(live["apiVersion"])[1]
+    try:
+        written = cluster.patch(key, removal(live, paths), version=version, dry_run=True)
+    except ClusterError as error:
+        return Probe(reply=_reply(error), causes=error.causes, message=f"what others added stays: {error.message}")
+    return Probe(reply=ServerReply.ACCEPTED, result=written.body)
 
 
 def missed_names(message: str) -> frozenset[str]:

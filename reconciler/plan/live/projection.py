@@ -117,8 +117,24 @@ def _project_mapping(
         elif result is not _ABSENT and name not in after:
             projected[name] = value  # the server does not store it
     if result is not _ABSENT:  # what an apply removes
-        projected.update((name, value) for name, value in live.items() if name not in desired and name not in after)
+        others = {name: value for name, value in live.items() if name not in desired}
+        projected |= _lost(others, after, path, list_keys)
     return projected
+
+
+def _lost(live: dict[str, Any], after: dict[str, Any], path: FieldPath, list_keys: ListKeys) -> dict[str, Any]:
+    """Return what an apply removes of values that are not desired."""
+    lost: dict[str, Any] = {}
+    for name, value in live.items():
+        outcome = after.get(name, _ABSENT)
+        if outcome is _ABSENT:
+            lost[name] = value
+        elif isinstance(value, dict) and isinstance(outcome, dict):
+            lost[name] = _lost(value, outcome, (*path, name), list_keys)
+        elif isinstance(value, list) and isinstance(outcome, list) and match_items(path, value, outcome, list_keys):
+            stay = _positions((*path, name), value, outcome, list_keys)
+            lost[name] = [item for at, item in enumerate(value) if at not in stay]
+    return {name: value for name, value in lost.items() if name not in after or value}
 
 
 def _project_list(desired: list[Any], live: list[Any], result: Any, path: FieldPath, list_keys: ListKeys) -> list[Any]:

@@ -44,4 +44,4 @@ def proof(blob: str, version: LiveVersion) -> tuple[str, str, str]:
 
 
 def _key(server: str) -> str:
-    return f"live-{blake2b(server.encode(), digest_size=16).hexdigest()}"
+    return f"live-objects-{blake2b(server.encode(), digest_size=16).hexdigest()}"

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.values import plural
-from reconciler.plan import Change, Plan, Risk
+from reconciler.plan import AdmissionLine, Change, Plan, Risk
 from reconciler.plan.outputs.findings import Category, Finding, Level, finding_of, findings
 from reconciler.policy.verdict import Verdict
 
@@ -70,7 +70,11 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
         jobs=tuple(job for job in plan.jobs if (job.cluster, job.key) in keys),
         unknown_gpus=tuple(one for one in plan.unknown_gpus if (one.cluster, one.key) in keys),
         capacity=tuple(line for line in plan.capacity if _wanted(filters, "cluster", line.cluster)),
+        admissions=tuple(one for one in plan.admissions if _is_asked(one, filters, keys)),
         costs=tuple(line for line in plan.costs if _wanted(filters, "cluster", line.cluster)),
+        owners=tuple(line for line in plan.owners if _wanted(filters, "cluster", line.cluster)),
+        commitments=tuple(line for line in plan.commitments if _wanted(filters, "cluster", line.cluster)),
+        idle=tuple(line for line in plan.idle if _wanted(filters, "cluster", line.cluster)),
         evidence_changes=tuple(one for one in plan.evidence_changes if _wanted(filters, "cluster", one.cluster)),
         quarantines=tuple(one for one in plan.quarantines if _wanted(filters, "cluster", one.cluster)),
         health_policies=tuple(one for one in plan.health_policies if _wanted(filters, "cluster", one.cluster)),
@@ -82,6 +86,15 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
     names = {(change.cluster, change.queue) for change in changes}
     queues = frozenset(names if set(filters) & {"queue", "team"} else _queues_of(plan, filters))
     return Filtered(plan=shown, queues=queues, note=_note(plan, shown, filters))
+
+
+def _is_asked(line: AdmissionLine, filters: Filters, keys: Collection[tuple[str, ObjectKey]]) -> bool:
+    """Return whether a workload is listed: one that changes with its change, another one with its queue."""
+    return (line.cluster, line.key) in keys or (
+        _wanted(filters, "cluster", line.cluster)
+        and _wanted(filters, "queue", line.queue)
+        and _wanted(filters, "team", line.key.namespace)
+    )
 
 
 def _wanted(filters: Filters, key: str, *values: str) -> bool:

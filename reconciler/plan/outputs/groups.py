@@ -62,6 +62,13 @@ def key_fields(change: Change) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((*first, *others)))[:_MAX_KEY_FIELDS]
 
 
+def importance(path: str) -> int:
+    """Return the rank of a field among those that say most: GPUs, then replicas and their like, then others."""
+    if _GPUS.search(path):
+        return 0
+    return 1 + next((rank for rank, one in enumerate(_KEY_FIELDS) if one.search(path)), len(_KEY_FIELDS))
+
+
 def _gpus(change: Change, found: Sequence[tuple[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield the GPUs of all pods and, if all have the same number, how they are divided."""
     total = change.gpus_after or change.gpus_before

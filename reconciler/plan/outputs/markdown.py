@@ -12,6 +12,7 @@ from reconciler.plan import FieldChange, Operation, Plan, Revision
 from reconciler.plan.outputs.differences import diff_lines, group_fields, is_single_line, scalar, short_digests
 from reconciler.plan.outputs.filters import apply_filters
 from reconciler.plan.outputs.findings import Finding, FindingEntry, group_findings, lint_headline, name_of
+from reconciler.plan.outputs.followers import is_generated_json, told
 from reconciler.plan.outputs.groups import ChangeGroup, group_changes, key_fields, leaves, main_reason
 from reconciler.plan.outputs.sections import plan_sections
 from reconciler.plan.outputs.sections.live import refusal_words
@@ -35,8 +36,8 @@ from reconciler.plan.outputs.summary import (
     counts,
     headlines,
     listed_counts,
-    risk_counts,
 )
+from reconciler.plan.outputs.summary.answers import answers
 from reconciler.plan.outputs.summary.queues import gpus
 
 # Markdown escaping. All strings of a plan pass through this module before they enter a comment.
@@ -53,7 +54,7 @@ _MAX_LINE = 400  # cells of one line in a fence
 
 _BREAK = "&#8203;"
 
-_PLAIN = later(r"[A-Za-z0-9 ,.;/()'+=→·…—-]")
+_PLAIN = later(r"[A-Za-z0-9 ,.;:%/()'+=→·…—-]")
 
 # A sign and the text after it form a mention, an issue, a merge request, a label, a snippet, a milestone, an epic …
 _REFERENCE = later(r"([@#!~$%&^*:])(?=[\w\"\[])")
@@ -73,10 +74,13 @@ def prose(text: str, *, longest: int = _MAX_PROSE) -> str:
     """Escape a sentence that contains strings of users. It must not be placed at the start of a line."""
     shown = clip(printable(text), longest)
     marked = _URL.sub(_mark, _ISSUE.sub(_mark, _REFERENCE.sub(_mark, shown)))
-    return "".join(_BREAK if sign == _MARK else _character_reference(sign) for sign in marked)
+    return "".join(_SIGNS_OF.get(sign) or _character_reference(sign) for sign in _INSIDE.sub(_UNDERSCORE, marked))
 
 
-_MARK = "\x00"  # stands for `_BREAK`; `printable` escapes NUL, so it does not occur in the text
+# They stand for what is not escaped; `printable` escapes both, so they do not occur in the text.
+_MARK, _UNDERSCORE = "\x00", "\x01"
+_SIGNS_OF = {_MARK: _BREAK, _UNDERSCORE: "_"}
+_INSIDE = later(r"(?<=[A-Za-z0-9])_(?=[A-Za-z0-9])")  # of a word, where it emphasizes nothing
 
 
 def _mark(match: re.Match[str]) -> str:
@@ -170,7 +174,7 @@ def objects_markdown(plan: Plan, room: int, *, full: bool) -> str:
     for group in group_changes(plan):
         members = 1 + len(group.others)
         reserve = reserved if left > members else 0
-        for block in (_full_block(group, full=full), _short_block(group)):
+        for block in _blocks_of(group, full=full):
             block = without_commands(block)  # noqa: PLW2901
             if used + 2 + size(block) + reserve <= room:
                 break
@@ -188,7 +192,15 @@ def _omitted(count: int) -> str:
     return f"… and {plural(count, 'more object')}. Run `reconciler plan` to see all."
 
 
-def _full_block(group: ChangeGroup, *, full: bool) -> str:
+def _blocks_of(group: ChangeGroup, *, full: bool) -> Iterator[str]:
+    """Yield the same change, shorter each time: with the fields that follow from an edit, without them, its title."""
+    if not full and (followers := told(group, full=False).followers):
+        yield _full_block(group, full=False, rest=tuple(field for one in followers for field in one.fields))
+    yield _full_block(group, full=full)
+    yield _short_block(group)
+
+
+def _full_block(group: ChangeGroup, *, full: bool, rest: tuple[FieldChange, ...] = ()) -> str:
     change = group.first
     parts = []
     if group.others:
@@ -200,11 +212,17 @@ def _full_block(group: ChangeGroup, *, full: bool) -> str:
     if change.recreated:
         parts.append(f"Deleted and created again because of {code(change.recreated)}")
     is_compact = change.operation in (Operation.CREATE, Operation.DELETE) and not full
-    lines = list(_compact(group) if is_compact else _diff(group, full=full))
+    lines = list(compact_lines(group) if is_compact else diff_of(group, full=full))
     if lines:
-        cut = len(lines) - _MAX_DIFF_LINES
-        parts.append(fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])]))
+        parts.append(_fenced(lines))
+    if rest:
+        parts.append(details(f"The {len(rest):,} fields", _fenced(list(field_lines(group, rest, full=False)))))
     return details(_title(group), "\n\n".join(parts)) if parts else _short_block(group)
+
+
+def _fenced(lines: Sequence[str]) -> str:
+    cut = len(lines) - _MAX_DIFF_LINES
+    return fence([*lines[:_MAX_DIFF_LINES], *([f"@@ {plural(cut, 'more line')} @@"] if cut > 0 else [])])
 
 
 def _short_block(group: ChangeGroup) -> str:
@@ -227,7 +245,8 @@ def _title(group: ChangeGroup) -> str:
     return " · ".join([f"<code>{_SIGNS[change.operation]}</code> {start}", *facts])
 
 
-def _compact(group: ChangeGroup) -> Iterator[str]:
+def compact_lines(group: ChangeGroup) -> Iterator[str]:
+    """Yield what summarizes a created or deleted object, as lines of a diff."""
     change = group.first
     if not group.others:
         sign = "+" if change.operation is Operation.CREATE else "-"
@@ -240,17 +259,27 @@ def _compact(group: ChangeGroup) -> Iterator[str]:
         yield from _because(group.reason(why))
 
 
-def _diff(group: ChangeGroup, *, full: bool) -> Iterator[str]:
-    for position, alike in enumerate(group_fields(group.first.fields)):
+def diff_of(group: ChangeGroup, *, full: bool) -> Iterator[str]:
+    """Yield the edit of an object as lines of a diff: what follows from what, then the fields that are listed."""
+    parts = told(group, full=full)
+    for followers in parts.followers:
+        yield f"# {followers.because}"
+        yield f"# {followers.count}"
+    yield from field_lines(group, parts.listed, full=full)
+    if not group.first.fields:
+        for why in group.first.because[:1]:
+            yield from _because(group.reason(why))
+
+
+def field_lines(group: ChangeGroup, fields: Iterable[FieldChange], *, full: bool) -> Iterator[str]:
+    """Yield fields as lines of a diff, with their reasons."""
+    for position, alike in enumerate(group_fields(fields)):
         if position:
             yield ""
         for field in alike.fields:
             yield from _field(field, full=full)
         if alike.why is not None:
             yield from _because(group.reason(alike.why, alike.fields[0].path if len(alike.fields) == 1 else ""))
-    if not group.first.fields:
-        for why in group.first.because[:1]:
-            yield from _because(group.reason(why))
 
 
 def _because(parts: tuple[str, ...]) -> Iterator[str]:
@@ -261,6 +290,9 @@ def _because(parts: tuple[str, ...]) -> Iterator[str]:
 
 
 def _field(field: FieldChange, *, full: bool) -> Iterable[str]:
+    if not full and is_generated_json(field):
+        yield f"# {field.path}: a decision as JSON"
+        return
     if (not field.has_before or is_single_line(field.before)) and (not field.has_after or is_single_line(field.after)):
         both = scalar(field.before), scalar(field.after)
         before, after = both if full else short_digests(*both)
@@ -347,8 +379,10 @@ def _piece(piece: Piece) -> str:
         return code(piece.text) if piece.text else ""
     if isinstance(piece, str):
         return prose(piece)
-    shown = prose(piece.text.strip())
-    return f"**{shown}**" if shown and piece.style in _BOLD else shown
+    words = piece.text.strip()
+    shown = prose(words)
+    before, _, after = piece.text.partition(words) if words else ("", "", "")
+    return f"{before}**{shown}**{after}" if shown and piece.style in _BOLD else f"{before}{shown}{after}"
 
 
 def _record(record: FactsBlock) -> Iterator[str]:
@@ -452,12 +486,15 @@ def _top(plan: Plan, note: str, rows: int) -> Iterator[str]:
     if others and rows:
         yield "<br>".join(f"**{prose(sentence)}**" for sentence in others[:rows])
     yield " · ".join(f"**{text}**" if operation else text for operation, text in counts(plan))
-    if plan.risks:
-        count, _, harms = risk_counts(plan).partition(": ")
-        yield f"⚠️ **{count}**" + (f": {harms}" if harms else "")
     yield from _status(plan)
     if note:
         yield prose(note)
+    found = answers(plan)
+    if found and rows:
+        yield "\n".join(f"- {_ALARMS.get(one.style, '')}**{one.question}:** {prose(one.text)}" for one in found)
+
+
+_ALARMS = {Style.WARNING: "⚠️ ", Style.ERROR: "⛔ "}
 
 
 def _lint(plan: Plan, view: View, rows: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from reconciler.plan.outputs.differences import (
 )
 from reconciler.plan.outputs.filters import apply_filters
 from reconciler.plan.outputs.findings import lint_headline, where
+from reconciler.plan.outputs.followers import is_generated_json, told
 from reconciler.plan.outputs.groups import ChangeGroup, group_changes, key_fields, main_reason
 from reconciler.plan.outputs.sections import plan_sections
 from reconciler.plan.outputs.sections.live import refusal_words
@@ -27,8 +28,9 @@ from reconciler.plan.outputs.summary import (
     listed_counts,
     risk_counts,
 )
+from reconciler.plan.outputs.summary.answers import answers
 from reconciler.plan.outputs.summary.queues import gpus
-from reconciler.plan.outputs.terminal_sections import write_sections
+from reconciler.plan.outputs.terminal_sections import write_facts, write_sections
 
 # Shows the changed objects of a plan as text.
 
@@ -78,7 +80,11 @@ def _change_group(page: Page, group: ChangeGroup, *, full: bool) -> None:
     if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
         _compact(page, group)
     else:
-        for fields in group_fields(change.fields):
+        parts = told(group, full=full)
+        for followers in parts.followers:
+            page.write(Styled(followers.because, Style.DIM), indent=4)
+            page.write(followers.count, indent=4)
+        for fields in group_fields(parts.listed):
             _field_group(page, group, fields, full=full)
         if not change.fields:
             _main_reason(page, group)
@@ -136,6 +142,12 @@ def _because(page: Page, reason: str, *, indent: int) -> None:
 
 def _field(page: Page, field: FieldChange, *, full: bool) -> bool:
     """Write one field. Return whether it took one line."""
+    if not full and is_generated_json(field):
+        start = f"{field.path}: "
+        page.write(
+            Styled(f"{_sign(field)} ", _field_style(field)), start, Styled("a decision as JSON", Style.DIM), indent=4
+        )
+        return True
     before = scalar(field.before) if field.has_before else ""
     after = scalar(field.after) if field.has_after else ""
     if not full:
@@ -210,8 +222,6 @@ def _headline(page: Page, plan: Plan, note: str) -> None:
     for operation, count in counts(plan):
         pieces += [*([" · "] if pieces else []), Styled(count, OPERATION_STYLES[operation] if operation else Style.DIM)]
     page.write(*pieces)
-    if plan.risks:
-        page.write(Styled(risk_counts(plan), Style.WARNING))
     blocking = blockers(plan)
     if blocking:
         page.write(Styled(f"{refusal_words(plan)}: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
@@ -219,6 +229,10 @@ def _headline(page: Page, plan: Plan, note: str) -> None:
         page.write(Styled(approved_headline(plan), Style.WARNING))
     if note:
         page.write(Styled(note, Style.MOVED))
+    found = answers(plan)
+    if found:
+        page.blank()
+        write_facts(page, [(one.question, (Styled(one.text, one.style),)) for one in found], indent=2)
 
 
 def _footer(page: Page, plan: Plan) -> None:

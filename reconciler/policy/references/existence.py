@@ -13,7 +13,7 @@ from reconciler.kinds.manifests.generations import base_name
 from reconciler.kinds.summary import ObjectSummary, Reference
 from reconciler.kube.objects import ObjectKey
 from reconciler.policy.references.rules import Evaluation
-from reconciler.repo.config import Cluster
+from reconciler.repo.config.external import External
 
 # Claims that several workloads write to.
 
@@ -84,34 +84,6 @@ class ReferenceTargets:
         for kind, namespace, name in self.known:
             first[kind, name] = min(namespace, first.get((kind, name), namespace))
         return first
-
-
-class External:
-    """The objects that `external` of a cluster declares: whole kinds, or single objects. Entries have no group."""
-
-    __slots__ = ("anywhere", "kinds", "names")
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.kinds: set[str] = set()
-        self.names: set[tuple[str, str, str]] = set()  # kind, namespace, name
-        self.anywhere: set[tuple[str, str]] = set()  # kind and name, in any namespace or none
-        for entry in cluster.external:
-            kind, _, rest = entry.partition("/")
-            namespace, _, name = rest.rpartition("/")
-            if not rest:
-                self.kinds.add(kind)
-            elif namespace:
-                self.names.add((kind, namespace, name))
-            else:
-                self.anywhere.add((kind, name))
-
-    def has(self, kind: str, namespace: str, name: str) -> bool:
-        """Return whether the cluster has the object."""
-        return kind in self.kinds or (kind, namespace, name) in self.names or (kind, name) in self.anywhere
-
-    def names_of(self, kind: str) -> Iterable[str]:
-        """Return the declared names of a kind, in any namespace."""
-        return (name for declared, name in self.anywhere if declared == kind)
 
 
 def check_existence(evaluation: Evaluation, rows: Sequence[ObjectSummary]) -> None:

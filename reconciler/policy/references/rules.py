@@ -97,6 +97,12 @@ RULES: Mapping[str, Rule] = {
         reason="a claim of a storage class that does not exist stays Pending",
         action=Result.WARN,
     ),
+    "reference.route": Rule(
+        title="Gateways and backends of routes exist",
+        reason="a route without its gateway serves nothing, and one to a pool or a Service that does not exist answers"
+        " with errors",
+        action=Result.WARN,
+    ),
     "reference.namespace": Rule(
         title="Namespaces exist",
         reason="nothing can be created in a namespace that does not exist; checked if the repository or `external`"

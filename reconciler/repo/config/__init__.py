@@ -12,6 +12,7 @@ from reconciler.repo.config.config import (
     parse_config,
     parse_requester,
 )
+from reconciler.repo.config.placement import PlacementSettings, PriorityClass, StrategyName
 from reconciler.sizing.config import Goal, Labels, SizedJobs, SizingSettings, Unanswered, Write
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.prices import NO_PRICES, Prices
@@ -25,12 +26,15 @@ __all__ = [
     "Goal",
     "Labels",
     "OnImmutableChange",
+    "PlacementSettings",
     "Prices",
+    "PriorityClass",
     "Requester",
     "RuleSetting",
     "Selector",
     "SizedJobs",
     "SizingSettings",
+    "StrategyName",
     "Unanswered",
     "Vendor",
     "Write",

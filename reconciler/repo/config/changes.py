@@ -24,6 +24,7 @@ _NAMES = {
     "budgets.gpu_quota_count": "budgets.gpuQuotaChange.count",
     "budgets.gpu_quota_share": "budgets.gpuQuotaChange.share",
     "evidence_days": "evidence.maxAge",
+    "placement.is_type_required": "placement.preferredType",
     "forge.most": "budgets.changeRequests",
 }
 """Settings whose field has another name than in `reconciler.yaml`; the others differ in their case only."""
@@ -92,6 +93,10 @@ def _plain(config: Config) -> dict[str, Any]:
         "rendered": config.rendered if config.is_rendered else NOT_RENDERED,
         "builds": [_built(one) for one in config.builds],
         "pod_paths": [_declared(one) for one in config.pod_paths],
+        "placement": {
+            **_builtins(config.placement),
+            "priorities": "; ".join(map(str, config.placement.priorities)) or None,
+        },
         "drift": {"action": str(config.drift.action), "rules": [str(rule) for rule in config.drift.rules]},
         "evidence_days": None if days is None else f"{days}d",
     }
@@ -164,7 +169,7 @@ def _cluster_changes(base: Config, head: Config, rendered: Callable[[str], int])
 
 def _changes_of_cluster(setting: str, before: Cluster, after: Cluster) -> Iterator[SettingChange]:
     narrower = _is_narrower(before, after)
-    old, new = ({**_builtins(cluster), "sizing": None} for cluster in (before, after))
+    old, new = ({**_builtins(cluster), "sizing": None, "placement": None} for cluster in (before, after))
     for path, values in _differing(old, new).items():
         selects = narrower and path.startswith("select.")
         asks = path.startswith("applied_by")

@@ -14,6 +14,7 @@ from reconciler.kube.yaml import Document
 from reconciler.repo.config.builds import ROOT, Build, build_violations, parse_builds, source_folders
 from reconciler.repo.config.drift import DriftPolicy, drift_violations, parse_drift
 from reconciler.repo.config.forge import ForgeSettings, forge_violations, parse_forge
+from reconciler.repo.config.placement import PlacementSettings, parse_placement, placement_violations
 from reconciler.repo.config.pod_paths import DeclaredPods, parse_pod_paths, pod_path_violations
 from reconciler.sizing.config import SizingSettings, merge_sizing, sizing_errors, sizing_settings
 from reconciler.sizing.devices import Vendor
@@ -90,6 +91,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     sizing: SizingSettings = SizingSettings()  # `spec.sizing` merged with the cluster's own `sizing`
     prices: Prices = NO_PRICES  # the cluster's own, else those of the repository
     prometheus: PrometheusSettings | None = None
+    placement: PlacementSettings = PlacementSettings()  # that of the repository
 
     def has_external(self, kind: str) -> bool:
         """Return whether the cluster has objects of a kind that this repository lacks."""
@@ -146,6 +148,7 @@ class Config(Struct, frozen=True, kw_only=True):
     defaults: Mapping[str, str] = field(default_factory=dict)  # of command-line settings, lowest precedence
     pod_paths: tuple[DeclaredPods, ...] = ()  # of kinds that the registry does not know
     sizing: SizingSettings = SizingSettings()  # of the repository; a cluster's own is in `Cluster.sizing`
+    placement: PlacementSettings = PlacementSettings()
     forge: ForgeSettings | None = None  # None: no change requests, comments or statuses are made
 
     @property
@@ -166,11 +169,12 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
     problems = document.problems([*_violations(spec), *build_violations(builds)])
     if problems:
         return None, problems
-    shipped = Config(clusters=())
+    shipped, placement = Config(clusters=()), parse_placement(spec.get("placement", {}))
     return (
         Config(
             clusters=tuple(
-                _cluster(entry, spec.get("sizing", {}), spec.get("prices", {})) for entry in spec["clusters"]
+                replace(_cluster(entry, spec.get("sizing", {}), spec.get("prices", {})), placement=placement)
+                for entry in spec["clusters"]
             ),
             name=text(document.metadata.get("name")),
             sources=tuple(map(_normalize, source_folders(spec.get("sources", shipped.sources)))),
@@ -193,6 +197,7 @@ def parse_config(document: Document) -> tuple[Config | None, tuple[Problem, ...]
             defaults={name: str(value) for name, value in spec.get("defaults", {}).items()},
             pod_paths=parse_pod_paths(document, spec),
             sizing=sizing_settings(spec.get("sizing", {})),
+            placement=placement,
             forge=parse_forge(spec),
         ),
         (),
@@ -262,6 +267,7 @@ def _violations(spec: Mapping[str, Any]) -> Iterator[Violation]:
     yield from drift_violations(spec)
     yield from forge_violations(spec)
     yield from pod_path_violations(spec)
+    yield from placement_violations(spec)
     for index, cluster in enumerate(spec["clusters"]):
         if "prices" in cluster and "prices" not in spec:
             message = "has no currency: the repository has no prices"

@@ -18,6 +18,9 @@ _HEADER = (
 )
 _Count = Annotated[int, Meta(ge=0)]
 
+IDLE_PERCENT = 5.0
+"""A GPU that is less busy does nothing."""
+
 
 class _Row(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A part of the file."""
@@ -32,6 +35,14 @@ class GpuWindow(_Row, frozen=True, kw_only=True):
     mean: float
     samples: _Count
     expected: _Count
+    idle: Annotated[float, Meta(ge=0, le=1)] | None = None  # share of the samples below 5 %; None: not asked for
+
+    @property
+    def idle_share(self) -> float | None:
+        """The share of the window in which the GPU did nothing; None if nothing says so."""
+        if not self.samples:
+            return None
+        return 1.0 if self.idle is None and self.max < IDLE_PERCENT else self.idle
 
 
 class GpuPod(_Row, frozen=True, kw_only=True):
@@ -41,6 +52,15 @@ class GpuPod(_Row, frozen=True, kw_only=True):
     node: str
     gpus: _Count
     windows: tuple[GpuWindow, ...] = ()
+
+    def idle_shares(self) -> tuple[float, ...]:
+        """Return the idle share of each GPU that was measured: of several metrics the busier one counts."""
+        found: dict[str, float] = {}
+        for window in self.windows:
+            share = window.idle_share
+            if share is not None:
+                found[window.gpu] = min(share, found.get(window.gpu, 1.0))
+        return tuple(found.values())
 
 
 class _RootOwner(_Row, frozen=True, kw_only=True):

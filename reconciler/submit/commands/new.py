@@ -1,4 +1,4 @@
-"""`reconciler new`: starting files for jobs, queues, health policies and quarantines."""
+"""`reconciler new`: starting files for jobs, workloads, queues, health policies and quarantines."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.plan import opening
 from reconciler.plan.opening import Run
-from reconciler.submit.new import StartingFile, new_job, new_policy, new_quarantine, new_queue
+from reconciler.submit.new import StartingFile, new_gpu_workload, new_job, new_policy, new_quarantine, new_queue
 
 _NAME = click.argument("name", metavar="NAME")
 _FILE = click.option(
@@ -30,6 +30,7 @@ Examples:
   reconciler new job vit-large --output jobs/vision/vit-large.yaml
   reconciler new queue a100 --gpus 32 --gpu NVIDIA-A100-SXM4-80GB
   reconciler new job vit-large --output -
+  reconciler new gpu-workload finetune --gpus 2
   reconciler new health-policy fleet
   reconciler new quarantine gpu-17 --reason "fans are replaced"
 """,
@@ -85,6 +86,31 @@ def queue(*, name: str, gpus: int, product: str, parent: str, path: str, repo: s
     run = _open(repo, flags)
     file = new_queue(run.workspace, name, quota=gpus, product=product, parent=parent, path=_inside(path))
     return _write(run, file, path)
+
+
+@command.command(
+    "gpu-workload",
+    epilog="""\b
+Examples:
+  reconciler new gpu-workload finetune --gpus 2 --team vision
+  reconciler new gpu-workload finetune --strategy best_fit --output -
+""",
+)
+@_NAME
+@click.option("--queue", metavar="NAME", default="", help="Queue of the workload. [default: the only one]")
+@click.option("--gpus", metavar="N", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="GPUs.")
+@click.option("--team", metavar="NAME", default="my-team", show_default=True, help="Team that owns it, a label.")
+@click.option("-n", "--namespace", metavar="NAME", default="", help="Namespace. [default: that of the cluster]")
+@click.option("--strategy", metavar="NAME", default="", help="Placement strategy. [default: spec.placement.strategy]")
+@_FILE
+@options.repo
+@options.cluster
+@options.run_options
+def gpu_workload(*, name: str, path: str, repo: str, **flags: Any) -> int:
+    """Write a starter file for a GPUWorkload."""
+    run = _open(repo, flags)
+    given = {key: flags[key] for key in ("queue", "gpus", "team", "namespace", "strategy")}
+    return _write(run, new_gpu_workload(run.workspace, name, path=_inside(path), **given), path)
 
 
 @command.command(

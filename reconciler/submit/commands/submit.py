@@ -15,6 +15,7 @@ from reconciler.kube.yaml import write
 from reconciler.plan import opening
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.display import format_plan
+from reconciler.repo.files import SUFFIXES
 from reconciler.settings import Settings
 from reconciler.submit.dry_run import NODE_GPUS, manifests_in, manifests_outside
 from reconciler.submit.go_templates import to_jinja
@@ -102,7 +103,13 @@ Examples:
 )
 @click.argument("command_line", metavar="[COMMAND]", required=False, default="")
 @workload
-@click.option("-f", "--file", metavar="FILE|-", default="", help="Submit the workload of a file as it is.")
+@click.option(
+    "-f",
+    "--file",
+    metavar="FILE|DIR|-",
+    default="",
+    help="Submit the workloads of a file, or of a folder, as they are.",
+)
 @click.option("--convert-template", "convert", metavar="FILE", type=_READ, help="Print a Go template as Jinja2.")
 @where
 def command(*, convert: Path | None, **flags: Any) -> int:
@@ -173,8 +180,16 @@ def _request(flags: Mapping[str, Any], head: Run | None, *, serves: bool) -> Sub
         code=None if is_root else here,
         serves=serves,
         file=file,
-        content=opening.read_input(Path(file)) if file else b"",
+        contents=_contents(file) if file else {},
     )
+
+
+def _contents(file: str) -> dict[str, bytes]:
+    """Return what a file holds, or the YAML files of a folder, by path."""
+    folder = Path(file)
+    if not folder.is_dir():
+        return {file: opening.read_input(folder)}
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.suffix in SUFFIXES}
 
 
 def _say(submission: Submission, request: SubmitRequest, verbose: int) -> None:

@@ -15,7 +15,7 @@ from reconciler.kube.objects import ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document, read
-from reconciler.repo.config import Backend, Cluster
+from reconciler.repo.config import Backend, Cluster, PlacementSettings
 from reconciler.repo.versions import ComponentVersion, component_version
 from reconciler.sizing.devices import Vendor
 from reconciler.sizing.inventory import Inventory, parse_inventory
@@ -23,6 +23,7 @@ from tests.kinds.walking import Result
 
 CATALOGUE = Catalogue(resources)
 GPU = "amd.com/gpu"
+NO_PLACEMENT = PlacementSettings()
 
 
 @dataclass(kw_only=True)
@@ -80,9 +81,13 @@ def nodes(count: int = 4, gpus: int = 8, product: str = "AMD-Instinct-MI300X", *
 FLEET = nodes()
 
 
-def cluster(backend: Backend | str = Backend.KUEUE, vendor: Vendor = Vendor.AMD) -> Cluster:
+def cluster(
+    backend: Backend | str = Backend.KUEUE,
+    vendor: Vendor = Vendor.AMD,
+    placement: PlacementSettings = NO_PLACEMENT,
+) -> Cluster:
     """Return a cluster."""
-    return Cluster(name="main", backend=Backend(backend), vendor=vendor)
+    return Cluster(name="main", backend=Backend(backend), vendor=vendor, placement=placement)
 
 
 def invalid(text: str) -> list[str]:
@@ -95,6 +100,7 @@ def rendered(
     backend: Backend | str = Backend.KUEUE,
     inventory: Inventory | None = FLEET,
     vendor: Vendor = Vendor.AMD,
+    placement: PlacementSettings = NO_PLACEMENT,
     **lookup: Any,
 ) -> Result:
     """Render documents for one cluster; what is rendered is judged by the shipped schemas of Kubernetes."""
@@ -102,7 +108,7 @@ def rendered(
     problems: list[Problem] = []
     manifests: list[Manifest] = []
     assert invalid(text) == []
-    found = CaseLookup(cluster=cluster(backend, vendor), nodes=inventory, **lookup)
+    found = CaseLookup(cluster=cluster(backend, vendor, placement), nodes=inventory, **lookup)
     intents: list[tuple[Document, Any]] = []
     for document in docs:
         row = BUILT_IN.find(document.group, document.kind)

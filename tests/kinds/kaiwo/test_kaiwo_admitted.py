@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.sizing.devices import Vendor
-from tests.cluster.bed.bed import GPU, Bed
+from tests.cluster.bed.bed import GPU, Bed, node
 from tests.kinds.kaiwo.kaiwo_cases import job, nodes, queues, rendered, service
 
 NODES = 8
@@ -78,7 +78,7 @@ def test_what_fits_is_admitted_together_and_runs(bed: Bed, forms: dict[str, tupl
     """KA-15, KA-21, F-043, F-044, F-065, D-12: all that fits, and nothing that exceeds the quota."""
     pool = f"kaiwo-{os.urandom(3).hex()}"
     for number in range(NODES):
-        bed.node(f"{pool}-{number}", pool, **{"kaiwo/worker": "true"})
+        bed.create("/api/v1/nodes", node(f"{pool}-{number}", labels={"pool": pool, "kaiwo/worker": "true"}))
     text = queues(QUEUES.format(pool=pool, gpu=GPU, gpus=POOL_GPUS))
     text += "".join(text_of(name, pool, form) for name, form in forms.items())
     text += text_of("large", pool, (job, f"gpus: {POOL_GPUS + 8}", 0))

@@ -69,6 +69,7 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     assert (first.operations, first.message) == ({"created success": 1}, "applied 1 change")
     assert (empty_cluster.get(key) or {})["data"] == {"greeting": "hello"}
     assert server.tip() == tip, "nothing is written to Git"
+    assert first.objects == (f"created ConfigMap/{namespace}/app: jobs/app.yaml:1:1",)
     names = [span.name for span in first.spans]
     assert names == ["fetch", "open", "plan", "apply", "reconcile"]
 
@@ -79,6 +80,8 @@ def test_a_revision_is_applied_and_drift_is_reverted(
     drifted = run(accepted=tip)
     assert drifted.plan is not None
     assert (drifted.failure, drifted.plan.drift) == (None, 1)
+    (told,) = drifted.objects
+    assert told.startswith(f"reverted ConfigMap/{namespace}/app: data.greeting changed by kubectl-edit (Update, 20")
     assert (empty_cluster.get(key) or {})["data"] == {"greeting": "hello"}
 
     tip = push(person, sources(namespace, "bye"))

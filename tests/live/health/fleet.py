@@ -81,7 +81,8 @@ class LiveFleet:
     def deep_pass(self, name: str) -> None:
         """Publish that a deep test passed everything."""
         passed = dict.fromkeys(("gpu.recovery_action", "hbm.bandwidth"), ProbeProfile.DEEP)
-        self.report(name, passed_by=passed, runs=(ProfileRun(profile=ProbeProfile.DEEP, finished_at=self.clock.at),))
+        run = ProfileRun(profile=ProbeProfile.DEEP, finished_at=self.clock.at, status=CheckStatus.PASS)
+        self.report(name, passed_by=passed, runs=(run,))
 
     def round(
         self, spec: dict[str, Any] | None = None, reviewed: tuple[NodeQuarantine, ...] = (), *, dry_run: bool = False

@@ -64,7 +64,7 @@ def test_a_person_sees_the_fleet_one_node_and_why(
     code, text = health()
     assert code == 0
     assert "10 nodes, 1 out of use, 8 of 80 GPUs lost" in text
-    assert "0 of 1" in text, "the budget"
+    assert "1 of 2" in text, "the budget"
     assert f"{bad}  quarantined" in text
     assert "the driver asks for a reset" in text
     assert "breaker: closed" in text

@@ -158,7 +158,7 @@ def test_the_breaker_is_told(receiver: Receiver, tmp_path: Path) -> None:
     told = tell(FleetEvaluation(state=state, decisions={}), told, receivers, pytest.fail, "prod")
     assert len(receiver.messages) == 2
     assert tell(fleet(), told, receivers, pytest.fail, "prod") == {}
-    assert receiver.messages[2][1]["text"] == "*prod: the circuit breaker is reset*"
+    assert receiver.messages[2][1]["text"] == "*prod: the circuit breaker goes on*"
 
 
 def test_a_wrong_url_is_refused_without_repeating_it(tmp_path: Path) -> None:

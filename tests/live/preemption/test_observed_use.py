@@ -37,7 +37,8 @@ class Prometheus(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         parameters = parse_qs(urlsplit(self.path).query)
         self.asked.append(parameters["query"][0])
-        function, metric = re.findall(r"(\w+)_over_time\((\w+)\[1800s\]", parameters["query"][0])[0]
+        function, metric = re.findall(r"(\w+)_over_time\(\(?(\w+)[^\[]*\[1800s", parameters["query"][0])[0]
+        function = "idle" if "<" in parameters["query"][0] else function
         rows = [{"metric": labels, "value": [1.0, value]} for labels, value in self.values.get((metric, function), [])]
         body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
         self.send_response(self.status)
@@ -61,8 +62,10 @@ def prometheus(
             server.shutdown()
 
 
-def series(metric: str, labels: dict[str, str], *, high: str, mean: str, samples: str) -> dict[Any, Any]:
-    values = {"max": high, "avg": mean, "count": samples}
+def series(
+    metric: str, labels: dict[str, str], *, high: str, mean: str, samples: str, idle: str = ""
+) -> dict[Any, Any]:
+    values = {"max": high, "avg": mean, "count": samples, **({"idle": idle} if idle else {})}
     return {(metric, function): [(labels, value)] for function, value in values.items()}
 
 
@@ -77,20 +80,20 @@ def test_the_metrics_of_both_vendors() -> None:
         "gpu": "3",
     }
     values = {
-        **series(AMD, amd, high="7.5", mean="1.25", samples="60"),
+        **series(AMD, amd, high="7.5", mean="1.25", samples="60", idle="30"),
         **series(ENGINE, nvidia, high="0.04", mean="0.01", samples="59"),
         **series(UTIL, nvidia, high="97", mean="80", samples="59"),
     }
     with prometheus(values) as (client, asked):
         found = read_windows(client, WINDOW)
     assert found == {
-        ("team", "a"): (GpuWindow(gpu="0.1", metric=AMD, max=7.5, mean=1.25, samples=60, expected=60),),
+        ("team", "a"): (GpuWindow(gpu="0.1", metric=AMD, max=7.5, mean=1.25, samples=60, expected=60, idle=0.5),),
         ("team", "b"): (
-            GpuWindow(gpu="3", metric=ENGINE, max=4.0, mean=1.0, samples=59, expected=60),
-            GpuWindow(gpu="3", metric=UTIL, max=97.0, mean=80.0, samples=59, expected=60),
+            GpuWindow(gpu="3", metric=ENGINE, max=4.0, mean=1.0, samples=59, expected=60, idle=0.0),
+            GpuWindow(gpu="3", metric=UTIL, max=97.0, mean=80.0, samples=59, expected=60, idle=0.0),
         ),
     }
-    assert len(asked) == 9
+    assert len(asked) == 12
 
 
 def test_what_is_no_number_is_no_sample() -> None:

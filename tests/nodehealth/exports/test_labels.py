@@ -10,13 +10,10 @@ from msgspec.structs import replace
 from reconciler.nodehealth.exports.labels import (
     MAX_LENGTH,
     GpuHealthLabel,
-    GpuIssue,
-    GpuLoad,
     UtilizationTier,
     agentaflow_labels,
     autopilot_labels,
     gpu_health,
-    graded,
     steady_tier,
     utilization_tier,
 )
@@ -125,7 +122,7 @@ def test_every_value_is_a_label(findings: list[HealthFinding], status: CheckStat
     """F-091: at most 63 characters that Kubernetes takes."""
     run = ProfileRun(profile=DEEP, level=level, started_at=NOW, finished_at=at, deadline=NOW, status=status)
     node = report(*findings, run=run)
-    for made in (autopilot_labels(node, NOW), agentaflow_labels(node, {slot(0): GpuLoad(utilization=50.0)})):
+    for made in (autopilot_labels(node, NOW), agentaflow_labels(node, {slot(0): 50.0})):
         for value in made.labels.values():
             assert value is None or re.fullmatch(r"[A-Za-z0-9]([\w.-]*[A-Za-z0-9])?", value, re.ASCII)
             assert len(value or "") <= MAX_LENGTH
@@ -160,7 +157,7 @@ def test_a_tier_does_not_flap(percent: float, before: UtilizationTier | None, ti
 
 def test_the_labels_of_agentaflow() -> None:
     """F-101."""
-    loads = {slot(0): GpuLoad(utilization=95.0), slot(1): GpuLoad(utilization=10.0)}
+    loads = {slot(0): 95.0, slot(1): 10.0}
     made = agentaflow_labels(report(finding("a", PASS)), loads)
     assert made.labels == {
         "agentaflow.gpu/enabled": "true",
@@ -181,7 +178,7 @@ def test_the_labels_of_agentaflow() -> None:
 )
 def test_a_failing_gpu_is_not_schedulable(failing: HealthFinding, schedulable: str) -> None:
     """F-100, F-101: health is part of it, and unknown utilisation is not free."""
-    loads = {slot(0): GpuLoad(), slot(1): GpuLoad(utilization=0.0)}
+    loads = {slot(1): 0.0}
     made = agentaflow_labels(report(failing), loads)
     assert made.labels["agentaflow.gpu/schedulable"] == schedulable
 
@@ -190,25 +187,3 @@ def test_unknown_utilisation_has_no_tier() -> None:
     made = agentaflow_labels(report(finding("a", PASS)), {})
     assert made.labels["agentaflow.gpu/utilization-tier"] is None
     assert made.labels["agentaflow.gpu/schedulable"] == "false"
-
-
-_GB = 1e9
-
-
-@pytest.mark.parametrize(
-    ("load", "issue"),
-    [
-        (GpuLoad(temperature=85), GpuIssue.HEALTHY),
-        (GpuLoad(temperature=86), GpuIssue.WARNING),
-        (GpuLoad(temperature=95), GpuIssue.WARNING),
-        (GpuLoad(temperature=96), GpuIssue.UNHEALTHY),
-        (GpuLoad(temperature=40, utilization=96), GpuIssue.INFO),
-        (GpuLoad(temperature=40, memory_used=38 * _GB, memory_total=80 * _GB), GpuIssue.HEALTHY),
-        (GpuLoad(temperature=40, memory_used=73 * _GB, memory_total=80 * _GB), GpuIssue.WARNING),
-        (GpuLoad(utilization=10), GpuIssue.UNKNOWN),
-    ],
-    ids=str,
-)
-def test_the_rules_of_agentaflow(load: GpuLoad, issue: GpuIssue) -> None:
-    """F-100: fixed limits, with the real amount of memory; a temperature that cannot be read is not healthy."""
-    assert graded(load) is issue

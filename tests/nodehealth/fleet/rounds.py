@@ -14,7 +14,7 @@ from reconciler.nodehealth.readings import GpuIdentity
 from reconciler.nodehealth.report import NodeReport, ProfileRun
 
 if TYPE_CHECKING:
-    from reconciler.nodehealth.fleet.evaluate import Rules
+    from reconciler.nodehealth.fleet.failures import Rules
     from reconciler.nodehealth.quarantine import NodeQuarantine
 
 FAST = {"mode": "enforce", "lane": "fast", "severity": "fatal"}
@@ -69,7 +69,7 @@ def report(
 
 def _with_run(one: NodeReport) -> NodeReport:
     """Return a report whose deep passes come from a run that has just ended."""
-    run = ProfileRun(profile=ProbeProfile.DEEP, finished_at=one.measured_at)
+    run = ProfileRun(profile=ProbeProfile.DEEP, finished_at=one.measured_at, status=CheckStatus.PASS)
     return replace(one, runs=(run,)) if one.passed_by and not one.runs else one
 
 

@@ -3,6 +3,7 @@
 import datetime as dt
 import os
 import random
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.health.fast_lane import MarkResult, write_mark
-from reconciler.nodehealth.findings import HealthFinding, ProbeProfile
+from reconciler.nodehealth.findings import CheckStatus, HealthFinding, ProbeProfile
 from reconciler.nodehealth.fleet.breaker import allowed
-from reconciler.nodehealth.fleet.decisions import ProblemStatus
+from reconciler.nodehealth.fleet.decisions import HealthProposal, ProblemStatus
 from reconciler.nodehealth.fleet.evaluate import FleetInput, Round, evaluate, next_round
 from reconciler.nodehealth.fleet.lifecycle import TRANSITIONS
 from reconciler.nodehealth.fleet.state import FleetState, HealthPhase
@@ -147,31 +148,38 @@ def _reports(fleet: Rounds, chance: random.Random) -> list[Any]:
 def _check(fleet: Rounds, before: FleetState) -> None:
     limits, breaker = fleet.policies.base.breaker, fleet.state.breaker
     assert fleet.last is not None
-    recent = [one for one in breaker.admitted if fleet.now - one.at < limits.window]
-    for pool in ("p0", "p1"):
+    recent = [one for one in breaker.admitted if fleet.now - one.at < limits.window and not one.is_planned]
+    for (pool, cause), count in Counter((one.pool, one.cause) for one in recent).items():
         size = sum(one.pool == pool for one in fleet.facts.values())
-        assert sum(one.pool == pool for one in recent) <= allowed(limits.per_pool, size, limits.minimum)
-    for model in ("H100", "H200"):
+        assert count <= allowed(limits.per_pool, size, limits.minimum), cause
+    for model, count in Counter(one.product for one in recent).items():
         size = sum(one.product == model for one in fleet.facts.values())
-        assert sum(one.product == model for one in recent) <= allowed(limits.per_model, size, limits.minimum)
+        assert count <= allowed(limits.per_model, size, limits.minimum)
     in_git = {one.node for one in fleet.quarantines}
-    was_tripped = before.breaker.tripped and before.breaker.generation == breaker.generation
     new = []
     for name, decision in fleet.last.decisions.items():
-        state = fleet.state.nodes[name]
+        state, report_ = fleet.state.nodes[name], fleet.reports[name]
         if decision.taint is not None and name not in in_git:
             assert state.ours or decision.taint == "PreferNoSchedule"
         if state.ours and not before.nodes.get(name, state).ours:
             new.append(name)
             assert any(one.node == name and one.at == fleet.now for one in breaker.admitted), "past the breaker"
+            assert fleet.now - state.measured_at <= fleet.policies.base.lifecycle.stale_after, "by a stale report"
+            assert any(one.is_fast and one.last == state.measured_at for one in state.failures), "without a failure"
+            is_newest = report_.measured_at == state.measured_at  # else one that came late
+            assert not is_newest or any(one.status is CheckStatus.FAIL for one in report_.findings), "of its report"
         if decision.condition is ProblemStatus.FALSE:
             assert not any(one.is_failing for one in state.failures)
         if decision.changed:
             assert (decision.before, decision.phase) in FOLLOWING or _two_steps(decision.before, decision.phase)
-    assert not (was_tripped and new), "a tripped breaker lets nothing through"
-    unavailable = sum(not one.is_available or fleet.state.nodes[name].phase.is_out for name, one in fleet.facts.items())
+    free = {name: one for name, one in fleet.facts.items() if not one.cordoned}
+    unavailable = sum(not one.is_available or fleet.state.nodes[name].phase.is_out for name, one in free.items())
     if any(fleet.facts[name].is_available for name in new):
-        assert unavailable <= allowed(limits.unavailable, NODES, limits.minimum)
+        assert unavailable <= allowed(limits.unavailable, len(free), limits.minimum)
+    assert sum(one.proposal in NEW for one in fleet.last.decisions.values()) <= limits.proposals
+
+
+NEW = (HealthProposal.QUARANTINE, HealthProposal.INSPECT, HealthProposal.SUPPORT)
 
 
 def _two_steps(before: HealthPhase, after: HealthPhase) -> bool:

@@ -3,26 +3,26 @@
 import pytest
 from msgspec.structs import replace
 
-from reconciler.nodehealth.findings import ProbeProfile
+from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
 from reconciler.nodehealth.fleet.decisions import HealthProposal, ProblemStatus
-from reconciler.nodehealth.fleet.evaluate import absorb
+from reconciler.nodehealth.fleet.failures import absorb
 from reconciler.nodehealth.fleet.lifecycle import TRANSITIONS, Signal, follow
-from reconciler.nodehealth.fleet.state import HealthPhase, NodeState
+from reconciler.nodehealth.fleet.state import FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
 from reconciler.nodehealth.quarantine import NodeQuarantine, Stage, TaintEffect
 from reconciler.nodehealth.report import ProfileRun
-from tests.nodehealth.fleet.rounds import SLOTS, SPEC, Rounds, fail, report
+from tests.nodehealth.fleet.rounds import FAST, SLOTS, SPEC, Rounds, fail, report
 
 TABLE = """
-             suspected   fenced      merged      drain    repair      validate   drained     rebooted   recovered  validated released  overridden survived
-healthy      suspect     quarantined quarantined -        -           -          -           -          -          -         -         -          -
-suspect      -           quarantined quarantined -        -           -          -           -          healthy    -         -         -          -
-quarantined  -           -           -           draining remediating validating -           validating validating -         probation healthy    -
-draining     -           -           -           -        remediating validating remediating validating -          -         probation healthy    -
-remediating  -           -           -           -        -           validating -           validating -          -         probation healthy    -
-validating   quarantined quarantined -           -        -           -          -           -          -          probation probation healthy    -
-probation    -           quarantined quarantined -        -           -          -           -          -          -         -         -          healthy
-retired      -           -           -           -        -           -          -           -          -          -         -         -          -
+             suspected    fenced       merged       drain        repair       validate     drained      rebooted     recovered    validated    released     overridden   survived     withdrawn
+healthy      suspect      quarantined  quarantined  -            -            -            -            -            -            -            -            -            -            -
+suspect      -            quarantined  quarantined  -            -            -            -            -            healthy      -            -            -            -            -
+quarantined  -            -            -            draining     remediating  validating   -            validating   validating   -            probation    healthy      -            suspect
+draining     -            -            -            -            remediating  validating   remediating  validating   -            -            probation    healthy      -            suspect
+remediating  -            -            -            -            -            validating   -            validating   -            -            probation    healthy      -            suspect
+validating   quarantined  quarantined  -            -            -            -            -            -            -            probation    probation    healthy      -            suspect
+probation    -            quarantined  quarantined  -            -            -            -            -            -            -            -            -            healthy      -
+retired      -            -            -            -            -            -            -            -            -            -            -            -            -            -
 """
 HEAD, *ROWS = [line.split() for line in TABLE.strip("\n").splitlines()]
 
@@ -121,7 +121,7 @@ def test_the_way_back() -> None:
 
 def test_a_deep_pass_from_before_the_fault_validates_nothing() -> None:
     """F-096: later reports repeat it; only a run that ended after the fault counts."""
-    old = ProfileRun(profile=ProbeProfile.DEEP, started_at=50.0, finished_at=60.0)
+    old = ProfileRun(profile=ProbeProfile.DEEP, started_at=50.0, finished_at=60.0, status=CheckStatus.PASS)
     before = replace(report("n", 100.0, deep=True), runs=(old,))
     policy = PolicyBook([PolicyDocument(name="base", spec=SPEC)]).base
     state = absorb(NodeState(), before, policy, {}, 100.0)
@@ -129,6 +129,9 @@ def test_a_deep_pass_from_before_the_fault_validates_nothing() -> None:
     assert absorb(state, replace(before, measured_at=500.0), policy, {}, 500.0).validated_at == 60.0
     again = replace(before, measured_at=600.0, runs=(replace(old, finished_at=550.0),))
     assert absorb(state, again, policy, {}, 600.0).validated_at == 550.0
+    for status in (CheckStatus.UNKNOWN, CheckStatus.FAIL):
+        unmeasured = replace(again, runs=(replace(again.runs[0], status=status),))
+        assert absorb(state, unmeasured, policy, {}, 600.0).validated_at == 60.0, "it measured nothing"
 
 
 def test_jobs_end_a_probation_earlier() -> None:
@@ -274,19 +277,159 @@ def test_a_report_without_a_node_is_noted() -> None:
     assert "n001" not in fleet.round().state.nodes
 
 
-def test_a_node_that_comes_back_too_often_is_inspected() -> None:
-    """Two returns within a week: inspect it. Five: call support."""
+def _back(fleet: Rounds, boot: str) -> None:
+    """Let a node fail for good, be restarted, and pass everything for two days."""
+    fleet.round(report("n001", 0, fail("gpu.lost"), boot=boot))
+    for minutes in (1, 20, 60, 600, 600, 800, 800):
+        fleet.round(report("n001", 0, boot=f"{boot}x", deep=True), minutes=minutes)
+
+
+def test_a_node_that_comes_back_too_often_waits_for_a_person() -> None:
+    """F-096: after two returns within a week it stays out, however well it passes; a release by a person counts on."""
     fleet = Rounds()
-    seen = []
-    for boot in range(1, 8):
-        fleet.policy(breaker={"resetGeneration": boot, "perPool": "50%", "perModel": "50%"})
-        fleet.round(report("n001", 0, fail("gpu.lost"), boot=f"b{boot}"))
-        seen.append(fleet.of("n001").proposal)
-        fleet.round(report("n001", 0, boot=f"b{boot}x", deep=True))
-        fleet.round(report("n001", 0, boot=f"b{boot}x", deep=True), minutes=20)
-        fleet.round(report("n001", 0, boot=f"b{boot}x", deep=True), minutes=20)
-    assert seen[:3] == [HealthProposal.QUARANTINE, HealthProposal.QUARANTINE, HealthProposal.INSPECT]
-    assert seen[-1] is HealthProposal.SUPPORT
+    for boot in ("b1", "b2"):
+        _back(fleet, boot)
+        assert fleet.of("n001").taint is None
+    _back(fleet, "b3")
+    decision = fleet.of("n001")
+    assert (decision.phase, decision.taint) == (HealthPhase.VALIDATING, TaintEffect.NO_SCHEDULE)
+    assert decision.proposal is HealthProposal.INSPECT
+    assert "came back too often" in decision.reason
+    for _ in range(3):
+        fleet.quarantines = [NodeQuarantine(name="n001", node="n001", uid="uid-n001", reason="inspected")]
+        fleet.round(report("n001", 0, boot="b3x", deep=True))
+        fleet.quarantines = []
+        fleet.round(report("n001", 0, boot="b3x", deep=True))
+        assert fleet.of("n001").phase is HealthPhase.PROBATION
+        fleet.round(report("n001", 0, fail("gpu.lost"), boot="b3x"))
+    assert fleet.of("n001").proposal is HealthProposal.SUPPORT
+
+
+def test_a_release_is_honoured_for_its_time() -> None:
+    """F-096: who releases a node while its check fails knows better for a day; another failure still fences it."""
+    fleet = Rounds()
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", uid="uid-n001", reason="r")]
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    fleet.quarantines = []
+    for minutes in (1, 1, 600):
+        fleet.round(report("n001", 0, fail("gpu.lost")), minutes=minutes)
+        assert (fleet.of("n001").phase, fleet.of("n001").taint) == (HealthPhase.PROBATION, None)
+        assert "a person released it" in fleet.of("n001").reason
+    fleet.round(report("n001", 0, fail("gpu.lost"), fail("gpu.xid", SLOTS[1])))
+    assert fleet.of("n001").phase is HealthPhase.QUARANTINED
+    other = Rounds()
+    other.state, other.now = (
+        FleetState(nodes={"n001": replace(fleet.kept("n001"), phase=HealthPhase.PROBATION)}),
+        fleet.now,
+    )
+    other.round(report("n001", 0, fail("gpu.lost")), minutes=25 * 60)
+    assert other.of("n001").phase is HealthPhase.QUARANTINED, "its time is over"
+
+
+@pytest.mark.parametrize("rule", [{"mode": "shadow"}, {"enabled": False}, {"mode": "propose"}])
+def test_a_rule_that_is_switched_off_releases_at_once(rule: dict[str, object]) -> None:
+    """F-096: our taint does not outlive the rule that set it, nor does a reset of the breaker fence by that rule."""
+    fleet = Rounds()
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    assert fleet.of("n001").taint is TaintEffect.NO_SCHEDULE
+    fleet.policy(checks={**SPEC["checks"], "gpu.lost": rule}, breaker={"resetGeneration": 1})
+    fleet.round()
+    assert (fleet.of("n001").phase, fleet.of("n001").taint) == (HealthPhase.SUSPECT, None)
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    assert fleet.of("n001").taint is None
+    assert not fleet.kept("n001").returns
+
+
+def test_a_bad_rule_is_disabled_before_the_breaker_is_reset() -> None:
+    """F-096: one commit does both; the reports of before fence nobody by the old rule."""
+    fleet = Rounds(100)
+    fleet.round(*(report(name, 0, fail("gpu.lost")) for name in fleet.facts))
+    fleet.policy(checks={**SPEC["checks"], "gpu.lost": {"mode": "shadow"}}, breaker={"resetGeneration": 1})
+    made = fleet.round(minutes=0.25)
+    assert {one.taint for one in made.decisions.values()} == {None}
+    assert not made.state.breaker.frozen
+
+
+def test_the_latest_policy_judges_what_was_seen() -> None:
+    """F-096: enforcement begins with the round after the commit, for a failure that a current report contains."""
+    fleet = Rounds(spec={"checks": {"gpu.lost": {"mode": "shadow"}}})
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    fleet.policy(checks={"gpu.lost": SPEC["checks"]["gpu.lost"]})
+    fleet.round()
+    assert fleet.of("n001").phase is HealthPhase.QUARANTINED
+
+
+def test_a_stale_report_never_fences() -> None:
+    """F-096: whatever a policy or a thaw allows later."""
+    fleet = Rounds(spec={"checks": {"gpu.lost": {"mode": "shadow"}}})
+    fleet.round(report("n001", 0, fail("gpu.lost")))
+    fleet.policy(checks={"gpu.lost": SPEC["checks"]["gpu.lost"]})
+    fleet.round(minutes=60)
+    assert (fleet.of("n001").phase, fleet.of("n001").taint) == (HealthPhase.SUSPECT, None)
+
+
+def test_a_report_is_bound_to_its_machine() -> None:
+    """F-096: without the UID of the node, its boot must be that of the node; else another machine may have written it."""
+    for boot, phase in (("", HealthPhase.SUSPECT), ("other", HealthPhase.SUSPECT), ("boot-1", HealthPhase.QUARANTINED)):
+        fleet = Rounds()
+        fleet.round()
+        fleet.change("n001", boot_id=boot)
+        fleet.round(replace(report("n001", 0, fail("gpu.lost")), node_uid=""))
+        assert fleet.of("n001").phase is phase
+
+
+def test_a_quarantine_without_a_uid_ends_with_its_machine() -> None:
+    """F-096: a new node of the name is not meant."""
+    fleet = Rounds()
+    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", reason="r")]
+    fleet.round()
+    assert fleet.of("n001").phase is HealthPhase.QUARANTINED
+    fleet.change("n001", uid="new")
+    for _ in range(3):
+        fleet.round(report("n001", 0, uid="new"))
+        assert (fleet.of("n001").phase, fleet.of("n001").taint) == (HealthPhase.HEALTHY, None)
+    assert fleet.of("n001").proposal is HealthProposal.REMOVE_STALE
+
+
+def test_policies_escalate_any_xid() -> None:
+    """F-096: a warning that a policy calls fatal is fatal; of several codes each is seen."""
+    fleet = Rounds(spec={"xid": {"109": FAST, "95": FAST}})
+    warning = replace(
+        fail("gpu.xid"), status=CheckStatus.WARN, codes=(109,), message="Xid 109 (Context switch timeout)"
+    )
+    both = replace(fail("gpu.xid"), codes=(), message="Xid 48 (Double bit ECC error); Xid 95 (Uncontained ECC error)")
+    fleet.round(report("n001", 0, warning), report("n002", 0, both), report("n003", 0, replace(warning, codes=(31,))))
+    assert [fleet.of(name).phase for name in ("n001", "n002")] == [HealthPhase.QUARANTINED] * 2
+    assert fleet.of("n003").phase is HealthPhase.HEALTHY
+    assert {one.cause for one in fleet.state.breaker.admitted} == {"gpu.xid 109", "gpu.xid 95"}
+
+
+def test_a_check_that_comes_and_goes_is_one_case() -> None:
+    """F-096: 2 of 20 minutes, for a day: each time it must pass for longer, so the proposal stays open."""
+    fleet = Rounds(count=4)
+    opened, before = 0, None
+    for minute in range(24 * 60):
+        fleet.round(report("n001", 0, *([fail("hbm")] if minute % 20 < 2 else [])))
+        opened += before is None and fleet.of("n001").proposal is not None
+        before = fleet.of("n001").proposal
+    assert opened <= 2
+    assert fleet.of("n001").phase is HealthPhase.SUSPECT
+
+
+def test_so_many_proposals_are_open_at_once() -> None:
+    """F-096: those that are open stay open; the rest is counted."""
+    fleet = Rounds()
+    fleet.policy(breaker={"spike": {"nodes": 1000}})
+    for start in (0, 15, 30, 30):
+        names = [f"n{number:03}" for number in range(start, start + 15)]
+        for _ in range(2):
+            fleet.round(*(report(name, 0, fail("hbm")) for name in names))
+    made = fleet.round()
+    asked = {name for name, one in made.decisions.items() if one.proposal is not None}
+    assert len(asked) == 20
+    assert asked >= {f"n{number:03}" for number in range(15)}
+    assert "25 nodes more should be proposed; 20 are, as many as may be open" in made.notes
 
 
 def test_a_proposing_check_never_taints() -> None:
@@ -306,10 +449,13 @@ def test_shadow_and_disabled_checks_do_nothing() -> None:
         fleet = Rounds(spec={"checks": {"gpu.lost": rule}})
         for _ in range(5):
             fleet.round(report("n001", 0, fail("gpu.lost")))
-        assert fleet.of("n001").phase is HealthPhase.HEALTHY
+        is_seen = rule.get("enabled", True)
+        assert fleet.of("n001").phase is (HealthPhase.SUSPECT if is_seen else HealthPhase.HEALTHY), "seen, not acted on"
+        assert (fleet.of("n001").condition is ProblemStatus.TRUE) == is_seen
+        assert (fleet.of("n001").taint, fleet.of("n001").proposal) == (None, None)
     ceiling = Rounds(spec={"mode": "shadow", "checks": {"gpu.lost": {"mode": "enforce", "lane": "fast"}}})
     ceiling.round(report("n001", 0, fail("gpu.lost")))
-    assert ceiling.of("n001").phase is HealthPhase.HEALTHY
+    assert (ceiling.of("n001").phase, ceiling.of("n001").taint) == (HealthPhase.SUSPECT, None)
 
 
 def test_a_failed_preflight_is_a_preference() -> None:

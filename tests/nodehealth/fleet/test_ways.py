@@ -24,9 +24,9 @@ def merged(stage: Stage = Stage.QUARANTINE) -> NodeQuarantine:
 def in_phase(phase: HealthPhase, signal: Signal) -> Rounds:
     """Return a fleet whose node is in a phase, as the rounds before have left it."""
     fleet = Rounds(count=40)
-    is_fenced = signal is S.OVERRIDDEN or (phase is P.SUSPECT and signal is S.RECOVERED)
+    is_fenced = signal in (S.OVERRIDDEN, S.WITHDRAWN) or (phase is P.SUSPECT and signal is S.RECOVERED)
     failure = CheckFailure(
-        check="gpu.lost", slot=SLOTS[0], severity=FindingSeverity.FATAL, lane=Lane.FAST, enforced=True,
+        check="gpu.lost", slot=SLOTS[0], severity=FindingSeverity.FATAL, lane=Lane.FAST, enforced=True, acts=True,
         boot_id="boot-1", first=fleet.now, last=fleet.now, profile=ProbeProfile.LIGHT,
         passing_since=fleet.now - 3600 if signal is S.RECOVERED else 0.0,
     )  # fmt: skip
@@ -51,6 +51,7 @@ def in_phase(phase: HealthPhase, signal: Signal) -> Rounds:
                 gpus=dict(zip(SLOTS, ("GPU-1", "GPU-2"), strict=True)),
                 failures=(failure,) if keeps else (),
                 ours=is_fenced,
+                cause="gpu.off" if signal is S.WITHDRAWN else "",
                 until=fleet.now + 86_400 if is_fenced else 0.0,
                 merged=signal is S.RELEASED,
             )

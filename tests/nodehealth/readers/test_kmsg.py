@@ -9,17 +9,21 @@ import pytest
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.readers.kmsg import KmsgSource
 from reconciler.nodehealth.readers.kmsg_copy import copy_kmsg
-from reconciler.nodehealth.readings import NodeReading, ReadError, SourceReadings
+from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=a, GPU has fallen off the bus."
 LINES = f"6,1,1000,-;eth0: link up\n SUBSYSTEM=net\n3,2,2500000,-;{XID}\n3,x,y;NVRM: broken\nNVRM: no head\n"
 
 
+def lines(source: KmsgSource) -> NodeReading:
+    """Return the reading of the lines; beside it is since when the log is whole."""
+    return source.read(ProbeProfile.LIGHT, SourceReadings()).readings[0]
+
+
 def read(path: Path, *, seconds: float = 30.0, proc: Path = Path("/no/proc")) -> NodeReading:
     source = KmsgSource(path, environ=os.environ, seconds=seconds, proc=proc)
     try:
-        (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
-        return reading
+        return lines(source)
     finally:
         source.close()
 
@@ -29,6 +33,20 @@ def test_lines_about_gpus(tmp_path: Path) -> None:
     path = tmp_path / "kmsg"
     path.write_text(LINES)
     assert read(path).value == [{"monotonic": 2.5, "text": XID}]
+
+
+@pytest.mark.parametrize(("first", "since"), [("6,0,0,-;Linux version", 0.0), ("6,812,7000000,-;usb 1-1: new", 7.0)])
+def test_since_when_the_log_is_whole(tmp_path: Path, first: str, since: float) -> None:
+    """F-081: the kernel counts its records from 0; a copy of the log keeps what is known about it."""
+    path, copied = tmp_path / "kmsg", tmp_path / "copy"
+    path.write_text(f"{first}\n3,900,8000000,-;{XID}\n")
+    copy_kmsg(path, copied)
+    for one in (path, copied):
+        source = KmsgSource(one, environ=os.environ, proc=tmp_path)
+        found = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+        source.close()
+        assert [(reading.name, reading.value) for reading in found[1:]] == [(ReadingId.KMSG_SINCE, since)]
+        assert [row["text"] for row in found[0].value] == [XID]
 
 
 def test_a_file_of_another_machine(tmp_path: Path) -> None:
@@ -76,10 +94,10 @@ def test_a_reader_that_does_not_answer(tmp_path: Path) -> None:
     child = source._child._process
     assert child is not None
     child.send_signal(19)  # SIGSTOP
-    (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+    reading = lines(source)
     assert reading.error is ReadError.DEADLINE
     slow = KmsgSource(path, environ=os.environ, seconds=20.0)
-    (reading,) = slow.read(ProbeProfile.LIGHT, SourceReadings()).readings
+    reading = lines(slow)
     assert reading.error is None
     source.close()
     slow.close()
@@ -105,7 +123,7 @@ def test_an_xid_names_the_group_of_its_process(tmp_path: Path) -> None:
     source = KmsgSource(log, environ=os.environ, proc=proc)
     try:
         for _ in range(2):
-            (reading,) = source.read(ProbeProfile.LIGHT, SourceReadings()).readings
+            reading = lines(source)
             assert [row.get("cgroup") for row in reading.value] == [GROUP, None]
             (proc / "1" / "cgroup").unlink(missing_ok=True)
     finally:

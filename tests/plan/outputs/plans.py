@@ -659,6 +659,16 @@ def quiet() -> Plan:
     )
 
 
+def changed(path: str, before: object, after: object, reason: Why | None = None) -> FieldChange:
+    return FieldChange(path=path, before=before, after=after, why=reason)
+
+
+def with_fields(fields: tuple[FieldChange, ...]) -> Plan:
+    """Return a plan that updates these fields of one object."""
+    change = replace(bumped("job"), fields=fields)
+    return replace(small(), changes=(change,), gpus=(), jobs=(), risks=())
+
+
 def small() -> Plan:
     """Build the commonest pull request: one job gets more GPUs, and nothing is wrong."""
     return Plan(

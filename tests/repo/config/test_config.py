@@ -91,3 +91,32 @@ def test_a_setting_without_effect_is_an_error(rules: str, words: str) -> None:
     (found,) = problems(f"  clusters: [{{name: a}}]\n  rules: {rules}\n")
     assert found.startswith("reconciler.yaml:5:11: spec.rules."), found
     assert words in found
+
+
+@pytest.mark.parametrize(
+    ("placement", "words"),
+    [
+        ("{strategy: best_fit, utilisationGoal: 70, priorities: {0-3: low, 4-6: normal, 7-10: high}}", ""),
+        ("{strategy: spread}", "spec.placement.strategy"),
+        ("{utilisationGoal: 0}", "spec.placement.utilisationGoal"),
+        ("{priorities: {0-11: low}}", "spec.placement.priorities"),
+        ("{priorities: {0-4: low, 4-6: normal}}", "overlaps with '0-4'"),
+        ("{priorities: {6-4: low}}", "ends before it starts"),
+    ],
+)
+def test_settings_of_placement(placement: str, words: str) -> None:
+    """F-024, F-026: strategies are known ones, and no priority has two classes."""
+    found = problems(f"  clusters: [{{name: a}}]\n  placement: {placement}\n")
+    assert len(found) == bool(words), found
+    assert words in "".join(found)
+
+
+def test_priorities_have_classes() -> None:
+    """F-029: a range has both of its ends; a priority of no range has no class."""
+    text = "  clusters: [{name: a}]\n  placement: {preferredType: require, priorities: {7-10: high, '0': low}}\n"
+    (document,) = read("reconciler.yaml", (HEAD + text).encode()).documents
+    config, _ = parse_config(document)
+    assert config is not None
+    assert [config.placement.class_of(one) for one in (0, 1, 7, 10)] == ["low", "", "high", "high"]
+    assert config.clusters[0].placement == config.placement
+    assert config.placement.is_type_required

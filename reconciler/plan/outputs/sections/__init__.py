@@ -6,6 +6,7 @@ To add a section, write a function that returns it, or None if there is nothing 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from reconciler.plan.outputs.sections.admissions import admissions
 from reconciler.plan.outputs.sections.checks import (
     behind,
     budgets,
@@ -24,6 +25,7 @@ from reconciler.plan.outputs.sections.gpus import capacity, jobs, queues
 from reconciler.plan.outputs.sections.health import quarantines
 from reconciler.plan.outputs.sections.live import clusters, drift
 from reconciler.plan.outputs.sections.model import PageSection, View
+from reconciler.plan.outputs.sections.placement import placement
 from reconciler.plan.outputs.sections.settings import settings
 from reconciler.plan.outputs.sections.sizing import sizing
 
@@ -50,7 +52,9 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(capacity),
     SectionRow(quarantines, in_summary=True),
     SectionRow(jobs),
+    SectionRow(placement),
     SectionRow(sizing),
+    SectionRow(admissions),
     SectionRow(costs),
     SectionRow(drift, in_summary=True),
     SectionRow(errors, in_lint=True, in_summary=True),

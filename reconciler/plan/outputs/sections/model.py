@@ -21,6 +21,12 @@ class Name(Styled, frozen=True):
     """A name, path or other string of the repository: a code span in Markdown."""
 
 
+class Link(Name, frozen=True):
+    """A name that leads to another page where there are pages; elsewhere it is only the name."""
+
+    href: str = ""
+
+
 class Form(StrEnum):
     """The content of a column, which decides its alignment and what happens to it on a narrow page."""
 

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from reconciler.console.page import Piece, Style, Styled
 from reconciler.kube.objects import SourceRef
 from reconciler.plan import Change
@@ -36,14 +38,17 @@ _REASON = Column("", Form.NOTE)
 
 def sizing(view: View) -> PageSection | None:
     """Return the jobs whose number of GPUs was computed, in the order of the view.plan."""
-    records = tuple(_record(change, change.sizing) for change in view.plan.changes if change.sizing is not None)
+    full = view.full
+    records = tuple(
+        _record(change, change.sizing, full=full) for change in view.plan.changes if change.sizing is not None
+    )
     return PageSection(title="Sizing", count=len(records), blocks=records) if records else None
 
 
-def _record(change: Change, note: SizingSummary) -> FactsBlock:
+def _record(change: Change, note: SizingSummary, *, full: bool) -> FactsBlock:
     return FactsBlock(
         title=(strong(str(change.key)), " on ", Name(change.cluster), f": {gpus(change.gpus_after)}"),
-        facts=sizing_facts(note),
+        facts=sizing_facts(note) if full else _short_facts(note),
         details=candidate_table(note.candidates) if note.candidates else None,
         details_title="Candidates",
     )
@@ -56,6 +61,12 @@ def sizing_facts(note: SizingSummary) -> tuple[tuple[str, tuple[Piece, ...]], ..
     if note.rejected:
         facts.append(("rejected", (note.rejected,)))
     return tuple(facts)
+
+
+def _short_facts(note: SizingSummary) -> tuple[tuple[str, tuple[Piece, ...]], ...]:
+    """Return the facts without defaults, and the rejection that was closest."""
+    short = replace(note, read=note.read.partition("; defaults: ")[0], rejected=note.rejected.partition("; ")[0])
+    return sizing_facts(short)
 
 
 def candidate_table(candidates: Sequence[CandidateSummary]) -> TableBlock:

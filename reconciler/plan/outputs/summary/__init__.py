@@ -59,7 +59,7 @@ def _closing_gpus(plan: Plan) -> str:
     moving = [line for line in plan.gpus if line.before != line.after]
     units = {cluster: _unit(line for line in moving if line.cluster == cluster) for cluster in deltas}
     changed = [
-        f"{_signed_gpus(delta, units[cluster])} on {_short(cluster)}"
+        f"{_signed_gpus(delta, units[cluster])} on {short_name(cluster)}"
         for cluster, delta in sorted(deltas.items())
         if delta
     ]
@@ -103,9 +103,11 @@ def _unknown_headlines(plan: Plan) -> Iterable[str]:
     """Yield a sentence per cluster about the changed objects with GPUs that no figure includes."""
     clusters: dict[str, list[str]] = defaultdict(list)
     for one in plan.unknown_gpus:
-        clusters[one.cluster].append(f"{one.key.kind} {_short(one.key.name)}: {_short((one.after or one.before)[0])}")
+        clusters[one.cluster].append(
+            f"{one.key.kind} {short_name(one.key.name)}: {short_name((one.after or one.before)[0])}"
+        )
     for cluster, objects in sorted(clusters.items()):
-        yield f"GPUs unknown of {plural(len(objects), 'object')} on {_short(cluster)} ({_first(objects)})"
+        yield f"GPUs unknown of {plural(len(objects), 'object')} on {short_name(cluster)} ({_first(objects)})"
 
 
 def _capacity_headlines(plan: Plan) -> Iterable[str]:
@@ -114,9 +116,9 @@ def _capacity_headlines(plan: Plan) -> Iterable[str]:
         lines = [line for line in plan.capacity if line.cluster == change.cluster and line.before != line.capacity]
         named = [line for line in lines if line.product] or lines
         delta = sum(line.capacity - line.before for line in named)
-        listed = _first([f"{_short(line.product or 'any')}: {arrow(line.before, line.capacity)}" for line in named])
+        listed = _first([f"{short_name(line.product or 'any')}: {arrow(line.before, line.capacity)}" for line in named])
         what = f"{_signed_gpus(delta)} of capacity" if named else "New evidence with the same GPUs"
-        yield f"{what} on {_short(change.cluster)}" + (f" ({listed})" if listed else "")
+        yield f"{what} on {short_name(change.cluster)}" + (f" ({listed})" if listed else "")
 
 
 def _incomplete_headline(plan: Plan) -> Iterable[str]:
@@ -180,14 +182,16 @@ def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
             if delta
             else f"{unit[:1].upper()}{unit[1:]} requests move between queues"
         )
-        yield f"{what} on {_short(cluster)} ({_list_queues(members, _request)})"
+        yield f"{what} on {short_name(cluster)} ({_list_queues(members, _request)})"
 
 
 def _request(row: QueueRow) -> str:
     quota = f" of {number(row.guaranteed_after)} guaranteed" if row.has_quota and row.exists_after else ""
-    product = f" {_short(row.product)}" if is_slice(row.product) else ""
+    product = f" {short_name(row.product)}" if is_slice(row.product) else ""
     most = f" (may grow to {number(row.most)})" if row.most is not None else ""
-    return f"{_short(row.queue) or 'no queue'}{product}: {row.requested_before} → {row.requested_after}{most}{quota}"
+    return (
+        f"{short_name(row.queue) or 'no queue'}{product}: {row.requested_before} → {row.requested_after}{most}{quota}"
+    )
 
 
 def _growth_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
@@ -196,11 +200,11 @@ def _growth_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
     for cluster, members in sorted(_by_cluster(still).items()):
         most = [total(row.largest[side] for row in members) for side in (0, 1)]
         change = _signed_gpus(most[1] - most[0], _unit(members))
-        yield f"{change} if all workloads grow on {_short(cluster)} ({_first([_growth(row) for row in members])})"
+        yield f"{change} if all workloads grow on {short_name(cluster)} ({_first([_growth(row) for row in members])})"
 
 
 def _growth(row: QueueRow) -> str:
-    return f"{_short(row.queue) or 'no queue'}: {row.requested_after}, may grow to {arrow(*row.largest)}"
+    return f"{short_name(row.queue) or 'no queue'}: {row.requested_after}, may grow to {arrow(*row.largest)}"
 
 
 def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
@@ -213,14 +217,15 @@ def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
             what = f"{_signed_gpus(delta)} guaranteed"
         else:
             what = "Guaranteed GPUs move between queues"
-        yield f"{what} on {_short(cluster)} ({_list_queues(members, _guarantee)})"
+        yield f"{what} on {short_name(cluster)} ({_list_queues(members, _guarantee)})"
 
 
 def _guarantee(row: QueueRow) -> str:
-    return f"{_short(row.queue)}: {number(row.guaranteed_before)} → {number(row.guaranteed_after)}"
+    return f"{short_name(row.queue)}: {number(row.guaranteed_before)} → {number(row.guaranteed_after)}"
 
 
-def _short(name: str) -> str:
+def short_name(name: str) -> str:
+    """Return a name for a sentence: printable, and cut in the middle if it is long."""
     return clip_middle(printable(name), _HEADLINE_NAME_CELLS)
 
 

@@ -15,9 +15,10 @@ Tree = dict[str, Any]
 
 
 class Fields(Struct, frozen=True):
-    """A document that its schema has accepted."""
+    """A document that its schema has accepted. The rules of its problems and reasons start with its family."""
 
     document: Document
+    family: str
 
     def plain(self, *path: str | int) -> Any:
         """Return the value at a path; None if there is none."""
@@ -40,14 +41,14 @@ class Fields(Struct, frozen=True):
     def made(self, value: Any, rule: str, text: str, *paths: FieldPath) -> Traced:
         """Return a value that was made from those at some paths."""
         origins = tuple(copied(self.document, path, None).reason.origins[0] for path in paths)
-        return Traced(value, Reason(rule=f"kaiwo.{rule}", text=text, origins=origins))
+        return Traced(value, Reason(rule=f"{self.family}.{rule}", text=text, origins=origins))
 
     def problem(
         self, rule: str, path: FieldPath, message: str, hint: str = "", *, severity: Severity = Severity.ERROR
     ) -> Problem:
         """Return a problem of the value at a path."""
         return Problem(
-            rule=f"kaiwo.{rule}",
+            rule=f"{self.family}.{rule}",
             place=self.document.at(path),
             field=format_path(path),
             message=message,
@@ -58,8 +59,3 @@ class Fields(Struct, frozen=True):
     def warning(self, rule: str, path: FieldPath, message: str, hint: str = "") -> Problem:
         """Return a warning about the value at a path."""
         return self.problem(rule, path, message, hint, severity=Severity.WARNING)
-
-
-def default(value: Any, text: str) -> Traced:
-    """Return a value that nobody wrote, and why it is this one."""
-    return Traced(value, Reason(rule="kaiwo.default", text=text))

@@ -1,0 +1,165 @@
+"""What KAI does with the workloads of a plan, by the nodes and the use of GPUs that the evidence says."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+
+from reconciler.kinds.kai import is_preemptible, priority_of
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kinds.terms import TreeTerms
+from reconciler.kube.objects import ObjectKey
+from reconciler.plan.edits import Edit
+from reconciler.plan.inputs import Inputs, UsageEvidence
+from reconciler.plan.plan import AdmissionLine, Displaced, Operation
+from reconciler.queues.forecast.gather import seconds
+from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
+from reconciler.queues.queues import QueueKey, QueueUsage
+from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
+from reconciler.sizing.devices import WHOLE_GPUS
+
+STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN, PREEMPTED, OVER = (
+    "starts",
+    "waits",
+    "preempts",
+    "never",
+    "unknown",
+    "preempted",
+    "over",
+)
+
+
+def asks(edit: Edit) -> bool:
+    """Return whether an edit makes a workload ask for quota: it is new, resized, resumed, replaced or elsewhere."""
+    old, new = edit.row_before, edit.row_after
+    if new is None or not new.is_workload or new.suspended or edit.change.is_refused:
+        return False
+    if old is None or old.suspended or edit.change.operation is not Operation.UPDATE:
+        return True
+    fields = ("pod_requests", "workloads", "queue", "queued_as")
+    return any(getattr(old, field) != getattr(new, field) for field in fields)
+
+
+def kai_lines(
+    inputs: Inputs, evidence: UsageEvidence, changed: Sequence[Edit], usage: QueueUsage
+) -> Iterator[AdmissionLine]:
+    """Yield a line for each workload in a queue of KAI that asks for GPUs by the change."""
+    asking = {edit.change.key: edit.row_after for edit in changed if asks(edit) and edit.row_after is not None}
+    rows = {key: row for key, row in asking.items() if row.gpus and _follows(inputs, usage, usage.queue_of(row))}
+    if not rows:
+        return
+    gone = {edit.row_before.key for edit in changed if edit.row_before is not None and edit.row_after is None}
+    used = {_name(one.key): one for one in evidence.found.workloads if one.key not in rows and one.key not in gone}
+    inventory, most = inputs.inventories.get(evidence.found.cluster), inputs.config.evidence_days
+    is_old = evidence.days is not None and most is not None and not 0 <= evidence.days <= most
+    unknown = "there is no evidence of its nodes" if inventory is None else ""
+    unknown = "the evidence of use is too old" if is_old else unknown
+    outcome = _forecast(inputs, evidence, used, rows, usage)
+    for key, row in sorted(rows.items()):
+        name = _name(key)
+        displaced = tuple(
+            _displaced(used[other], evidence, preempted.reason)
+            for other, preempted in sorted(outcome.preempted.items())
+            if preempted.by == name and other in used
+        )
+        verdict, reason = PREEMPTS if displaced else STARTS, ""
+        if unknown:
+            verdict, reason = UNKNOWN, unknown
+        elif name not in outcome.placed:
+            verdict, reason = WAITS, f"for {outcome.reasons.get(name, 'its turn')}"
+        yield AdmissionLine(
+            cluster=evidence.found.cluster,
+            key=key,
+            queue=usage.queue_of(row).name,
+            verdict=verdict,
+            reason=reason,
+            displaces=displaced if verdict == PREEMPTS else (),
+            observed_at=evidence.found.observed_at,
+            evidence_days=evidence.days,
+            source=row.place,
+        )
+
+
+def _forecast(
+    inputs: Inputs,
+    evidence: UsageEvidence,
+    used: Mapping[str, UsedWorkload],
+    rows: Mapping[ObjectKey, ObjectSummary],
+    usage: QueueUsage,
+) -> KaiOutcome:
+    """Forecast the queues of a cluster with what runs in them; other workloads only take GPUs of their nodes."""
+    inventory = inputs.inventories.get(evidence.found.cluster)
+    measured = inventory.nodes if inventory is not None else ()
+    nodes = {node.name: node.gpus if node.is_open else 0 for node in measured}
+    products = {node.name: node.product for node in measured}
+    tree = {one.queue for one in used.values() if _follows(inputs, usage, _key(usage, one.queue))}
+    jobs = [_used(one) for one in used.values() if one.queue in tree and one.gpus and one.state != SUSPENDED]
+    for one in used.values():
+        for pods in one.pod_sets if one.queue not in tree else ():
+            for name, count in pods.nodes:
+                nodes[name] = nodes.get(name, 0) - count * pods.pod_gpus
+    now = seconds(evidence.found.observed_at)
+    jobs += [_asked(row, usage, now + number) for number, (_, row) in enumerate(sorted(rows.items()), start=1)]
+    wanted = {_name(key): row.product for key, row in rows.items()}
+    return forecast_kai(
+        _specs(usage), jobs, nodes, lambda job, node: wanted.get(job.name, "") in ("", products.get(node, ""))
+    )
+
+
+def _follows(inputs: Inputs, usage: QueueUsage, queue: QueueKey) -> bool:
+    return usage.is_tree(queue) and inputs.kinds.find(queue.group, queue.kind).queueing.follows_kai
+
+
+def _key(usage: QueueUsage, name: str) -> QueueKey:
+    return next((key for key in usage.queues if key.name == name and usage.is_tree(key)), QueueKey("", "", name))
+
+
+def _specs(usage: QueueUsage) -> Iterator[KaiQueueSpec]:
+    for key, row in usage.queues.items():
+        if usage.is_tree(key):
+            quota = row.quotas[0]
+            terms = row.terms if isinstance(row.terms, TreeTerms) else TreeTerms()
+            yield KaiQueueSpec(
+                name=key.name,
+                parent=row.parent,
+                quota=inf if quota.guaranteed is None else quota.guaranteed,
+                limit=inf if quota.limit is None else quota.limit,
+                weight=terms.weight,
+                priority=terms.priority,
+            )
+
+
+def _asked(row: ObjectSummary, usage: QueueUsage, created: float) -> KaiJob:
+    """Return a new job: its largest pods stand for all of them."""
+    whole = [one for one in row.demands if one.resource in WHOLE_GPUS]
+    priority = priority_of((row.group, row.kind), row.priority_class, usage.priorities)
+    return KaiJob(
+        name=_name(row.key),
+        queue=row.queue,
+        pods=sum(one.pods - one.spare for one in whole) or 1,
+        gpus=int(max((one.gpus_per_pod for one in whole), default=0)),
+        priority=priority or 0,
+        created=created,
+        is_preemptible=is_preemptible(row.preemptibility, priority) is not False,
+    )
+
+
+def _used(one: UsedWorkload) -> KaiJob:
+    nodes = [name for pods in one.pod_sets if pods.pod_gpus for name, count in pods.nodes for _ in range(count)]
+    return KaiJob(
+        name=_name(one.key),
+        queue=one.queue,
+        pods=len(nodes) or sum(pods.count for pods in one.pod_sets if pods.pod_gpus),
+        gpus=max(pods.pod_gpus for pods in one.pod_sets),
+        priority=one.priority,
+        created=seconds(one.created_at),
+        is_preemptible=is_preemptible("", one.priority) is not False,
+        nodes=tuple(nodes),
+    )
+
+
+def _displaced(one: UsedWorkload, evidence: UsageEvidence, reason: str) -> Displaced:
+    ran = int(seconds(evidence.found.observed_at) - seconds(one.started_at)) if one.started_at else None
+    return Displaced(key=one.key, queue=one.queue, gpus=one.gpus, seconds=ran, reason=reason)
+
+
+def _name(key: ObjectKey) -> str:
+    return f"{key.namespace}/{key.kind}/{key.name}"

@@ -1,0 +1,287 @@
+"""The HTML output: a plan as one file, which a browser shows without a network and a reader prints."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from reconciler.console.page import Piece, Style
+from reconciler.html import AmountBar, Mark, bars, page
+from reconciler.kube.values import plural
+from reconciler.outputs import DEFAULTS, RenderOptions
+from reconciler.plan import Operation, Plan, Revision
+from reconciler.plan.outputs.filters import apply_filters
+from reconciler.plan.outputs.findings import FindingGroup, Level, group_findings, name_of, where
+from reconciler.plan.outputs.followers import told
+from reconciler.plan.outputs.groups import ChangeGroup, group_changes
+from reconciler.plan.outputs.markdown import compact_lines, diff_of, field_lines
+from reconciler.plan.outputs.sections import plan_sections
+from reconciler.plan.outputs.sections.live import refusal_words
+from reconciler.plan.outputs.sections.model import (
+    Block,
+    CommandBlock,
+    FactsBlock,
+    FindingsBlock,
+    Form,
+    Link,
+    Name,
+    NamesBlock,
+    PageSection,
+    SentenceBlock,
+    TableBlock,
+    View,
+)
+from reconciler.plan.outputs.summary import blockers, closing_line, counts, headlines
+from reconciler.plan.outputs.summary.answers import answers
+from reconciler.plan.outputs.summary.queues import arrow, gpus, number, queue_rows
+
+_CSS = {
+    Style.PLAIN: "",
+    Style.STRONG: "strong",
+    Style.DIM: "dim",
+    Style.CREATED: "created",
+    Style.UPDATED: "updated",
+    Style.DELETED: "deleted",
+    Style.MOVED: "moved",
+    Style.ERROR: "error",
+    Style.WARNING: "warning",
+    Style.SUCCESS: "success",
+}
+_SIGNS = {
+    Operation.CREATE: ("+", "created"),
+    Operation.UPDATE: ("~", "updated"),
+    Operation.REPLACE: ("∓", "deleted"),
+    Operation.DELETE: ("-", "deleted"),
+    Operation.MOVE: ("→", "moved"),
+}
+_LINES = {"+": "add", "-": "del", "#": "note", "@": "note"}
+_ROOM = 420_000  # bytes of objects, so that a page of 1,000 changes stays below 500 kB
+_MARKUP = 350  # bytes around one object
+_MAX_ROWS = 200  # of a table or a list
+_MAX_NAMES = 20  # of objects with the same finding
+_MAX_BARS = 40
+_MAX_LINES = 200  # of one object
+
+
+def render_html(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
+    """Render the plan as a page of its own."""
+    return page("plan.html", **plan_values(plan, options))
+
+
+def plan_values(plan: Plan, options: RenderOptions = DEFAULTS) -> dict[str, Any]:
+    """Return what the template `plan.html` shows."""
+    listed = apply_filters(plan, options.filters)
+    view = View(plan=listed.plan, full=options.full, queues=listed.queues)
+    objects, omitted = ([], 0) if options.summary else _objects(view.plan, full=options.full)
+    blocking = blockers(plan)
+    charts = {"GPUs": _queue_bars, "Capacity": _capacity_bars}
+    return {
+        "title": headlines(plan)[0],
+        "headlines": (*headlines(plan), *([listed.note] if listed.note else [])),
+        "counts": [text for _, text in counts(plan)],
+        "refusal": f"{refusal_words(plan)}: {', '.join(blocking)}" if blocking else "",
+        "answers": [{"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan)],
+        "sections": [
+            section_values(one, charts[one.title](view.plan) if one.title in charts else "")
+            for one in plan_sections(view, summary=options.summary)
+        ],
+        "objects": objects,
+        "object_count": f"{len(view.plan.changes):,}",
+        "omitted": f"… and {plural(omitted, 'more object')}; `reconciler plan` shows all" if omitted else "",
+        "closing": "" if plan.is_empty else closing_line(plan),
+        "revisions": f"{_revision(plan.base)} → {_revision(plan.head)}",
+        "digest": plan.digest or "(no digest)",
+        "engine": plan.engine,
+    }
+
+
+def _revision(revision: Revision) -> str:
+    return f"{revision.label} {revision.commit[:12]}".strip()
+
+
+def section_values(section: PageSection, chart: str = "") -> dict[str, Any]:
+    """Return what the template shows of a section, below a chart."""
+    return {
+        "title": section.title + (f" ({section.remark})" if section.remark else ""),
+        "count": f"{section.count:,}" if section.count else "",
+        "is_folded": section.is_folded,
+        "chart": chart,
+        "blocks": [_block(block) for block in section.blocks],
+    }
+
+
+def _queue_bars(plan: Plan) -> Markup:
+    """Draw the GPUs that the changed queues request, before and after, with their quota and limit."""
+    rows = [row for row in queue_rows(plan) if row.is_changed and not row.is_cohort]
+    ranked = sorted(rows, key=lambda row: -max(abs(row.delta), row.quota_change))[:_MAX_BARS]
+    return bars(
+        [
+            AmountBar(
+                label=row.queue or "(no queue)",
+                before=float(row.requested_before),
+                after=float(row.requested_after),
+                text=f"{row.requested_before} → {row.requested_after}",
+                marks=tuple(
+                    Mark(name=name, at=amount)
+                    for name, amount in (("quota", row.guaranteed_after), ("limit", row.limit))
+                    if row.has_quota and amount is not None
+                ),
+                is_over=row.over_limit > 0,
+            )
+            for row in ranked
+        ],
+        title="Requested GPUs by queue: grey before, blue after; the line is the quota, the dashed line the limit",
+    )
+
+
+def _capacity_bars(plan: Plan) -> Markup:
+    """Draw the GPUs that are requested of each product, with those that the nodes have."""
+    return bars(
+        [
+            AmountBar(
+                label=line.product or "any product",
+                before=float(line.capacity),
+                after=float(line.requested),
+                text=f"{number(line.requested)} of {arrow(line.before, line.capacity)}",
+                is_over=line.requested > line.capacity,
+            )
+            for line in plan.capacity[:_MAX_BARS]
+        ],
+        title="Requested GPUs by product, of those that the nodes have (grey)",
+    )
+
+
+def _block(block: Block) -> dict[str, Any]:
+    match block:
+        case TableBlock():
+            return {"kind": "table", **_table(block)}
+        case SentenceBlock(pieces):
+            return {"kind": "sentence", "pieces": _pieces(pieces)}
+        case CommandBlock(text):
+            return {"kind": "command", "text": text}
+        case NamesBlock(names):
+            return {"kind": "names", "names": names[:_MAX_ROWS], "more": max(0, len(names) - _MAX_ROWS)}
+        case FactsBlock():
+            return {
+                "kind": "facts",
+                "title": _pieces(block.title),
+                "facts": [(label, _pieces(pieces)) for label, pieces in block.facts],
+                "details": _table(block.details) if block.details is not None else None,
+                "details_title": block.details_title,
+            }
+        case FindingsBlock(members=members):
+            return {"kind": "findings", "groups": [_findings(group) for group in group_findings(members)]}
+
+
+def _table(table: TableBlock) -> dict[str, Any]:
+    return {
+        "columns": [{"title": one.title, "is_number": one.form is Form.NUMBER} for one in table.columns],
+        "rows": [_pieces(row) for row in table.rows[:_MAX_ROWS]],
+        "footer": [_pieces(row) for row in table.footer],
+        "more": max(0, len(table.rows) - _MAX_ROWS),
+    }
+
+
+def _pieces(pieces: Iterable[Piece]) -> list[str | dict[str, Any]]:
+    return [
+        one
+        if isinstance(one, str)
+        else {
+            "text": one.text,
+            "css": _CSS[one.style],
+            "is_name": isinstance(one, Name),
+            "href": one.href if isinstance(one, Link) else "",
+        }
+        for one in pieces
+    ]
+
+
+_LEVELS = {Level.ERROR: "error", Level.WARNING: "warning", Level.NOTE: "note"}
+
+
+def _findings(group: FindingGroup) -> dict[str, Any]:
+    entries = []
+    for entry in group.entries[:_MAX_ROWS]:
+        finding = entry.first
+        says = f"{finding.field}: {finding.message}" if finding.field else finding.message
+        if entry.others:
+            what, names = entry.names
+            listed = ", ".join(names[:_MAX_NAMES])
+            more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
+            says += f" ({f'{what}: ' if what else ''}{listed}{more})"
+            entries.append(("", says))
+        else:
+            name = name_of(finding)
+            subject = f"{finding.subject}: " if finding.subject not in ("", name) else ""
+            entries.append((name, subject + says))
+    return {
+        "css": _LEVELS[group.first.level],
+        "rule": group.first.rule,
+        "label": group.first.label,
+        "count": group.count,
+        "entries": entries,
+        "more": max(0, len(group.entries) - _MAX_ROWS),
+        "hint": group.hint or (group.entries[0].first.hint if len(group.entries) == 1 else ""),
+    }
+
+
+def _objects(plan: Plan, *, full: bool) -> tuple[list[dict[str, Any]], int]:
+    """Return the changed objects while there is room, and the number of the others."""
+    shown: list[dict[str, Any]] = []
+    used, left = 0, len(plan.changes)
+    for group in group_changes(plan):
+        for made in (_object(group, full=full), _title(group)):
+            size = _MARKUP + sum(len(str(value)) for value in made.values())
+            if used + size <= _ROOM:
+                break
+        else:
+            break
+        shown.append(made)
+        used += size
+        left -= 1 + len(group.others)
+    return shown, left
+
+
+def _object(group: ChangeGroup, *, full: bool) -> dict[str, Any]:
+    change = group.first
+    made = _title(group)
+    if change.operation in (Operation.CREATE, Operation.DELETE) and not full:
+        lines: Sequence[str] = tuple(compact_lines(group))
+        rest: Sequence[str] = ()
+    else:
+        lines = tuple(diff_of(group, full=full))
+        hidden = [field for one in told(group, full=full).followers for field in one.fields]
+        rest = tuple(field_lines(group, hidden, full=False)) if hidden else ()
+        made["rest_title"] = f"The {plural(len(hidden), 'field')}"
+    return made | {"lines": list(_marked(lines)), "rest": list(_marked(rest))}
+
+
+def _marked(lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield lines with the class of each, and say how many are left out."""
+    for line in lines[:_MAX_LINES]:
+        yield _LINES.get(line[:1], ""), line
+    if len(lines) > _MAX_LINES:
+        yield "note", f"… {plural(len(lines) - _MAX_LINES, 'more line')}"
+
+
+def _title(group: ChangeGroup) -> dict[str, Any]:
+    change = group.first
+    sign, css = _SIGNS[change.operation]
+    kind, _, name = group.title.partition(" ")
+    each = " each" if group.others else ""
+    is_edit = change.operation in (Operation.UPDATE, Operation.REPLACE, Operation.MOVE)
+    return {
+        "sign": sign,
+        "css": css,
+        "kind": kind,
+        "name": name,
+        "gpus": f"{change.gpus_before} → {gpus(change.gpus_after)}{each}"
+        if change.gpus_before != change.gpus_after
+        else "",
+        "fields": plural(len(change.fields), "field") if change.fields and is_edit else "",
+        "place": where(change.source) if change.source is not None and not group.others else "",
+        "names": group.names[:_MAX_ROWS] if group.others else (),
+        "lines": [],
+        "rest": [],
+        "rest_title": "",
+    }

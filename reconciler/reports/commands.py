@@ -1,0 +1,213 @@
+"""`reconciler report`: efficiency, cost and queues."""
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Any
+
+import click
+from msgspec import Struct
+
+from reconciler.console import options
+from reconciler.console.printing import emit_report
+from reconciler.console.terminal import terminal
+from reconciler.errors import OutsideError
+from reconciler.index.build import CompiledRevision
+from reconciler.live.observe.prometheus import PrometheusClient, read_waits
+from reconciler.plan import opening
+from reconciler.repo.config import Cluster
+from reconciler.reports.measured import ReportWindow, read_use
+from reconciler.reports.pages import FORMATS, Report, idle_jobs, render
+from reconciler.reports.recorded import directory_of, freeing, recorded_use, usage_note
+from reconciler.reports.use import BY, HeldGpus, use_rows
+from reconciler.reports.waiting import QueueUse, queue_rows
+
+_SPAN = re.compile(r"(\d{1,5})([mhdw])")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_MOST_SECONDS = 400 * 86_400
+_POINTS = 2016  # of each series: every five minutes of a week
+
+
+class _WindowType(click.ParamType[int]):
+    """A length of time such as `30m`, `12h`, `7d` or `4w`, in seconds."""
+
+    name = "span"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        matched = _SPAN.fullmatch(str(value))
+        seconds = int(matched[1]) * _SECONDS[matched[2]] if matched else 0
+        if not 0 < seconds <= _MOST_SECONDS:
+            self.fail(f"{value!r} is not a length of time such as 12h or 7d, of at most 400 days", param, ctx)
+        return seconds
+
+
+def _by(default: str) -> Callable[..., Any]:
+    return click.option("--by", type=click.Choice(BY), default=default, show_default=True, help="What a row is.")
+
+
+_common = options.stack(
+    click.option(
+        "--window", type=_WindowType(), default="7d", show_default=True, metavar="SPAN", help="Time to look back."
+    ),
+    click.option("--evidence", is_flag=True, help="Figures of the repository; asks no Prometheus."),
+    options.repo,
+    options.cluster,
+    options.output(FORMATS),
+    options.width,
+    options.run_options,
+)
+
+
+class _KnownUse(Struct, kw_only=True, eq=False):
+    """What is known of all clusters."""
+
+    held: list[HeldGpus]
+    notes: list[str]
+    failures: list[str]
+    window: str = ""
+    hours: float = 0.0
+
+
+@click.group(
+    "report",
+    no_args_is_help=True,
+    epilog="""\b
+Examples:
+  reconciler report efficiency              teams in the last week, and the jobs that are most idle
+  reconciler report cost --by queue
+  reconciler report queues                  who holds GPUs, who waits and for how long
+""",
+)
+def command() -> None:
+    """Report what GPUs did, what they cost, and who waits for them.
+
+    Figures come from the Prometheus of each cluster (spec.clusters[].prometheus), else from its evidence.
+    """
+
+
+@command.command(
+    "efficiency",
+    epilog="""\b
+Examples:
+  reconciler report efficiency                          teams in the last week, and the jobs that are most idle
+  reconciler report efficiency --by job --window 24h
+  reconciler report efficiency --by queue -o csv > queues.csv
+  reconciler report efficiency --evidence               from utilisation.yaml
+""",
+)
+@_by("team")
+@_common
+def efficiency(*, by: str, window: int, evidence: bool, repo: str, **flags: Any) -> int:
+    """Show GPU hours held, busy and idle, energy, wasted money and trends, and the edits that free idle GPUs."""
+    return _use_report("efficiency", by, window, repo, flags, evidence=evidence)
+
+
+@command.command(
+    "cost",
+    epilog="""\b
+Examples:
+  reconciler report cost                    teams in the last week
+  reconciler report cost --by queue -o markdown
+""",
+)
+@_by("team")
+@_common
+def cost(*, by: str, window: int, evidence: bool, repo: str, **flags: Any) -> int:
+    """Show what GPUs cost, and what of it was idle. A product without a price is unknown."""
+    return _use_report("cost", by, window, repo, flags, evidence=evidence)
+
+
+@command.command(
+    "queues",
+    epilog="""\b
+Examples:
+  reconciler report queues                  GPUs held and wanted, and how long workloads wait
+  reconciler report queues --by team -o json
+""",
+)
+@_by("queue")
+@_common
+def queues(*, by: str, window: int, evidence: bool, repo: str, **flags: Any) -> int:
+    """Show who holds GPUs and who waits, from usage.yaml, and how long workloads waited before."""
+    form = flags.pop("output")
+    run = opening.open_run(repo, options.setting_flags(flags), options.environment())
+    index, now = run.workspace.compile(), dt.datetime.now(dt.UTC)
+    rows: list[QueueUse] = []
+    notes, failures = [], []
+    for cluster in index.clusters:
+        usage = index.context.evidence.usage.get(cluster.name)
+        waits = usage.waits if usage is not None else ()
+        if cluster.prometheus is not None and not evidence:
+            try:
+                waits = read_waits(PrometheusClient(cluster.prometheus.url), now, _words(window))
+            except OutsideError as error:
+                failures.append(f"{cluster.name}: waiting times: {error}")
+        notes.append(f"{cluster.name}: {usage_note(usage, now)}")
+        rows += queue_rows(cluster.name, usage, waits, by)
+    report = Report(
+        kind="queues", by=by, window=_words(window), rows=tuple(rows), notes=(*notes,), failures=(*failures,)
+    )
+    return _print(report, form, run)
+
+
+def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any], *, evidence: bool) -> int:
+    form = flags.pop("output")
+    run = opening.open_run(repo, options.setting_flags(flags), options.environment())
+    index = run.workspace.compile()
+    use = _KnownUse(held=[], notes=[], failures=[], window=_words(window), hours=window / 3600)
+    for cluster in index.clusters:
+        _add(use, index, cluster, window, evidence=evidence)
+    prices = {one.name: one.prices for one in index.clusters if one.prices.gpu_hours}
+    rows = use_rows(use.held, by, prices, use.hours)
+    jobs = use_rows(use.held, "job", prices, use.hours)
+    edits = {
+        (cluster.name, job): edit
+        for cluster in index.clusters
+        for job, edit in freeing(index, cluster.name, {row.name for row in jobs if row.idle}).items()
+    }
+    idle = idle_jobs(jobs, edits) if kind == "efficiency" else ()
+    report = Report(
+        kind=kind,
+        by=by,
+        window=use.window,
+        rows=rows,
+        idle_jobs=idle,
+        notes=tuple(use.notes),
+        failures=tuple(use.failures),
+    )
+    return _print(report, form, run)
+
+
+def _add(use: _KnownUse, index: CompiledRevision, cluster: Cluster, window: int, *, evidence: bool) -> None:
+    """Add what is known of a cluster. A Prometheus that fails is a failure, and nothing stands in for it."""
+    directory = directory_of(index, cluster.name)
+    if cluster.prometheus is None or evidence:
+        found, hours, taken = recorded_use(index, directory)
+        use.hours, use.window = hours, f"{hours * 60:,.0f} minutes of evidence"
+        use.notes.append(f"{cluster.name}: from evidence{f' of {taken}' if taken else ''}")
+    else:
+        step = max(cluster.prometheus.interval_seconds, -(-window // _POINTS))
+        span = ReportWindow(
+            end=dt.datetime.now(dt.UTC).replace(microsecond=0), seconds=window // step * step, step=step
+        )
+        try:
+            found = read_use(PrometheusClient(cluster.prometheus.url), span, directory)
+        except OutsideError as error:
+            use.failures.append(f"{cluster.name}: {error}")
+            return
+        use.notes.append(f"{cluster.name}: from Prometheus, a sample each {step} s")
+    use.held += found.held
+    use.notes += [f"{cluster.name}: {note}" for note in found.notes]
+
+
+def _print(report: Report, form: str | None, run: opening.Run) -> int:
+    chosen = form or (run.settings.output if run.settings.output in FORMATS else "text")
+    shape = terminal(run.settings) if chosen == "text" else {}
+    emit_report(render(report, chosen, **shape), run.settings)
+    return OutsideError.exit_code if report.failures else 0
+
+
+def _words(seconds: int) -> str:
+    """Return a length of time as Prometheus reads it: `7d`."""
+    unit = next(unit for unit in ("d", "h", "m") if seconds % _SECONDS[unit] == 0)
+    return f"{seconds // _SECONDS[unit]}{unit}"

@@ -1,0 +1,456 @@
+"""The pages: each is a title and sections over a snapshot. What no evidence says is shown as unknown."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from reconciler.console.page import Piece, Style, Styled
+from reconciler.html import AmountBar, Cell, Mark, bars, cells, page
+from reconciler.kinds.quantities import total
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.objects import SourceRef
+from reconciler.kube.values import plural
+from reconciler.nodehealth.findings import CheckStatus
+from reconciler.plan.outputs.findings import qualified_name, where
+from reconciler.plan.outputs.html import plan_values, section_values
+from reconciler.plan.outputs.sections.model import (
+    Block,
+    Column,
+    Form,
+    Link,
+    Name,
+    PageSection,
+    Row,
+    SentenceBlock,
+    TableBlock,
+    strong,
+)
+from reconciler.plan.outputs.summary.queues import gpus, number
+from reconciler.queues.queues import QueueKey
+from reconciler.repo.evidence.usage import SUSPENDED, WAITING, UsedWorkload
+from reconciler.sizing.inventory import Node
+from reconciler.web.snapshot import ClusterState, Snapshot, queue_name
+
+_UNKNOWN = Styled("unknown", Style.WARNING)
+_ROWS = 200
+"""Rows of one page of a table: 10,000 jobs are fifty pages, each far below a megabyte."""
+_MAX_CELLS = 4_000  # nodes that a map shows
+EVENTS = "/events"
+
+
+class Query(Struct, frozen=True, kw_only=True):
+    """What a reader asks of a page: words that rows contain, and the number of the page of the table."""
+
+    words: str = ""
+    number: int = 1
+
+
+class Drawn(NamedTuple):
+    """A section with its chart."""
+
+    section: PageSection
+    chart: Markup = Markup()
+
+
+class SitePage(Struct, frozen=True, kw_only=True):
+    """A row of the table of pages."""
+
+    path: str
+    title: str
+    draw: Callable[[Snapshot, Query], Iterable[Drawn]]
+    has_filter: bool = False
+
+
+def render(snapshot: Snapshot, site_page: SitePage, query: Query) -> str:
+    """Return the HTML of a page."""
+    frame = _frame(site_page.path)
+    if site_page.path == "/plan":
+        return page("plan.html", **frame, **plan_values(snapshot.plan))
+    return page(
+        "site.html",
+        title=site_page.title,
+        repository=snapshot.repository,
+        lead="",
+        has_filter=site_page.has_filter,
+        query=query.words,
+        sections=[section_values(one.section, one.chart) for one in site_page.draw(snapshot, query)],
+        revision=snapshot.revision,
+        **frame,
+    )
+
+
+def _frame(here: str) -> dict[str, Any]:
+    return {"live": EVENTS, "here": here, "navigation": [(one.title, one.path) for one in PAGES]}
+
+
+def render_source(snapshot: Snapshot, path: str, text: str) -> str:
+    """Return the HTML of a file of the repository, of which each line can be linked."""
+    lines = list(enumerate(text.splitlines(), start=1))
+    return page("source.html", title=path, lines=lines, revision=snapshot.revision, **_frame(""))
+
+
+# Overview.
+
+
+def _overview(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+    for state in snapshot.clusters:
+        yield Drawn(
+            PageSection(title=f"Cluster {state.name}", blocks=(_products(state), *_ages(snapshot, state))),
+            bars(list(_product_bars(state)), title="GPUs in use, of those that the nodes have (grey)"),
+        )
+        if waiting := _waiting(state):
+            yield Drawn(PageSection(title=f"Waiting on {state.name}", count=len(waiting), blocks=(_reasons(waiting),)))
+
+
+_PRODUCTS = (
+    Column("product", Form.PRODUCT),
+    Column("GPUs", Form.NUMBER),
+    Column("in use", Form.NUMBER),
+    Column("requested in Git", Form.NUMBER),
+    Column("on unhealthy nodes", Form.NUMBER),
+    Column("per hour", Form.NUMBER),
+)
+
+
+def _products(state: ClusterState) -> Block:
+    if state.inventory is None:
+        return SentenceBlock(
+            (_UNKNOWN, f": there is no evidence of the nodes of {state.name}; run `reconciler observe`")
+        )
+    used = state.used_gpus
+    rows: list[Row] = []
+    for product in sorted({node.product for node in state.inventory.nodes if node.gpus}):
+        nodes = [node for node in state.inventory.nodes if node.product == product and node.gpus]
+        wanted = total(job.gpus for job in state.jobs if job.product == product and not job.suspended)
+        price = state.prices.hour(product)
+        rows.append(
+            (
+                Link(product or "any", Style.STRONG, f"/nodes?{urlencode({'q': product})}"),
+                str(sum(node.gpus for node in nodes)),
+                _UNKNOWN if used is None else str(sum(used.get(node.name, 0) for node in nodes)),
+                number(wanted),
+                str(sum(node.gpus for node in nodes if _health(state, node) is CheckStatus.FAIL))
+                if state.health is not None
+                else _UNKNOWN,
+                _UNKNOWN
+                if price is None
+                else f"{price * sum(node.gpus for node in nodes):,.2f} {state.prices.currency}",
+            )
+        )
+    return TableBlock(columns=_PRODUCTS, rows=tuple(rows))
+
+
+def _product_bars(state: ClusterState) -> Iterator[AmountBar]:
+    if state.inventory is None:
+        return
+    used = state.used_gpus
+    for product, count in sorted(state.inventory.gpus_by_product.items()):
+        nodes = [node for node in state.inventory.nodes if node.product == product]
+        busy = None if used is None else sum(used.get(node.name, 0) for node in nodes)
+        text = f"unknown of {count}" if busy is None else f"{busy} of {count}"
+        yield AmountBar(label=product or "any product", before=count, after=busy, text=text)
+
+
+def _ages(snapshot: Snapshot, state: ClusterState) -> Iterator[Block]:
+    """Yield when each kind of evidence was taken, and where it stands."""
+    taken = (
+        ("nodes", state.inventory and state.inventory.taken_at, state.inventory),
+        ("use", state.usage and state.usage.observed_at, state.usage),
+        ("health", state.health and state.health.taken_at, state.health),
+    )
+    for what, moment, found in taken:
+        if found is None or found.document is None:
+            yield SentenceBlock((f"Evidence of {what}: ", _UNKNOWN, ", there is none"))
+        else:
+            yield SentenceBlock((f"Evidence of {what}: ", _link(found.document.source), f", taken at {moment}"))
+    notes = state.usage.coverage if state.usage is not None else ()
+    for note in notes:
+        yield SentenceBlock((Styled("not covered: ", Style.WARNING), note))
+    days = [line.evidence_days for line in snapshot.plan.capacity if line.cluster == state.name and line.evidence_days]
+    if days:
+        yield SentenceBlock(
+            (Styled(f"The evidence is {plural(max(days), 'day')} old at this revision.", Style.WARNING),)
+        )
+
+
+def _waiting(state: ClusterState) -> list[UsedWorkload]:
+    return [] if state.usage is None else [one for one in state.usage.workloads if one.state == WAITING]
+
+
+def _reasons(waiting: Sequence[UsedWorkload]) -> Block:
+    counted: Counter[str] = Counter()
+    for one in waiting:
+        counted[one.conditions[0].reason if one.conditions else "no reason given"] += 1
+    rows = tuple((reason, str(count)) for reason, count in counted.most_common())
+    return TableBlock(columns=(Column("reason"), Column("workloads", Form.NUMBER)), rows=rows)
+
+
+def _link(place: SourceRef) -> Piece:
+    return Link(where(place), Style.PLAIN, f"/source/{place.path}#L{place.line or 1}")
+
+
+# Queues.
+
+
+_QUEUES = (
+    Column("queue"),
+    Column("guaranteed", Form.NUMBER),
+    Column("requested in Git", Form.NUMBER),
+    Column("borrowed", Form.NUMBER),
+    Column("waiting", Form.NUMBER),
+    Column("source", Form.PLACE),
+)
+
+
+def _queues(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+    for state in snapshot.clusters:
+        rows = list(_tree(state))
+        shown, note = _paged(rows, query)
+        blocks: list[Block] = [TableBlock(columns=_QUEUES, rows=tuple(shown)), *note]
+        if not rows:
+            blocks = [SentenceBlock(("This repository has no queues for it.",))]
+        yield Drawn(
+            PageSection(title=f"Queues of {state.name}", count=len(rows), blocks=tuple(blocks)),
+            bars(list(_queue_bars(state))[:40], title="Requested GPUs by queue; the line is the quota"),
+        )
+        if waiting := sorted(_waiting(state), key=lambda one: (one.cluster_queue, -one.priority, one.created_at)):
+            rows = [_wait(one) for one in waiting]
+            shown, note = _paged(rows, query)
+            yield Drawn(
+                PageSection(
+                    title=f"Waiting on {state.name}, in order",
+                    count=len(rows),
+                    blocks=(TableBlock(columns=_WAITS, rows=tuple(shown)), *note),
+                )
+            )
+
+
+def _tree(state: ClusterState) -> Iterator[Row]:
+    """Yield the queues, each below the one that it belongs to."""
+    usage, depths = state.queues, dict[QueueKey, int]()
+    requested = usage.requested_with_children(queue for queue in usage.queues if usage.is_cohort(queue))
+    waiting: Counter[str] = Counter()
+    for one in _waiting(state):
+        waiting[one.cluster_queue or one.queue] += one.gpus
+    for queue in usage.from_roots():
+        parent = usage.parent_of(queue)
+        depths[queue] = depths.get(parent, -1) + 1 if parent is not None else 0
+        row = usage.queues.get(queue)
+        amounts = [quota.guaranteed for quota in usage.quotas(queue)]
+        guaranteed = None if None in amounts else total(amount or 0 for amount in amounts)
+        wanted = total(requested.get(queue, {}).values())
+        beyond = 0 if guaranteed is None else max(0, wanted - guaranteed)
+        yield (
+            strong(f"{'  ' * depths[queue]}{queue.name}"),
+            "unlimited" if guaranteed is None else number(guaranteed),
+            number(wanted),
+            Styled(number(beyond), Style.WARNING) if beyond else "0",
+            _UNKNOWN if state.usage is None else str(waiting[queue.name]),
+            _UNKNOWN if row is None else _link(SourceRef(path=row.source, line=row.line, column=row.column)),
+        )
+
+
+def _queue_bars(state: ClusterState) -> Iterator[AmountBar]:
+    for queue, wanted in sorted(state.queued_gpus.items()):
+        amounts = [quota.guaranteed for quota in state.queues.quotas(queue)]
+        quota = None if None in amounts else total(amount or 0 for amount in amounts)
+        marks = (Mark(name="quota", at=float(quota)),) if quota else ()
+        yield AmountBar(label=queue.name or "(no queue)", before=0, after=float(wanted), text=gpus(wanted), marks=marks)
+
+
+_WAITS = (
+    Column("workload"),
+    Column("queue"),
+    Column("GPUs", Form.NUMBER),
+    Column("priority", Form.NUMBER),
+    Column("since"),
+    Column("why", Form.NOTE),
+)
+
+
+def _wait(one: UsedWorkload) -> Row:
+    why = "; ".join(f"{reason.reason}: {reason.message}" for reason in one.conditions)
+    return (
+        strong(f"{one.namespace}/{one.name}"),
+        Name(one.cluster_queue or one.queue or "-"),
+        str(one.gpus),
+        str(one.priority),
+        one.created_at or _UNKNOWN,
+        why or _UNKNOWN,
+    )
+
+
+# Jobs.
+
+
+_JOBS = (
+    Column("job"),
+    Column("kind"),
+    Column("queue"),
+    Column("GPUs", Form.NUMBER),
+    Column("product", Form.PRODUCT),
+    Column("state"),
+    Column("source", Form.PLACE),
+)
+
+
+def _jobs(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+    for state in snapshot.clusters:
+        observed = state.observed
+        found = sorted(state.jobs, key=lambda job: (-float(job.gpus), job.namespace, job.name))
+        shown, note = _paged([_job(state, job, observed.get(job.key)) for job in found], query)
+        blocks = (TableBlock(columns=_JOBS, rows=tuple(shown)), *note)
+        yield Drawn(PageSection(title=f"Jobs of {state.name}", count=len(found), blocks=blocks))
+
+
+def _job(state: ClusterState, job: ObjectSummary, seen: UsedWorkload | None) -> Row:
+    return (
+        strong(qualified_name(job.key)),
+        job.kind,
+        Name(queue_name(state, job)) if job.queue else Styled("(no queue)", Style.WARNING),
+        number(job.gpus),
+        Name(job.product) if job.product else "any",
+        _state(state, job, seen),
+        _link(SourceRef(path=job.source, line=job.line, column=job.column)) if job.source else "",
+    )
+
+
+def _state(state: ClusterState, job: ObjectSummary, seen: UsedWorkload | None) -> Piece:
+    if job.finished:
+        return "finished"
+    if job.suspended:
+        return Styled(f"{SUSPENDED} in Git", Style.DIM)
+    if state.usage is None:
+        return _UNKNOWN
+    if seen is None:
+        return Styled("not there", Style.WARNING)
+    why = f": {seen.conditions[0].message}" if seen.conditions and seen.state == WAITING else ""
+    return Styled(f"{seen.state}{why}", Style.WARNING if seen.state == WAITING else Style.PLAIN)
+
+
+# Nodes.
+
+
+_NODES = (
+    Column("node"),
+    Column("rack"),
+    Column("product", Form.PRODUCT),
+    Column("GPUs", Form.NUMBER),
+    Column("in use", Form.NUMBER),
+    Column("health"),
+    Column("why", Form.NOTE),
+)
+_RACKS = ("topology.kubernetes.io/rack", "cloud.google.com/gce-topology-block", "rack", "topology.kubernetes.io/zone")
+
+
+def _nodes(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+    for state in snapshot.clusters:
+        if state.inventory is None:
+            yield Drawn(PageSection(title=f"Nodes of {state.name}", blocks=(_products(state),)))
+            continue
+        used = state.used_gpus
+        nodes = sorted((node for node in state.inventory.nodes if node.gpus), key=lambda node: (_rack(node), node.name))
+        shown, note = _paged([_node(state, node, used) for node in nodes], query)
+        rows = (TableBlock(columns=_NODES, rows=tuple(shown)), *_stranded(nodes, used), *note)
+        yield Drawn(
+            PageSection(title=f"Nodes of {state.name}", count=len(nodes), blocks=rows), _map(state, nodes, used)
+        )
+
+
+def _rack(node: Node) -> str:
+    return next((node.labels[label] for label in _RACKS if label in node.labels), "")
+
+
+def _health(state: ClusterState, node: Node) -> CheckStatus:
+    return CheckStatus.UNKNOWN if state.health is None else state.health.status(node.name)
+
+
+_HEALTH_STYLES = {CheckStatus.PASS: Style.SUCCESS, CheckStatus.WARN: Style.WARNING, CheckStatus.FAIL: Style.ERROR}
+
+
+def _node(state: ClusterState, node: Node, used: dict[str, int] | None) -> Row:
+    status = _health(state, node)
+    seen = state.health.nodes.get(node.name) if state.health is not None else None
+    why = "; ".join(f"{issue.check} {issue.status}" for issue in seen.issues) or seen.why if seen is not None else ""
+    if not node.is_open:
+        why = "; ".join(filter(None, ("quarantined in Git" if node.quarantined else "cordoned", why)))
+    return (
+        strong(node.name),
+        Name(_rack(node)) if _rack(node) else "-",
+        Name(node.product),
+        str(node.gpus),
+        _UNKNOWN if used is None else str(used.get(node.name, 0)),
+        Styled(str(status), _HEALTH_STYLES.get(status, Style.WARNING)),
+        why,
+    )
+
+
+def _map(state: ClusterState, nodes: Sequence[Node], used: dict[str, int] | None) -> Markup:
+    """Draw each rack as a row of nodes: the colour is the health, the filled part is in use."""
+    racks: dict[str, list[Cell]] = {}
+    for node in nodes[:_MAX_CELLS]:
+        busy = None if used is None else min(1.0, used.get(node.name, 0) / node.gpus)
+        status = "closed" if not node.is_open else str(_health(state, node)).lower()
+        text = f"{node.name}: {node.gpus} x {node.product}, {status}, " + (
+            "use unknown" if used is None else f"{used.get(node.name, 0)} in use"
+        )
+        racks.setdefault(_rack(node) or node.product, []).append(Cell(text=text, status=status, filled=busy))
+    return cells(racks, title="Nodes by rack: filled is in use, the frame is the health; hatched is unknown")
+
+
+def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Block]:
+    """Yield how the free GPUs are spread: those on nodes that are partly used serve no job that wants whole nodes."""
+    if used is None:
+        yield SentenceBlock(("Free GPUs: ", _UNKNOWN, ", there is no evidence of use"))
+        return
+    free = [node.gpus - used.get(node.name, 0) for node in nodes if node.is_open]
+    whole = sum(node.gpus for node in nodes if node.is_open and not used.get(node.name))
+    yield SentenceBlock(
+        (f"Free: {sum(free)} GPUs, {whole} of them on empty nodes, {sum(free) - whole} on shared ones.",)
+    )
+
+
+# Changes.
+
+
+def _changes(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+    rows = tuple(
+        (Name(one.oid[:12]), one.committed_at, strong(one.subject), Name(one.plan[:19]) if one.plan else "by a person")
+        for one in snapshot.history
+    )
+    columns = (Column("commit"), Column("date"), Column("subject"), Column("plan"))
+    block: Block = TableBlock(columns=columns, rows=rows) if rows else SentenceBlock(("There are no commits yet.",))
+    yield Drawn(PageSection(title="Commits", count=len(rows), blocks=(block,)))
+
+
+def _paged(rows: Sequence[Row], query: Query) -> tuple[Sequence[Row], tuple[Block, ...]]:
+    """Return the rows of a page that contain all words, and links to the pages before and after."""
+    words = query.words.lower().split()
+    found = [row for row in rows if all(word in _text(row) for word in words)] if words else rows
+    last = max(1, -(-len(found) // _ROWS))
+    at = min(max(query.number, 1), last)
+    links: list[Piece] = [f"{len(found):,} of {len(rows):,}" if words else f"{len(rows):,} rows"]
+    for name, wanted in (("previous", at - 1), ("next", at + 1)):
+        if 1 <= wanted <= last:
+            links += [" · ", Link(name, Style.PLAIN, f"?{urlencode({'q': query.words, 'page': wanted})}")]
+    note = (SentenceBlock((*links, f" · page {at} of {last}")),) if words or last > 1 else ()
+    return found[(at - 1) * _ROWS : at * _ROWS], note
+
+
+def _text(row: Row) -> str:
+    return " ".join(cell if isinstance(cell, str) else cell.text for cell in row).lower()
+
+
+PAGES = (
+    SitePage(path="/", title="Overview", draw=_overview),
+    SitePage(path="/plan", title="Plan", draw=lambda _snapshot, _query: ()),
+    SitePage(path="/queues", title="Queues", draw=_queues, has_filter=True),
+    SitePage(path="/jobs", title="Jobs", draw=_jobs, has_filter=True),
+    SitePage(path="/nodes", title="Nodes", draw=_nodes, has_filter=True),
+    SitePage(path="/changes", title="Changes", draw=_changes),
+)
+"""Every page, in the order of the navigation."""

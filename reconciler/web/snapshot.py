@@ -1,0 +1,161 @@
+"""The state of a config repository that the pages show: its plan, and for each cluster jobs, queues, nodes and use."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from msgspec import Struct
+
+from reconciler.errors import ReconcilerError
+from reconciler.index.build import CompiledRevision
+from reconciler.index.evidence import Evidence
+from reconciler.index.totals import evaluate_totals
+from reconciler.kinds.quantities import total
+from reconciler.kinds.summary import ObjectSummary
+from reconciler.kube.objects import ObjectKey
+from reconciler.kube.secrets import mask_text
+from reconciler.kube.yaml import Document
+from reconciler.nodehealth.fleet.evidence import FleetHealth
+from reconciler.plan import Plan, use_cases
+from reconciler.plan.opening import Run
+from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
+from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
+from reconciler.repo.evidence.usage import RUNNING, Usage, UsedWorkload
+from reconciler.repo.port import Commit, Repository
+from reconciler.sizing.inventory import Inventory
+from reconciler.sizing.prices import Prices
+
+_COMMITS = 30
+_MAX_SHOWN = 3 << 20  # bytes of a file
+
+
+class ClusterState(Struct, frozen=True, kw_only=True):
+    """One cluster: what the repository wants there, and what its evidence says. None: there is no such evidence."""
+
+    name: str
+    jobs: tuple[ObjectSummary, ...]
+    queues: QueueUsage
+    prices: Prices
+    inventory: Inventory | None
+    usage: Usage | None
+    health: FleetHealth | None
+
+    @property
+    def used_gpus(self) -> dict[str, int] | None:
+        """The GPUs in use by node; None: nothing says so."""
+        if self.usage is None:
+            return None
+        used: dict[str, int] = {}
+        for workload in self.usage.workloads:
+            for pods in workload.pod_sets if workload.state == RUNNING else ():
+                for node, number in pods.nodes:
+                    used[node] = used.get(node, 0) + number * pods.pod_gpus
+        return used
+
+    @property
+    def observed(self) -> dict[ObjectKey, UsedWorkload]:
+        """The workloads that were seen, by identity."""
+        return {} if self.usage is None else {one.key: one for one in self.usage.workloads}
+
+    @property
+    def queued_gpus(self) -> Mapping[QueueKey, float]:
+        """The GPUs that jobs of the repository request, by queue."""
+        found: dict[QueueKey, float] = {}
+        for (queue, _), gpus in self.queues.requested.items():
+            found[queue] = total((found.get(queue, 0), gpus))
+        return found
+
+    def documents(self) -> Iterator[Document]:
+        """Yield the files of evidence."""
+        for one in (self.inventory, self.usage, self.health):
+            if one is not None and one.document is not None:
+                yield one.document
+
+
+class PastCommit(Struct, frozen=True, kw_only=True):
+    """A commit of the history. `plan`: the digest of the plan that it carried out; empty for one of a person."""
+
+    oid: str
+    committed_at: str
+    subject: str
+    plan: str
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """What the pages show, of one state of the repository."""
+
+    repository: str
+    plan: Plan
+    clusters: tuple[ClusterState, ...]
+    history: tuple[PastCommit, ...] = ()
+
+    @property
+    def revision(self) -> str:
+        """The state in words."""
+        head = self.plan.head
+        return f"{head.label} {head.commit[:12]}".strip()
+
+
+def take(run: Run, *, name: str) -> Snapshot:
+    """Plan the working tree, and collect the rest of what the pages show."""
+    planned = use_cases.plan(run.workspace, base=run.settings.base, date=run.settings.date)
+    index = planned.index
+    usage = evaluate_totals(index).usage
+    jobs: dict[str, list[ObjectSummary]] = {}
+    for row in index.first_summaries():
+        if row.is_workload and not row.provides and (row.gpus or row.demands):
+            jobs.setdefault(row.cluster, []).append(row)
+    clusters = tuple(
+        _cluster(index, cluster.name, tuple(jobs.get(cluster.name, ())), usage.get(cluster.name, QueueUsage()))
+        for cluster in index.clusters
+    )
+    repository = run.workspace.repository
+    commit = run.workspace.tree.commit or (None if repository.is_unborn() else repository.resolve("HEAD"))
+    history = tuple(islice(_history(repository, commit), _COMMITS))
+    return Snapshot(repository=name, plan=planned.plan, clusters=clusters, history=history)
+
+
+def _history(repository: Repository, commit: Commit | None) -> Iterator[PastCommit]:
+    """Yield the main line of the history, the newest commit first."""
+    while commit is not None:
+        yield PastCommit(
+            oid=commit.oid,
+            committed_at=commit.committed_at,
+            subject=commit.subject,
+            plan=trailers_of(commit.message).get(PLAN_DIGEST, ""),
+        )
+        commit = repository.resolve(commit.parents[0]) if commit.parents else None
+
+
+def _cluster(index: CompiledRevision, name: str, jobs: tuple[ObjectSummary, ...], queues: QueueUsage) -> ClusterState:
+    evidence: Evidence = index.context.evidence
+    cluster = next(one for one in index.clusters if one.name == name)
+    return ClusterState(
+        name=name,
+        jobs=jobs,
+        queues=queues,
+        prices=cluster.prices,
+        inventory=evidence.measured.get(name),
+        usage=evidence.usage.get(name),
+        health=evidence.health.get(name),
+    )
+
+
+def queue_name(state: ClusterState, job: ObjectSummary) -> str:
+    """Return the name of the queue that a job is counted in; empty without one."""
+    queue = state.queues.queue_of(job)
+    return "" if queue == NO_QUEUE else queue.name
+
+
+def read_shown(repository: Repository, path: str, revision: str = "") -> str | None:
+    """Return a file of a revision, or of the working tree, for people: only YAML, and none that mentions a Secret."""
+    if not path.endswith((".yaml", ".yml")):
+        return None
+    with contextlib.suppress(ReconcilerError):
+        commit = repository.resolve(revision).oid if revision else ""
+        entry = repository.tree(commit, (path,)).get(path) if commit else repository.work_file(path)
+        if entry is not None and entry.is_file:
+            raw = next(iter(repository.read([entry.oid])))
+            if len(raw) <= _MAX_SHOWN and b"Secret" not in raw:
+                return mask_text(raw.decode("utf-8", "replace"))
+    return None
