@@ -98,7 +98,8 @@ class CellQuota(Struct, frozen=True, array_like=True):
 class QueuePolicies(Struct, frozen=True, array_like=True):
     """The policies of a ClusterQueue: its order, whom it preempts, and how it chooses flavors. Empty: the default.
 
-    threshold: the greatest priority that is preempted while borrowing; None: any.
+    threshold: the greatest priority that is preempted while borrowing; None: any. by_usage: the past usage of
+    LocalQueues decides on the order (admission fair sharing).
     """
 
     strategy: str = ""
@@ -109,6 +110,7 @@ class QueuePolicies(Struct, frozen=True, array_like=True):
     can_borrow: str = ""
     can_preempt: str = ""
     preference: str = ""
+    by_usage: bool = False
 
 
 class QueueTerms(Struct, frozen=True, array_like=True, tag="queue"):

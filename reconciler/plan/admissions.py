@@ -7,15 +7,17 @@ only what the change does is told. A workload that is resized gives its quota ba
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
+from reconciler.placement.jobs import TAS
 from reconciler.plan.admissions_kai import NEVER, OVER, PREEMPTED, PREEMPTS, STARTS, UNKNOWN, WAITS, asks, kai_lines
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
-from reconciler.plan.plan import AdmissionLine, Displaced
+from reconciler.plan.plan import AdmissionLine, Displaced, PlacementLine
 from reconciler.queues.admission import KueueAdmission
 from reconciler.queues.flavors import Version
 from reconciler.queues.forecast.gather import Gatherer, fair_sharing, seconds, specs, used
@@ -109,7 +111,7 @@ def _lines(cluster: _ForecastCluster) -> Iterator[AdmissionLine]:
         if row is not None and (name in after.workloads or row.pod_sets):
             line = _decided(cluster, after, known, admission, row)
             if line is not None:
-                yield line
+                yield _by_usage(cluster, line, row)
     queues_change = any(edit.row_after or edit.row_before for edit in cluster.changed)
     if queues_change:
         yield from _others(cluster, _forecast(cluster, cluster.before, {}), after, known, asking)
@@ -186,6 +188,37 @@ def _decided(
     )
 
 
+def _by_usage(cluster: _ForecastCluster, line: AdmissionLine, row: ObjectSummary) -> AdmissionLine:
+    """Return that it is unknown, where the past usage of LocalQueues decides who of several that wait comes first."""
+    terms = _queue_terms(cluster.after, row)
+    is_alone = not any(
+        one.cluster_queue == line.queue and not one.admitted_at and one.key != line.key
+        for one in cluster.evidence.found.workloads
+    )
+    if terms is None or not terms.policies.by_usage or is_alone or line.verdict == NEVER:
+        return line
+    reason = f"others wait in {line.queue}, and their order follows from past usage, which no evidence has"
+    return _line(cluster, line.key, row, UNKNOWN, reason)
+
+
+def with_topology(lines: Iterable[AdmissionLine], placement: Iterable[PlacementLine]) -> tuple[AdmissionLine, ...]:
+    """Return the lines with what Kueue's topologies add: without room in a domain, a workload with quota waits."""
+    placed = {
+        (line.cluster, one.key): one
+        for line in placement
+        for one in line.workloads
+        if one.guaranteed_by == TAS and one.word != STARTS
+    }
+    found = []
+    for line in lines:
+        one = placed.get((line.cluster, line.key)) if line.verdict == STARTS else None
+        if one is not None:
+            reason = f"for room in a domain of its topology: {one.why}" if one.word == WAITS else one.why
+            line = replace(line, verdict=one.word, reason=reason, flavors=(), pods=None)  # noqa: PLW2901
+        found.append(line)
+    return tuple(found)
+
+
 def _waiting(
     cluster: _ForecastCluster, after: _SideForecast, row: ObjectSummary, one: QueuedWorkload, copies: tuple[int, int]
 ) -> AdmissionLine:
@@ -215,8 +248,7 @@ def _waiting(
 
 
 def _with_waits(line: AdmissionLine, band: tuple[int, int], samples: int, window: str) -> AdmissionLine:
-    values = {name: getattr(line, name) for name in line.__struct_fields__}
-    return AdmissionLine(**{**values, "wait_seconds": band, "wait_samples": samples, "wait_window": window})
+    return replace(line, wait_seconds=band, wait_samples=samples, wait_window=window)
 
 
 def _displaced(

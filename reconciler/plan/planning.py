@@ -23,6 +23,7 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.problems import Problem, Severity
 from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import Change, Operation, Plan, Revision
+from reconciler.plan.admissions import with_topology
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, GitChanges
 from reconciler.plan.attribution import at_their_causes
 from reconciler.plan.baseline import Baseline, place_of
@@ -256,7 +257,8 @@ def _with_placement(plan: Plan, found: "tuple[ClusterForecast, ...]") -> Plan:
         return plan
     from reconciler.plan.placement import placement_lines  # noqa: PLC0415 - the same
 
-    return replace(plan, placement=placement_lines(plan, found))
+    lines = placement_lines(plan, found)
+    return replace(plan, placement=lines, admissions=with_topology(plan.admissions, lines))
 
 
 def lint_tree(runtime: Runtime, tree: TreeReference, config: Config, *, date: str = "") -> Plan:

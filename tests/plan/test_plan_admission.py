@@ -7,9 +7,11 @@ import pytest
 
 from reconciler.outputs import RenderOptions
 from reconciler.plan import AdmissionLine, Plan
+from reconciler.plan.admissions import with_topology
 from reconciler.plan.codec import encode, from_json
 from reconciler.plan.inputs import UsageEvidence
 from reconciler.plan.outputs.text import render_text
+from reconciler.plan.plan import PlacedWorkload, PlacementLine
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.usage import QueueWaits, Usage, UsedPodSet, UsedWorkload
 from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, flavor, inventory, job, kai_queue, local_queue, plan
@@ -200,3 +202,33 @@ def test_kai_without_nodes_is_unknown() -> None:
     assert [(line.verdict, line.reason) for line in found.admissions] == [
         ("unknown", "there is no evidence of its nodes")
     ]
+
+
+def test_the_past_usage_of_queues_is_unknown() -> None:
+    """F-158: with admission fair sharing, who of several comes first is not told; what is alone starts."""
+    shared = queues()
+    shared[1]["spec"]["admissionScope"] = {"admissionMode": "UsageBasedAdmissionFairSharing"}
+    alone = lines(plan(shared, [*shared, kueue_job("new")], **evidence(used("old"))))["new"]
+    assert alone.verdict == "starts"
+    line = lines(plan(shared, [*shared, kueue_job("new")], **evidence(used("first", state="waiting"))))["new"]
+    assert line.verdict == "unknown"
+    assert line.reason == "others wait in team-a, and their order follows from past usage, which no evidence has"
+
+
+@pytest.mark.parametrize(
+    ("word", "bound", "verdict", "reason"),
+    [
+        ("waits", "Kueue TAS", "waits", "for room in a domain of its topology: no rack has 16 free GPUs"),
+        ("unknown", "Kueue TAS", "unknown", "no rack has 16 free GPUs"),
+        ("waits", "forecast only", "starts", ""),
+        ("starts", "Kueue TAS", "starts", ""),
+    ],
+)
+def test_a_domain_without_room_holds_a_workload_back(word: str, bound: str, verdict: str, reason: str) -> None:
+    """F-158: quota is not enough where Kueue places pods by their topology."""
+    (line,) = plan(queues(), [*queues(), kueue_job("new")], **evidence(used("old"))).admissions
+    placed = PlacedWorkload(
+        key=line.key, word=word, gpus=8, strategy="best_fit", guaranteed_by=bound, why="no rack has 16 free GPUs"
+    )
+    (found,) = with_topology([line], [PlacementLine(cluster="main", strategy="best_fit", workloads=(placed,))])
+    assert (found.verdict, found.reason) == (verdict, reason)

@@ -37,6 +37,7 @@ LOCAL_QUEUE = (GROUP, "LocalQueue")
 WORKLOAD = (GROUP, "Workload")
 COHORT = (GROUP, "Cohort")
 PRIORITY_CLASS = (GROUP, "WorkloadPriorityClass")
+BY_USAGE = "UsageBasedAdmissionFairSharing"
 RESOURCE_FLAVOR = (GROUP, "ResourceFlavor")
 TOPOLOGY = (GROUP, "Topology")
 ADMISSION_CHECK = (GROUP, "AdmissionCheck")
@@ -91,6 +92,7 @@ def _policies(spec: Mapping[str, Any]) -> QueuePolicies:
         can_borrow=text(fungibility.get("whenCanBorrow")),
         can_preempt=text(fungibility.get("whenCanPreempt")),
         preference=text(fungibility.get("preference")),
+        by_usage=text(mapping(spec.get("admissionScope")).get("admissionMode")) == BY_USAGE,
     )
 
 
