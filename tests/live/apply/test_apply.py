@@ -288,7 +288,7 @@ def test_a_failure_stops_only_what_needs_it(site: Site) -> None:
     assert site.plan().code == 0
     ran, (applied,) = site.apply_json()
     assert ran.code == 7
-    assert "1 object not applied, shown above; fix the causes" in ran.err
+    assert "applied in part: without 1 object that the cluster does not accept, shown above; fix the causes" in ran.err
     endings = {result["key"]["name"]: result["ending"] for result in applied["results"]}
     assert endings == {site.name: "done", "good": "done", "bad": "denied"}
     assert site.records()[-1]["result"] == "Failed"
