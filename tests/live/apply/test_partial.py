@@ -41,9 +41,9 @@ def _service(site: Site, wave: str = "") -> None:
 
 @pytest.fixture
 def refusing(site: Site) -> Iterator[None]:
-    """Let a policy of the cluster refuse Services in the namespace of the site."""
+    """Let a policy of the cluster refuse Services with the name `web`."""
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE", "UPDATE"], "resources": ["services"]}
-    check = {"expression": f"object.metadata.namespace != '{site.name}'", "message": "no port is free"}
+    check = {"expression": "object.metadata.name != 'web'", "message": "no port is free"}
     name = f"no-services-{site.name}"
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -53,12 +53,8 @@ def refusing(site: Site) -> Iterator[None]:
     }
     spec = {"policyName": name, "validationActions": ["Deny"]}
     binding = {**policy, "kind": "ValidatingAdmissionPolicyBinding", "spec": spec}
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": site.metadata("probe"),
-        "spec": {"ports": [{"port": 1}]},
-    }
+    metadata = {"name": "web", "namespace": "default"}  # that of the site does not exist yet
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 1}]}}
     with installed(site.cluster, policy, binding):
         wait_until(lambda: refusal_of(site.cluster, service), "the policy")
         yield
