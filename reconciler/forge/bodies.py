@@ -66,7 +66,7 @@ def with_text(body: str, text: str, *, cluster: str, key: str, closed: bool = Fa
     found = _MARKER.search(body)
     if found is None:
         return body
-    end = body.find(_END, found.end())
+    end = body.rfind(_END, found.end())  # a path of ours may contain the same words
     if found["text"] == digest or end < 0:
         return body[: found.start()] + line + body[found.end() :]
     return f"{body[: found.start()]}{line}\n\n{text}\n\n{body[end:]}"
