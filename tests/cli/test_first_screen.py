@@ -47,10 +47,10 @@ def test_the_first_screen_answers(sized: Fleet) -> None:
     text = "\n".join(first)
     for words in (
         "+2 GPUs requested on main",
-        "Fits    yes: ",
-        "Danger  ",
-        "To do   nothing: no errors",
-        "default/llama-lora",
+        "Fits     yes: ",
+        "Danger   1 risk; llama-lora",
+        "To do    before merging: suspend",
+        "Changes  llama-lora 2 → 4 GPUs",
     ):
         assert words in text, words
     assert "needs 74.9 of 79.7 GiB" in " ".join(text.split()) or "peak 74.9 of 79.7 GiB" in " ".join(text.split())
@@ -103,6 +103,24 @@ def test_a_decision_as_json_is_one_line() -> None:
 def test_answers_of_a_plan_that_does_not_fit() -> None:
     found = {one.question: one.text for one in answers(plans.everything())}
     assert found["Fits"] == "no: main has 40 NVIDIA-H200 for 56 requested"
-    assert found["Danger"].startswith("2 risks: 1 data loss, 1 disruption; deleting the claim deletes")
+    assert found["Changes"].startswith("gpt-35b-pretrain 8 → 32 GPUs, adds llama-70b-sft 0 → 16 GPUs")
+    assert found["Danger"].startswith("2 risks: 1 data loss, 1 disruption; old-run-workspace: deleting the claim")
     assert found["To do"].startswith("fix 1 policy denial; `reconciler approve --reason 'TEXT'`")
     assert answers(plans.quiet()) == ()
+
+
+def test_a_job_at_the_edge_of_its_memory_is_told(sized: Fleet) -> None:
+    """The range of the prediction exceeds the GPU: a reviewer hears of it on the first screen."""
+    shown = " ".join(sized.run("plan").out.split())
+    assert "Memory llama-lora may run out of memory: it needs 69.6 to 80.8 of 79.7 GiB" in shown
+
+
+def test_a_node_that_leaves_use_is_the_headline(fleet: Fleet) -> None:
+    """Not that no requests change; what to do follows from the risk."""
+    assert (
+        fleet.run("new", "quarantine", "h100-02", "--reason", "GPU 3 fell off the bus", "--effect", "NoExecute").code
+        == 0
+    )
+    first, *rest = fleet.run("plan").out.splitlines()
+    assert first == "Node h100-02 on main leaves use: 8 GPUs"
+    assert "To do    before merging: set `effect: NoSchedule`" in "\n".join(rest)

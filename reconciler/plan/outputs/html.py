@@ -80,7 +80,9 @@ def plan_values(plan: Plan, options: RenderOptions = DEFAULTS) -> dict[str, Any]
         "headlines": (*headlines(plan), *([listed.note] if listed.note else [])),
         "counts": [text for _, text in counts(plan)],
         "refusal": f"{refusal_words(plan)}: {', '.join(blocking)}" if blocking else "",
-        "answers": [{"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan)],
+        "answers": [
+            {"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan, view.plan)
+        ],
         "sections": [
             section_values(one, charts[one.title](view.plan) if one.title in charts else "")
             for one in plan_sections(view, summary=options.summary)

@@ -10,7 +10,7 @@ from reconciler.kube.values import plural
 from reconciler.outputs import DEFAULTS, RenderOptions
 from reconciler.plan import FieldChange, Operation, Plan, Revision
 from reconciler.plan.outputs.differences import diff_lines, group_fields, is_single_line, scalar, short_digests
-from reconciler.plan.outputs.filters import apply_filters
+from reconciler.plan.outputs.filters import Filtered, apply_filters
 from reconciler.plan.outputs.findings import Finding, FindingEntry, group_findings, lint_headline, name_of
 from reconciler.plan.outputs.followers import is_generated_json, told
 from reconciler.plan.outputs.groups import ChangeGroup, group_changes, key_fields, leaves, main_reason
@@ -454,7 +454,7 @@ def render_markdown(
     start, end = marker(scope), "" if lint else without_commands(_footer(plan))
     # Escaping log commands lengthens the text, so every part is measured after it.
     for rows in _ROWS:
-        parts = [start, *(_lint(plan, view, rows) if lint else _top(plan, listed.note, rows))]
+        parts = [start, *(_lint(plan, view, rows) if lint else _top(plan, listed, rows))]
         if not lint:
             parts += sections_markdown(plan_sections(view, summary=options.summary), rows)
         head = without_commands("\n\n".join(parts))
@@ -479,7 +479,7 @@ def _least(plan: Plan, start: str, *, lint: bool) -> str:
     return f"{start}\n\n### {prose(what)}\n\nThe plan is too long for a comment. Run `reconciler {verb}` to see it.\n"
 
 
-def _top(plan: Plan, note: str, rows: int) -> Iterator[str]:
+def _top(plan: Plan, listed: Filtered, rows: int) -> Iterator[str]:
     """Yield what a reviewer needs first. It is about the whole plan, whatever the filters hide."""
     first, *others = headlines(plan)
     yield f"### {prose(first)}"
@@ -487,9 +487,9 @@ def _top(plan: Plan, note: str, rows: int) -> Iterator[str]:
         yield "<br>".join(f"**{prose(sentence)}**" for sentence in others[:rows])
     yield " · ".join(f"**{text}**" if operation else text for operation, text in counts(plan))
     yield from _status(plan)
-    if note:
-        yield prose(note)
-    found = answers(plan)
+    if listed.note:
+        yield prose(listed.note)
+    found = answers(plan, listed.plan)
     if found and rows:
         yield "\n".join(f"- {_ALARMS.get(one.style, '')}**{one.question}:** {prose(one.text)}" for one in found)
 

@@ -12,7 +12,7 @@ from reconciler.plan.outputs.differences import (
     scalar,
     short_digests,
 )
-from reconciler.plan.outputs.filters import apply_filters
+from reconciler.plan.outputs.filters import Filtered, apply_filters
 from reconciler.plan.outputs.findings import lint_headline, where
 from reconciler.plan.outputs.followers import is_generated_json, told
 from reconciler.plan.outputs.groups import ChangeGroup, group_changes, key_fields, main_reason
@@ -196,7 +196,7 @@ def render_text(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
         page.write(Styled(lint_headline(plan), Style.ERROR if blockers(plan) else Style.STRONG))
         write_sections(page, plan_sections(view, lint=True), full=True)
         return page.text()
-    _headline(page, plan, listed.note)
+    _headline(page, plan, listed)
     write_sections(page, plan_sections(view, summary=options.summary, last=False), full=options.full)
     if options.summary:
         _counts(page, view)
@@ -215,7 +215,7 @@ def _counts(page: Page, view: View) -> None:
         page.write(Styled(f"Not listed: {', '.join(counts)}", Style.DIM))
 
 
-def _headline(page: Page, plan: Plan, note: str) -> None:
+def _headline(page: Page, plan: Plan, listed: Filtered) -> None:
     for sentence in headlines(plan):
         page.write(Styled(sentence, Style.STRONG))
     pieces: list[Piece] = []
@@ -227,9 +227,9 @@ def _headline(page: Page, plan: Plan, note: str) -> None:
         page.write(Styled(f"{refusal_words(plan)}: ", Style.ERROR), Styled(", ".join(blocking), Style.ERROR))
     elif plan.breaches:
         page.write(Styled(approved_headline(plan), Style.WARNING))
-    if note:
-        page.write(Styled(note, Style.MOVED))
-    found = answers(plan)
+    if listed.note:
+        page.write(Styled(listed.note, Style.MOVED))
+    found = answers(plan, listed.plan)
     if found:
         page.blank()
         write_facts(page, [(one.question, (Styled(one.text, one.style),)) for one in found], indent=2)

@@ -119,7 +119,8 @@ def test_rendered_files_of_another_source_are_no_stale_plan(
     label = b"  labels: {app.kubernetes.io/managed-by: gpu-reconciler}\n"
     body = text.replace(b"metadata: {", b"metadata:\n" + label + b"  ").replace(b"name: app, ", b"name: app\n  ")
     rendered = {f"rendered/main/{namespace}/configmap-app.yaml": body.replace(b"}\ndata", b"\ndata")}
-    push(person, {"jobs/app.yaml": text} | rendered)
+    edited: dict[str, bytes | None] = {"jobs/app.yaml": text, **rendered}
+    push(person, edited)
     push(person, sources(namespace, "three"))
     made = run(accepted=tip)
     assert made.failure is None, made.failure

@@ -82,8 +82,11 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     """Return what the plan lacks and what is refused, then GPUs by cluster, then what is replaced and kept."""
     rows = queue_rows(plan)
     refused = sum(change.is_refused for change in plan.changes)
-    first = [f"{refused:,} must be replaced: the API server refuses to change them in place"] if refused else []
-    first += (*_incomplete_headline(plan), *loss_headline(plan))
+    them = "it" if refused == 1 else "them"
+    first = [f"{plural(refused, 'object')} must be replaced: the API server does not change {them} in place"] * bool(
+        refused
+    )
+    first += (*_incomplete_headline(plan), *loss_headline(plan), *_quarantine_headlines(plan))
     first += _unknown_headlines(plan)
     sentences = (
         *first,
@@ -97,6 +100,21 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     if not sentences and not (plan.is_empty and others):
         sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
     return (*sentences, *others)
+
+
+def _quarantine_headlines(plan: Plan) -> Iterable[str]:
+    """Yield a sentence per cluster about the nodes that leave use, or come back."""
+    for word, what in (("begins", "leaves use"), ("ends", "comes back")):
+        clusters: dict[str, list[str]] = defaultdict(list)
+        lost: dict[str, int] = defaultdict(int)
+        for line in plan.quarantines:
+            if line.word == word:
+                clusters[line.cluster].append(short_name(line.node))
+                lost[line.cluster] += abs(line.gpus)
+        for cluster, nodes in sorted(clusters.items()):
+            who = f"Node {nodes[0]}" if len(nodes) == 1 else f"{plural(len(nodes), 'node')} ({_first(nodes)})"
+            verb = what if len(nodes) == 1 else what.replace("leaves", "leave").replace("comes", "come")
+            yield f"{who} on {short_name(cluster)} {verb}: {gpus(lost[cluster])}"
 
 
 def _unknown_headlines(plan: Plan) -> Iterable[str]:

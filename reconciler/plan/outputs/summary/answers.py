@@ -1,19 +1,21 @@
 """The first questions of a reviewer: does it fit, what does it cost, what is dangerous, what must be done."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
 from reconciler.console.page import Style
 from reconciler.console.printable import clip
+from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
-from reconciler.plan import CapacityLine, Harm, PlacedWorkload, Plan
+from reconciler.plan import CapacityLine, Harm, Operation, PlacedWorkload, Plan, Risk
 from reconciler.plan.outputs.summary import risk_counts, short_name
-from reconciler.plan.outputs.summary.queues import QueueRow, number, queue_rows
+from reconciler.plan.outputs.summary.queues import QueueRow, arrow, number, queue_rows
 
 _HARMS = tuple(Harm)
 _MESSAGE = 160  # cells
+_MOST_CHANGES = 4
 _MOST = 2  # queues or products that one answer names
 
 
@@ -25,9 +27,36 @@ class ReviewPoint(Struct, frozen=True, kw_only=True):
     style: Style = Style.PLAIN
 
 
-def answers(plan: Plan) -> tuple[ReviewPoint, ...]:
-    """Return the answers that this plan has; none to a question that it does not raise."""
-    return (*_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
+def answers(plan: Plan, listed: Plan | None = None) -> tuple[ReviewPoint, ...]:
+    """Return the answers that this plan has; none to a question that it does not raise.
+
+    listed: the part of it that a page lists, of which changes are named; all other answers are about all of it.
+    """
+    return (*_changed(listed or plan), *_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
+
+
+def _changed(plan: Plan) -> Iterator[ReviewPoint]:
+    """Yield the changed objects by name: jobs with their GPUs first, then what is deleted, then the others by kind."""
+    resized = [job for job in plan.jobs if job.gpus_before != job.gpus_after]
+    jobs = [
+        f"{_JOB_VERBS.get(job.word, '')}{short_name(job.key.name)} {arrow(job.gpus_before, job.gpus_after)} GPUs"
+        for job in sorted(resized, key=lambda job: -abs(float(job.gpus_after - job.gpus_before)))
+    ]
+    told = {job.key for job in resized}
+    rest = [change for change in plan.changes if change.key not in told]
+    gone = [f"deletes {_named(change.key)}" for change in rest if change.operation is Operation.DELETE]
+    others = {change.key.kind: change.key for change in rest if change.operation is not Operation.DELETE}
+    kinds = Counter(change.key.kind for change in rest if change.operation is not Operation.DELETE)
+    kept = [_named(others[kind]) if count == 1 else plural(count, kind) for kind, count in kinds.most_common()]
+    if parts := [*jobs, *gone, *kept]:
+        yield ReviewPoint(question="Changes", text=_listed(parts, most=_MOST_CHANGES))
+
+
+_JOB_VERBS = {"added": "adds ", "removed": "deletes ", "suspended": "suspends ", "resumed": "resumes "}
+
+
+def _named(key: ObjectKey) -> str:
+    return f"{key.kind} {short_name(key.name)}"
 
 
 def _fit(plan: Plan) -> Iterator[ReviewPoint]:
@@ -44,8 +73,8 @@ def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     if over:
         yield ReviewPoint(question="Fits", text=f"no: {_listed(over)}", style=Style.ERROR)
         return
-    borrowed = [f"{_queue(row)} borrows {number(row.borrowed)}" for row in changed if row.borrowed > 0]
-    reclaimed = f"; {_listed(borrowed)}, which their owners can reclaim" if borrowed else ""
+    borrowed = [f"{number(row.borrowed)} beyond the quota of {_queue(row)}" for row in changed if row.borrowed > 0]
+    reclaimed = f"; {_listed(borrowed)}, which other queues can take back" if borrowed else ""
     known = {line.cluster for line in lines}
     if unknown := sorted(map(short_name, clusters - known)):
         text = f"unknown: no evidence of the nodes of {_listed(unknown)}{reclaimed}"
@@ -120,20 +149,31 @@ def _cost(plan: Plan) -> Iterator[ReviewPoint]:
     ]
     if unknown and any(line.price is None for line in plan.costs):
         parts.append(f"no price of {_listed(sorted(unknown))}")
+    if not parts and sums and plan.changes:
+        parts = ["unchanged"]
     if parts:
         yield ReviewPoint(question="Costs", text=_listed(parts), style=Style.WARNING if unknown else Style.PLAIN)
 
 
 def _danger(plan: Plan) -> Iterator[ReviewPoint]:
-    """Yield how many risks there are, and the worst of them."""
-    if not plan.risks:
+    """Yield how many risks there are, and the worst of them with its objects; and jobs that may run out of memory."""
+    if plan.risks:
+        worst = _worst(plan.risks)
+        alike = [short_name(risk.key.name) for risk in plan.risks if risk.rule == worst.rule]
+        text = f"{risk_counts(plan)}; {_listed(list(dict.fromkeys(alike)))}: {clip(worst.message, _MESSAGE)}"
+        yield ReviewPoint(question="Danger", text=text, style=Style.WARNING)
+    for change in plan.changes:
+        chosen = next((one for one in change.sizing.candidates if one.chosen), None) if change.sizing else None
+        if chosen is None or change.gpus_before == change.gpus_after or (chosen.high_gib or 0.0) <= chosen.memory_gib:
+            continue
+        span = f"{chosen.low_gib:.1f} to {chosen.high_gib:.1f} of {chosen.memory_gib:.1f} GiB"
+        text = f"{short_name(change.key.name)} may run out of memory: it needs {span}"
+        yield ReviewPoint(question="Memory", text=text, style=Style.WARNING)
         return
-    worst = min(plan.risks, key=lambda risk: _HARMS.index(risk.harm))
-    alike = sum(risk.rule == worst.rule for risk in plan.risks)
-    more = f" ({alike} times)" if alike > 1 else ""
-    yield ReviewPoint(
-        question="Danger", text=f"{risk_counts(plan)}; {clip(worst.message, _MESSAGE)}{more}", style=Style.WARNING
-    )
+
+
+def _worst(risks: Iterable[Risk]) -> Risk:
+    return min(risks, key=lambda risk: _HARMS.index(risk.harm))
 
 
 def _next(plan: Plan) -> Iterator[ReviewPoint]:
@@ -150,6 +190,9 @@ def _next(plan: Plan) -> Iterator[ReviewPoint]:
         steps.append("`reconciler approve --reason 'TEXT'` on this branch, or stay within the budgets")
     if steps:
         yield ReviewPoint(question="To do", text="; ".join(steps), style=Style.ERROR)
+    elif plan.risks and (hint := _worst(plan.risks).hint):
+        text = f"before merging: {clip(hint, _MESSAGE)}; no check blocks it"
+        yield ReviewPoint(question="To do", text=text, style=Style.WARNING)
     elif plan.changes:
         yield ReviewPoint(question="To do", text="nothing: no errors, no denials, within all budgets" + _approved(plan))
 
@@ -158,6 +201,6 @@ def _approved(plan: Plan) -> str:
     return " or approved" if plan.breaches else ""
 
 
-def _listed(parts: list[str]) -> str:
-    more = len(parts) - _MOST
-    return ", ".join(parts if more <= 0 else [*parts[:_MOST], f"{more} more"])
+def _listed(parts: list[str], *, most: int = _MOST) -> str:
+    more = len(parts) - most
+    return ", ".join(parts if more <= 0 else [*parts[:most], f"{more} more"])
