@@ -16,6 +16,8 @@ from reconciler.errors import ConfigError, OutsideError
 MAX_BYTES = 1 << 20
 _CONNECTIONS = 64
 _IDLE_SECONDS = 10.0
+_ACCEPT_SECONDS = 1.0
+"""A client that is gone before its connection is accepted would hold the server for ever, and its end, too."""
 _log = Log(__name__)
 
 
@@ -59,6 +61,7 @@ class HttpListener:
             raise OutsideError(
                 f"cannot listen on {address}: {error.strerror}", hint="choose another address"
             ) from error
+        self._server.socket.settimeout(_ACCEPT_SECONDS)
         self._thread = threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.2}, name="http", daemon=True
         )

@@ -21,7 +21,14 @@ _NUMBER = click.IntRange(1, 1_000_000_000)
 _link = click.option("--link", metavar="URL", help="Page with the whole plan. [default: the pipeline's run]")
 
 
-@click.group("forge")
+@click.group(
+    "forge",
+    epilog="""\b
+Examples:
+  reconciler forge comment plan.json
+  reconciler forge propose --kind evidence
+""",
+)
 def command() -> None:
     """Comment plans, set statuses and propose changes on GitHub, GitLab, Gitea or Forgejo.
 

@@ -77,6 +77,7 @@ def git_server(folder: Path, *, private: bool = False) -> Iterator[GitServer]:
     server.git("config", "http.receivepack", "true")
     http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"state": server}))
     http.daemon_threads = True
+    http.socket.settimeout(1)  # a client that is gone before it is accepted would hold the thread for ever
     server.port = http.server_address[1]
     thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
