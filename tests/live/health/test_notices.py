@@ -70,6 +70,11 @@ def fleet(*decisions: HealthDecision) -> FleetEvaluation:
     return FleetEvaluation(state=FleetState(), decisions={one.node: one for one in decisions})
 
 
+def words(body: dict[str, Any]) -> str:
+    """Return what a message to Slack says, block by block."""
+    return "\n".join(block["text"]["text"] for block in body["blocks"])
+
+
 def secret(folder: Path, **urls: str) -> str:
     for name, url in urls.items():
         (folder / name.replace("_", "-")).write_text(f"{url}\n")
@@ -97,7 +102,7 @@ def test_one_message_for_each_new_alert(receiver: Receiver, tmp_path: Path) -> N
         told = tell(one, told, receivers, pytest.fail, "prod")
         counts.append(len(receiver.messages))
     assert counts == [0, 1, 1, 2, 3, 4, 4]
-    first = receiver.messages[0][1]["text"]
+    first = words(receiver.messages[0][1])
     assert first.startswith("prod: node n1 is quarantined: gpu.xid\nGPU 00000000:17:00.0 has fallen off the bus")
     assert "We put a NoSchedule taint on it. Recommended: power cycle. `reconciler health release n1`" in first
     assert receiver.messages[3][1]["text"] == "prod: node n1 is back in use"
@@ -152,7 +157,7 @@ def test_the_breaker_is_told(receiver: Receiver, tmp_path: Path) -> None:
     state = FleetState(breaker=BreakerState(frozen={"pcie.width": "width on 3 nodes"}, tripped="5 % of pool h200"))
     begun = FleetEvaluation(state=state, decisions={}, alerts=(alert,))
     told = tell(begun, {}, receivers, pytest.fail, "prod")
-    texts = [body["text"] for _, body in receiver.messages]
+    texts = [words(body) for _, body in receiver.messages]
     assert texts[0].startswith("prod: the circuit breaker stops quarantines: 5 % of pool h200")
     assert texts[1].endswith("Nodes: a, b. All have rack=7.")
     told = tell(FleetEvaluation(state=state, decisions={}), told, receivers, pytest.fail, "prod")
