@@ -39,7 +39,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     """A reason for which a launch line cannot be sized. `to_problem` adds the place in the document.
 
     `variable` is the variable of the container that says it, where no word of the line does. `missing` is the fact that
-    nothing states.
+    nothing states, or that cannot be read; `path` is that of a file that was not found, and `missing` is its title.
     """
 
     rule: str
@@ -48,6 +48,7 @@ class Diagnostic(Struct, frozen=True, kw_only=True):
     span: Span | None = None
     variable: str = ""
     missing: str = ""
+    path: str = ""
 
     def to_problem(self, place: SourceRef, field: str) -> Problem:
         """Return the problem at a place of the document, which is that of `span` or of the container."""

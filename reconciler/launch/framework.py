@@ -295,6 +295,7 @@ class Extraction:
             message=f"the value of `{setting.fact.snippet}` is unknown: {setting.reason or 'it is set at run time'}",
             hint="write the value out, or give the variable a literal value in the script or in the container's env",
             span=setting.fact.span,
+            missing=name,
         )
         return None
 
@@ -341,9 +342,11 @@ class Extraction:
         else:
             self.add(name, setting, "true" if value ^ invert else "false")
 
-    def reject(self, name: str, message: str, span: Span | None, hint: str = "correct the value") -> None:
-        """Record an invalid value."""
-        self.unresolved[name] = Diagnostic(rule="launch.value", message=message, hint=hint, span=span)
+    def reject(
+        self, name: str, message: str, span: Span | None, hint: str = "correct the value", missing: str = ""
+    ) -> None:
+        """Record an invalid value. `missing` is the fact that a variable may state instead."""
+        self.unresolved[name] = Diagnostic(rule="launch.value", message=message, hint=hint, span=span, missing=missing)
         self.diagnostics.append(self.unresolved[name])
 
     def mark_uncertain(self, setting: Setting, effect: str) -> None:
@@ -379,7 +382,7 @@ class Extraction:
             return None
         if self.line.changes(path.text):
             message = f"the {title} `{path.text}` is changed by the script, so its values are unknown"
-            diagnostic = replace(diagnostic, message=message, hint="set the values by flags")
+            diagnostic = replace(diagnostic, message=message, hint="set the values by flags", missing="", path="")
         diagnostic = replace(diagnostic, span=path.fact.span)
         self.diagnostics.append(diagnostic)
         return diagnostic

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from reconciler.launch.facts import Fact
 from reconciler.launch.framework import Extraction
-from reconciler.launch.settings import Setting, is_true, parse_boolean
+from reconciler.launch.settings import Setting, is_true, parse_boolean, setting_from_env
 
 _OTHER_SCRIPTS = re.compile(
     r"(?:.*[/._-])?(?:dpo|kto|grpo|rloo|reward|orpo|cpo|simpo|ppo|xpo|gkd|rlhf|reinforce|distill\w*|online_dpo|nash_md"
@@ -19,6 +19,9 @@ _OTHER_SCRIPTS = re.compile(
 """Scripts and modules that name another objective as a word of their own (`train_dpo.py`, `verl.trainer.main_ppo`)."""
 _SUPERVISED = frozenset({"sft", "pt", "", "none", "null", "false"})
 _REINFORCEMENT = frozenset({"grpo", "ppo"})
+_VARIABLE = "AUTOCONF_OBJECTIVE"
+_STATED = frozenset({"sft", "dpo", "kto", "orpo", "reward"})
+"""Values of the variable by which a job states the objective that its script only names."""
 _WITHOUT_REFERENCE = ("precompute_ref_log_probs", "reference_free", "precompute_ref_logps")
 _REFERENCE_FREE_LOSSES = frozenset({"orpo", "simpo", "cpo"})
 _PROBLEM = "is not supervised fine-tuning: its other models and samples are not in the memory model"
@@ -35,9 +38,11 @@ def read_objective(extraction: Extraction) -> bool:
     if not word:
         return "method" not in extraction.unresolved
     objective = framework.objectives.get(word, "")
+    if not objective and (stated := setting_from_env(extraction.line.env, _VARIABLE)) and stated.text in _STATED:
+        objective, setting = stated.text, stated
     if not objective:
         named = setting.fact if setting is not None else Fact(value="", snippet=name, origin="the program")
-        extraction.reject("method", f"`{named.snippet}` {_PROBLEM}", named.span, _HINT)
+        extraction.reject("method", f"`{named.snippet}` {_PROBLEM}", named.span, _HINT, missing="objective")
         return False
     fact = setting.fact if setting is not None else Fact(value="", snippet=name, origin="the program")
     if objective in _REINFORCEMENT and framework.read_rollout is not None:

@@ -193,6 +193,7 @@ def _override(extraction: Extraction, env: Mapping[str, str | None]) -> None:
             add(name, setting)
     if (setting := setting_from_env(env, "AUTOCONF_METHOD")) is not None:
         extraction.discard("method")
+        extraction.diagnostics = [one for one in extraction.diagnostics if one.missing != "method"]
         if setting.text in _METHODS:
             extraction.add_text("method", setting)
         elif extraction.resolve("method", setting) is not None:

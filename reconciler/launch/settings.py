@@ -236,7 +236,7 @@ def read_file(path: str, read_bytes: FileReader, title: str) -> tuple[dict[str, 
     if raw is None:
         message = f"the {title} `{shorten(path)}` was not found, so its values are unknown"
         hint = "add the file, or set the values by flags"
-        return {}, Diagnostic(rule="launch.file", message=message, hint=hint)
+        return {}, Diagnostic(rule="launch.file", message=message, hint=hint, missing=title, path=path)
     data, problem = _parse(path, raw)
     if problem:
         message = f"the {title} `{shorten(path)}` cannot be read: {problem}"

@@ -445,7 +445,7 @@ def _named_method(extraction: Extraction) -> tuple[str, Fact | None]:
         if method is None:
             message = f"`{named.fact.snippet}`: only full fine-tuning, LoRA, QLoRA and GPTQ-LoRA can be sized"
             hint = "exclude the job from sizing, or change the method"
-            extraction.reject("method", message, named.fact.span, hint)
+            extraction.reject("method", message, named.fact.span, hint, missing="method")
         return method or "", named.fact
     for names, method in ((_QLORA_SWITCHES, "qlora"), (_LORA_SWITCHES, "lora")):
         switch = extraction.resolve("method", script.find(names))

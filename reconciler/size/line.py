@@ -45,10 +45,8 @@ def size_line(
     Raises `InvalidInput` with all reasons why it cannot be sized.
     """
     line = _Line(text, tables, settings, files, gpus, env or {})
-    launch, review = line.read_or_assume()
-    problems = tuple(_problems(text, review.refused))
-    built = line.questions(launch, review) if launch is not None and not problems else JobQuestions()
-    problems += tuple(_problems(text, built.diagnostics))
+    launch, review, built = line.read_or_assume()
+    problems = tuple(_problems(text, (*review.refused, *built.diagnostics)))
     if launch is None or problems:
         raise InvalidInput(problems, where="in the launch line")
     decision = decide_cheapest(built.questions)
@@ -67,7 +65,7 @@ def size_line(
         return summarize(decision, read=describe_question(question, defaults))
 
     answer = complete_answer(built.questions, decision, note, situation, gpus=gpus)
-    return replace(answer, assumed=line.assumed.texts, by_length=line.by_length()), tuple(warnings)
+    return replace(answer, assumed=line.texts(), by_length=line.by_length()), tuple(warnings)
 
 
 class _Line:
@@ -92,21 +90,32 @@ class _Line:
         tokens: of a sample, instead of the number that is assumed.
         """
         env = {**self._env, **self.assumed.variables} | ({} if tokens is None else {SEQUENCE: str(tokens)})
-        parsed = parse_launch(self._words, (), env, self._files, edits=tuple(edits))
+        files = self.assumed.reader(self._files)
+        parsed = parse_launch(self._words, (), env, files, edits=tuple(edits))
         if parsed.launch is None or parsed.diagnostics:
-            return parsed.launch, FlagReview(refused=parsed.diagnostics)
-        return parsed.launch, review_flags(parsed.launch, self._tables.flags)
+            wrong = tuple(one for one in parsed.diagnostics if one not in self.assumed.ignored)
+            if parsed.launch is None or wrong:
+                return parsed.launch, FlagReview(refused=wrong)
+        ignored = self.assumed.ignored
+        launch = replace(parsed.launch, unresolved=tuple(one for one in parsed.launch.unresolved if one not in ignored))
+        review = review_flags(launch, self._tables.flags)
+        refused = tuple(one for one in review.refused if one not in ignored)
+        return launch, replace(review, refused=refused)
 
-    def read_or_assume(self) -> tuple[Launch | None, FlagReview]:
-        """Read the line; what it does not state is assumed if nothing else is wrong with it."""
-        launch, review = self.read()
-        if launch is None or not review.refused:
-            return launch, review
-        assumed = assume(launch, review.refused, self._tables.models, self._gpus)
-        if assumed is None:
-            return launch, review
-        self.assumed = assumed
-        return self.read()
+    def read_or_assume(self) -> tuple[Launch | None, FlagReview, JobQuestions]:
+        """Read the line; what it does not state, or nobody knows, is assumed if nothing else is wrong with it."""
+        while True:
+            launch, review = self.read()
+            built = JobQuestions() if launch is None or review.refused else self.questions(launch, review)
+            wrong = (*review.refused, *built.diagnostics)
+            if launch is None or not wrong:
+                return launch, review, built
+            found, left = assume(launch, wrong, self._tables.models, self._gpus)
+            if left or self.assumed + found == self.assumed:
+                return launch, FlagReview(refused=left or wrong), JobQuestions()
+            self.assumed += found
+            if found.families:
+                self._tables = self._tables.with_families()
 
     def by_length(self) -> tuple[tuple[int, int | None], ...]:
         """Return the number of GPUs by the tokens of a sample, if the data decides about those."""
@@ -120,16 +129,24 @@ class _Line:
             found.append((length, None if chosen is None else chosen.layout.gpus))
         return tuple(found)
 
+    def texts(self) -> tuple[str, ...]:
+        """Return what is assumed, with the models of whose families others are."""
+        meant = self._tables.models.meant if self.assumed.families else {}
+        models = (f"`{written}` has the sizes of {name}, as its name says" for written, name in meant.items())
+        return (*self.assumed.texts, *models)
+
     def questions(self, launch: Launch, review: FlagReview) -> JobQuestions:
         """Return the questions of a line."""
-        return build_questions(
+        built = build_questions(
             launch,
             self._settings,
             self._tables,
             requested_gpus=self._gpus,
-            files=self._files,
-            is_uncertain=bool(review.warnings or self.assumed.texts),
+            files=self.assumed.reader(self._files),
+            is_uncertain=bool(review.warnings or self.texts()),
         )
+        is_assumed = bool(self.assumed.files or self.assumed.ignored or self.assumed.families)
+        return replace(built, questions=tuple(replace(one, is_assumed=is_assumed) for one in built.questions))
 
     def reread(self, edits: Iterable[SettingEdit]) -> tuple[Training, bool] | None:
         """Return what the line would train with other settings, as `remedies.Reread` says."""

@@ -38,6 +38,7 @@ class Question(Struct, frozen=True, kw_only=True):
     keeps_batch: bool = False  # the batch per device stays: the line states the samples of an update
     exact_gpus: int | None = None  # the degrees of parallelism on the line leave no other number
     is_uncertain: bool = False  # the line has flags whose effect on memory is not known
+    is_assumed: bool = False  # the line leaves open, or has what is not modelled, and the answer assumes something
     safety: float = 0.08  # memory to keep free, as a fraction of the estimate
     allow_paged: bool = False  # accept layouts that fit only by paging (about 20 times slower)
     allow_disagreement: bool = False  # accept, as a last resort, a layout that an external engine expects to fail
@@ -49,6 +50,11 @@ class Question(Struct, frozen=True, kw_only=True):
     def margin(self) -> float:
         """Memory to keep free, as a fraction of the estimate: `safety`, and more if flags were not understood."""
         return self.safety + (UNCERTAINTY if self.is_uncertain else 0.0)
+
+    @property
+    def doubt(self) -> float:
+        """Fraction by which the range is wider on both sides than that of a line that is understood completely."""
+        return UNCERTAINTY * (self.is_uncertain + self.is_assumed)
 
     @property
     def replicas(self) -> int:

@@ -104,7 +104,7 @@ def resolve_model(
     closest = table.closest(written)
     hint = "add its config.json beside the job" + (f", or did you mean {', '.join(closest)}?" if closest else "")
     shown = written if len(written) <= _MAX_SHOWN_MODEL else written[:_MAX_SHOWN_MODEL] + "…"
-    return Diagnostic(rule="sizing.model", message=f"unknown model {shown!r}", hint=hint)
+    return Diagnostic(rule="sizing.model", message=f"unknown model {shown!r}", hint=hint, missing="architecture")
 
 
 def find_config(table: ModelTable, written: str, files: FileReader, folder: str = "") -> tuple[str, bytes] | None:

@@ -1,6 +1,7 @@
 """The tables that ship with the package, read when they are first used."""
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,12 @@ class SizingTables:
         from reconciler.sizing.models import ModelTable  # noqa: PLC0415 - only sizing needs it
 
         return ModelTable(self._read("data/models.json"))
+
+    def with_families(self) -> "SizingTables":
+        """Return the tables where a model that nobody knows has the architecture of its family at its size."""
+        tables = copy(self)
+        tables.models = self.models.with_families()
+        return tables
 
     @cached_property
     def gpus(self) -> GpuTable:

@@ -135,7 +135,9 @@ def test_assumptions_widen_the_band(size: Any) -> None:
     ("line", "said"),
     [
         ("python train.py --model no-such-model", "does not set the model"),
-        ("deepspeed train.py --deepspeed ds.json --model_name_or_path gpt2", "`ds.json` was not found"),
+        ("axolotl train no.yml --deepspeed ds.json", "`no.yml` was not found"),
+        ("trl grpo --model_name_or_path gpt2 --reward_model_name_or_path Qwen/Qwen2.5-7B", "adds another one"),
+        ("python train.py --model my-org/secret-14b", "does not set the model"),
         ("python train.py --model gpt2 $FLAGS", "may add any flags"),
         ("ls", "no launch line found"),
     ],

@@ -42,6 +42,7 @@ def complete(extraction: Extraction) -> None:
     Liger's loss is for supervised training alone (`apply_liger_kernel` with `require_logits`).
     """
     if "objective" in extraction.facts:
+        _read_reference(extraction, extraction.facts["objective"].value)
         extraction.discard("fused_loss")
         extraction.set_default("fused_loss", "false", "the loss of the objective needs logits")
     optimizer, precision = extraction.facts.get("optimizer"), extraction.facts.get("precision")
@@ -55,6 +56,19 @@ def complete(extraction: Extraction) -> None:
     if optimizer is not None and optimizer.value == "badam":
         extraction.discard("precision")
         extraction.facts["precision"] = replace(precision or optimizer, value="bf16")
+
+
+def _read_reference(extraction: Extraction, objective: str) -> None:
+    """Read `ref_model` of preference training: a model more beside adapters, else the copy that is there anyway."""
+    reference = extraction.script.find(("ref_model",)) if objective in {"dpo", "kto"} else None
+    method = extraction.facts.get("method") or extraction.defaults.get("method")
+    policy = extraction.facts.get("model")
+    if reference is None or method is None:
+        return
+    if method.value != "full":
+        extraction.add_text("reference_model", reference)
+    elif policy is None or reference.text != policy.value:
+        extraction.mark_uncertain(reference, "counts as a copy of the policy")
 
 
 _KINDS = {"lora": False, "full": True, "api": False}

@@ -12,7 +12,7 @@ from reconciler.sizing.decision import Candidate, Confidence, DecisionReason, Es
 from reconciler.sizing.engine_registry import Engine, Outcome
 from reconciler.sizing.gpus import Gpu
 from reconciler.sizing.memory import estimate
-from reconciler.sizing.question import UNCERTAINTY, Question, engine_question
+from reconciler.sizing.question import Question, engine_question
 from reconciler.sizing.throughput.cost import Throughput
 from reconciler.sizing.throughput.forecast import throughput
 from reconciler.sizing.training import Layout, Method, Training
@@ -236,7 +236,7 @@ class Evaluator:
         known = self._estimates.get(layout)
         if known is None:
             known = self._estimator(_as_run(self.question.training, layout), layout, self.question.gpu)
-            known = self._estimates[layout] = _widen(known) if self.question.is_uncertain else known
+            known = self._estimates[layout] = _widen(known, self.question.doubt)
         return known
 
     def _chance(self, layout: Layout) -> tuple[float | None, str]:
@@ -261,9 +261,11 @@ def _as_run(training: Training, layout: Layout) -> Training:
     return training
 
 
-def _widen(estimate: Estimate) -> Estimate:
+def _widen(estimate: Estimate, doubt: float) -> Estimate:
     """Widen the range of an estimate whose line was not understood completely."""
-    low, high = estimate.low_gib * (1 - UNCERTAINTY), estimate.high_gib * (1 + UNCERTAINTY)
+    if not doubt:
+        return estimate
+    low, high = estimate.low_gib * (1 - doubt), estimate.high_gib * (1 + doubt)
     return replace(estimate, low_gib=low, high_gib=high, confidence=Confidence.LOW)
 
 

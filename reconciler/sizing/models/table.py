@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 from reconciler.sizing.misspelled import misspelled
 from reconciler.sizing.models.blocks import matrix
 from reconciler.sizing.models.config import parse_decoder, vision_parameters
+from reconciler.sizing.models.families import FamilyName, same_family
 from reconciler.sizing.models.keys import ConfigKeys, UnsupportedModelError
 from reconciler.sizing.training import Architecture, BlockRole, Linear, parameter_parts
 
@@ -342,8 +344,16 @@ class ModelTable:
     def __init__(self, raw: bytes) -> None:
         self.rows = msgspec.json.decode(raw, type=_ModelFile).models
         self._architectures: dict[str, Architecture] = {}
-        self._found: dict[str, Architecture | None] = {}
+        self.found: dict[str, Architecture | None] = {}
         self._near: dict[str, tuple[str, ...]] = {}
+        self.by_family = False
+        self.meant: dict[str, str] = {}
+
+    def with_families(self) -> "ModelTable":
+        """Return a table that also finds models by the family and size in their names, and keeps those in `meant`."""
+        table = copy(self)
+        table.by_family, table.found, table.meant = True, {}, {}
+        return table
 
     def __iter__(self) -> Iterator[Architecture]:
         """Iterate over the architectures of all models, in the order of the table."""
@@ -356,11 +366,27 @@ class ModelTable:
         tuning and quantization (`-Instruct`, `-GPTQ-Int4`) and separators are ignored. None if the name is unknown or
         may mean models with different architectures; `closest` then returns suggestions.
         """
-        if written not in self._found:
+        if written not in self.found:
             rows = self._rows(written)
             is_clear = bool(rows) and all(row.config == rows[0].config for row in rows)
-            self._found[written] = self._architecture(rows[0]) if is_clear else None
-        return self._found[written]
+            known = rows[0] if is_clear else self._family(written) if self.by_family else None
+            self.found[written] = None if known is None else self._architecture(known)
+            if known is not None and not is_clear:
+                self.meant[written] = known.name
+        return self.found[written]
+
+    def _family(self, written: str) -> ModelRow | None:
+        """Return the row of the family and the size that the last folder of a path says, or the one above it."""
+        parts = _parts(written)
+        for name in (*parts[-1:], "-".join(parts[-2:])):
+            found = same_family(name, self._families)
+            if found is not None:
+                return self.rows[found]
+        return None
+
+    @cached_property
+    def _families(self) -> Sequence[FamilyName]:
+        return [FamilyName(row.name) for row in self.rows]
 
     def closest(self, written: str) -> tuple[str, ...]:
         """Return names of models that `written` may mean, for a hint: completions, its start, misspellings.
