@@ -3,6 +3,8 @@
 import gc
 import signal
 import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -11,6 +13,9 @@ from reconciler.__main__ import FRAMES
 from tests import sizes
 from tests.scratch import keep_files_in_memory
 from tests.shares import in_shares
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 pytest_plugins = (
     "pytester",
@@ -32,6 +37,15 @@ keep_files_in_memory()
 settings.register_profile("same", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("random", deadline=None, max_examples=100)
 settings.load_profile("random" if sizes.LARGE else "same")
+
+
+@pytest.fixture(scope="session")
+def browser() -> "Iterator[Browser]":
+    """Return a browser: one for all tests of a worker, in which Playwright starts only once."""
+    from tests.web.browsers import started  # noqa: PLC0415 - few tests need it, and its import takes time
+
+    with started() as found:
+        yield found
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

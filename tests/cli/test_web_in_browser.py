@@ -1,6 +1,5 @@
 """The read-only pages in a real browser: light and dark, small and large, by keyboard, and with hostile names."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,16 +9,10 @@ from playwright.sync_api import Browser
 from reconciler.web.pages import PAGES
 from tests.cli.fleet import Fleet
 from tests.cli.web_fleet import add_evidence, serving
-from tests.web.browsers import opened, started, watch
+from tests.web.browsers import opened, watch
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 LIMIT = 1_000_000
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with started() as found:
-        yield found
 
 
 @pytest.fixture
