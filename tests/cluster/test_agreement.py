@@ -34,9 +34,10 @@ SPECIMENS = [
 ]
 CATALOGUE = Catalogue(resources)
 _VOLCANO = {f"{name}.volcano.sh" for name in ("batch", "bus", "nodeinfo", "scheduling")}
-SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io", *_VOLCANO}
+_GATEWAY = {"gateway.networking.k8s.io", "inference.networking.k8s.io", "inference.networking.x-k8s.io"}
+SERVING = {"argoproj.io", "serving.kserve.io", "sparkoperator.k8s.io", *_VOLCANO, *_GATEWAY}
 """Groups whose definitions ship, and are not on this server."""
-OWN = {"gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.silogen.ai"}
+OWN = {"agentaflow.io", "gpureconciler.io", "torchrun.ai", "kaiwo.silogen.ai", "config.kaiwo.silogen.ai"}
 """Groups whose definitions no server of the tests needs: what is rendered has none of them."""
 OF_OTHER_TESTS = {"gpureconciler.io", "monitoring.coreos.com", "wgpolicyk8s.io"}
 """Groups whose definitions other tests install on the same server."""

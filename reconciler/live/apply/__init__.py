@@ -240,14 +240,17 @@ def _approved(saved: Plan, work: Work, *, is_resumed: bool) -> frozenset[str]:
 
 
 def _refusals(work: Work) -> dict[str, StepResult]:
-    """Return the results of the steps that servers do not accept, by path."""
+    """Return the results of the steps that servers do not accept, by path.
+
+    Not of an object that is created again: an update of the old one is refused, and the new one has its own dry run.
+    """
     endings = {True: Ending.DENIED, False: Ending.FAILED}
     return {
         step.path: StepResult(
             verb=step.verb, key=step.key, path=step.path, ending=endings[doubt.is_refused], message=doubt.message
         )
         for step in work.steps
-        if (doubt := work.refused.get(step.path)) is not None
+        if step.verb is not Verb.RECREATE and (doubt := work.refused.get(step.path)) is not None
     }
 
 

@@ -74,6 +74,7 @@ def test_what_changed_becomes_one_commit_and_a_shrinking_fleet_does_not(
         "evidence/main/definitions.yaml",
         "evidence/main/queues.yaml",
         "evidence/main/runs.yaml",
+        "evidence/main/usage.yaml",
     ], "the nodes stay as they were"
     again = make(server, tmp_path, private_server.kubeconfig)
     assert (again.push_result, again.pushed) == ("unchanged", ""), "nothing changed, so nothing is committed"
