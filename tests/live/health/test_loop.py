@@ -67,7 +67,8 @@ class Fleet:
         """Look at the real nodes: never more than the breaker allows, and nothing of others touched."""
         nodes, now = self.nodes(), self.live.clock.at
         tainted = {name for name, body in nodes.items() if TAINT in taints(body)}
-        self.taken += [(now, name) for name in tainted - self.tainted]
+        # A node that people have cordoned is out of use already: fencing it takes nothing, and counts for nothing.
+        self.taken += [(now, name) for name in tainted - self.tainted if name not in self.cordoned]
         self.tainted = tainted
         assert sum(now - at < DAY for at, _ in self.taken) <= CAP, "the breaker was passed"
         assert {name for name, body in nodes.items() if body["spec"].get("unschedulable")} == self.cordoned
