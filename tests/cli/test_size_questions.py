@@ -204,7 +204,6 @@ def test_a_configuration_beside_the_line(size: Any) -> None:
         ("true\ntrl sft --model_name_or_path nobody/knows", "line:2:"),
         ("axolotl train absent.yaml", "absent.yaml"),
         ("torchrun --nproc_per_node 4 -m torchtitan.train --model llama3", "line:1:"),
-        ("trl sft --model_name_or_path llama3.1-8b --mp_parameters a", "[launch.flag]"),
     ],
 )
 def test_a_line_that_cannot_be_sized(size: Any, line: str, said: str) -> None:
