@@ -3,7 +3,6 @@
 Each line becomes one of `reconciler`, which is printed first. Without access to a cluster, what is recorded is shown.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
@@ -13,6 +12,7 @@ import click
 
 from reconciler.cli.failures import report_failure
 from reconciler.cli.main import run as run_reconciler
+from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
 from reconciler.kinds.agentaflow.wishes import strategy_problem
 from reconciler.kinds.preemption import seconds_of
@@ -81,7 +81,7 @@ def _command(environ: Mapping[str, str], /, **flags: str) -> int:
         return _execute(_program(flags, values))
     if words[0] == "help":
         for verb, summary in _VERBS.items():
-            click.echo(f"{verb:18} {summary}")
+            emit(f"{verb:18} {summary}")
         return 0
     if words[0] == "generate-template":
         return _generate(_argument(words, default=_TEMPLATE), values)
@@ -190,7 +190,7 @@ def _generate(path: str, values: Mapping[str, str]) -> int:
         code = run_reconciler([*words, "-"])
     if code == 0:
         target.write_text(made.getvalue(), "utf-8")
-        click.echo(f"wrote {path}")
+        emit(f"wrote {path}")
     return code
 
 
@@ -200,4 +200,4 @@ def _execute(words: list[str]) -> int:
 
 
 def _say(words: Sequence[str]) -> None:
-    click.echo(f"reconciler {' '.join(words)}", file=sys.stderr)
+    emit(f"reconciler {' '.join(words)}", err=True)

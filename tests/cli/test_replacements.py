@@ -108,7 +108,7 @@ def test_an_image_bump_of_a_queue_is_refused(evals: Fleet) -> None:
     assert {job["word"] for job in made["jobs"]} == {"refused"}
     text = evals.run("plan")
     assert text.code == 5
-    assert text.out.startswith("31 must be replaced")
+    assert text.out.startswith("31 objects must be replaced")
     assert "31 must be replaced" in evals.run("plan", "-o", "markdown").out
     assert f"file={QUEUE}" in evals.run("plan", "-o", "github").out
     evals.commit()
