@@ -26,7 +26,7 @@ def test_a_plan_of_other_commits_writes_nothing() -> None:
     stub.requests.append(Request(number=7, branch="b", target="main", title="", body=""))
     stub.branches["b"] = "9" * 40
     forge = stub.open()
-    plan = everything()
+    plan = replace(everything(), head=replace(everything().head, commit="8" * 40))
     assert review(forge, forge.request(7), plan).is_outdated
     assert (stub.notes, stub.statuses) == ([], [])
     stub.branches["b"] = plan.head.commit
