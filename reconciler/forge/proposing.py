@@ -14,6 +14,8 @@ from reconciler.forge.identity import Owner, ProposedChange, RequestDecision, Re
 MOST = 10
 """Change requests that may be open at a time, unless `budgets.changeRequests` says otherwise."""
 _ATTEMPTS = 4
+_CLOSED = note_marker("closed-").removesuffix(" -->")  # the start of our comments about closing, with any key
+_AGAIN = note_marker("again")
 _LEFT = (
     "Others committed to this branch, so gpu-reconciler leaves it to them and does not update it any more. Merge or "
     "close this, and delete the branch, to have the change proposed again."
@@ -115,7 +117,7 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
         requests = self.forge.of_branch(change.branch)
         tip = self.branches.tip(change)
         decision = decide(change, requests, tip, has_room=has_room, is_read=self.branches.is_read)
-        while decision.step is RequestStep.REFUSED and self._is_closed_by_us(decision.request, change.key):
+        while decision.step is RequestStep.REFUSED and self._is_closed_by_us(decision.request):
             requests = [one for one in requests if one != decision.request]
             decision = decide(change, requests, tip, has_room=has_room, is_read=self.branches.is_read)
         request = decision.request
@@ -138,12 +140,22 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
 
     def _update(self, change: ProposedChange, request: ChangeRequest) -> None:
         body = with_text(request.body, _text(change), cluster=change.cluster, key=change.key)
-        if not is_same(body, request.body):
-            self.forge.edit(request.number, body=body)
+        if is_same(body, request.body):
+            return
+        if has_comment(self.forge, request.number, _CLOSED):
+            if self.forge.request(request.number).state is not RequestState.OPEN:
+                raise StalePlan(f"change request {request.number} was closed meanwhile")
+            comment_once(self.forge, request.number, _AGAIN, "It is open again, so it is kept up to date again.")
+        self.forge.edit(request.number, body=body)
 
-    def _is_closed_by_us(self, request: ChangeRequest | None, key: str) -> bool:
-        """Return whether a comment says so: another run may have replaced the body of what was just closed."""
-        return request is not None and has_comment(self.forge, request.number, _closed_marker(key))
+    def _is_closed_by_us(self, request: ChangeRequest | None) -> bool:
+        """Return whether comments say so: another run may have replaced the body of what was closed at that moment.
+
+        Once a person opened it again, closing it is a refusal.
+        """
+        if request is None or not has_comment(self.forge, request.number, _CLOSED):
+            return False
+        return not has_comment(self.forge, request.number, _AGAIN)
 
     def _close(self, request: ChangeRequest, reason: str) -> RequestOutcome:
         """Close one, unless others committed to its branch: then they are told once."""
@@ -157,7 +169,7 @@ class Proposer(Struct, frozen=True, kw_only=True, eq=False):
         marker = read_marker(request.body)
         if marker is not None and not marker.is_closed:  # else a person opened it again
             text = f"Closed: {reason}."
-            comment_once(self.forge, request.number, _closed_marker(marker.key), text)
+            comment_once(self.forge, request.number, note_marker(f"closed-{marker.key[:16]}"), text)
             body = with_text(request.body, text, cluster=marker.cluster, key=marker.key, closed=True)
             self.forge.edit(request.number, body=body, close=True)
         if tip is not None:
@@ -175,10 +187,6 @@ def _repeated(attempt: Callable[[], RequestOutcome]) -> RequestOutcome:
             left = error
     assert left is not None  # noqa: S101 - every attempt failed
     raise left
-
-
-def _closed_marker(key: str) -> str:
-    return note_marker(f"closed-{key[:16]}")
 
 
 def _text(change: ProposedChange) -> str:

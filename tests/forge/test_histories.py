@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,7 +108,7 @@ class Histories(RuleBasedStateMachine):
     def controller(self, name: str, content: int) -> None:
         """One pass: propose, or withdraw; and the comment about the plan on whatever is open."""
         proposer = Proposer(forge=self.forge.open(), branches=ModelBranches(git=self.git), target="main")
-        try:
+        with suppress(ReconcilerError):  # the next pass goes on where this one ended
             if content:
                 proposer.propose([self.change(name, content)])
             else:
@@ -115,8 +116,6 @@ class Histories(RuleBasedStateMachine):
                 proposer.withdraw("health", clusters={"main"}, is_needed=lambda one: one != mine, reason="healthy")
             for request in [one.number for one in self.forge.requests if one.state == "open"]:
                 put_comment(self.forge.open(), request, MARKER, f"{MARKER}\n\nplan {content}\n")
-        except ReconcilerError:
-            pass  # the next pass goes on where this one ended
 
     @rule(
         name=st.sampled_from("ab"),
@@ -263,8 +262,7 @@ class Histories(RuleBasedStateMachine):
 
 FORKED = f"<!-- gpu-reconciler:change cluster=main key={'0' * 64} text={'0' * 16} -->"
 
-_KNOWN = "known fault: a proposal that another controller withdraws at the same moment is not made again at once"
-TestHistories = pytest.mark.xfail(reason=_KNOWN, strict=False)(pytest.mark.timeout(900)(Histories.TestCase))
+TestHistories = pytest.mark.timeout(900)(Histories.TestCase)
 TestHistories.__doc__ = "F-161, FG-04, FG-10: 1,000 random histories against the stubs of the three forges."
 TestHistories.settings = settings(
     max_examples=HISTORIES, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
