@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from msgspec import Struct
 
 from reconciler.console import options
 from reconciler.console.printing import emit_report
@@ -16,10 +15,11 @@ from reconciler.index.build import CompiledRevision
 from reconciler.live.observe.prometheus import PrometheusClient, read_waits
 from reconciler.plan import opening
 from reconciler.repo.config import Cluster
+from reconciler.reports.making import KnownUse, report_use
 from reconciler.reports.measured import ReportWindow, read_use
-from reconciler.reports.pages import FORMATS, Report, idle_jobs, render
-from reconciler.reports.recorded import directory_of, freeing, recorded_use, usage_note
-from reconciler.reports.use import BY, HeldGpus, use_rows
+from reconciler.reports.pages import FORMATS, Report, render
+from reconciler.reports.recorded import directory_of, usage_note
+from reconciler.reports.use import BY
 from reconciler.reports.waiting import QueueUse, queue_rows
 
 _SPAN = re.compile(r"(\d{1,5})([mhdw])")
@@ -56,16 +56,6 @@ _common = options.stack(
     options.width,
     options.run_options,
 )
-
-
-class _KnownUse(Struct, kw_only=True, eq=False):
-    """What is known of all clusters."""
-
-    held: list[HeldGpus]
-    notes: list[str]
-    failures: list[str]
-    window: str = ""
-    hours: float = 0.0
 
 
 @click.group(
@@ -154,50 +144,25 @@ def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any
     form = flags.pop("output")
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     index = run.workspace.compile()
-    use = _KnownUse(held=[], notes=[], failures=[], window=_words(window), hours=window / 3600)
+    use = KnownUse(window=_words(window), hours=window / 3600)
     for cluster in index.clusters:
         _add(use, index, cluster, window, evidence=evidence)
-    prices = {one.name: one.prices for one in index.clusters if one.prices.gpu_hours}
-    rows = use_rows(use.held, by, prices, use.hours)
-    jobs = use_rows(use.held, "job", prices, use.hours)
-    edits = {
-        (cluster.name, job): edit
-        for cluster in index.clusters
-        for job, edit in freeing(index, cluster.name, {row.name for row in jobs if row.idle}).items()
-    }
-    idle = idle_jobs(jobs, edits) if kind == "efficiency" else ()
-    report = Report(
-        kind=kind,
-        by=by,
-        window=use.window,
-        rows=rows,
-        idle_jobs=idle,
-        notes=tuple(use.notes),
-        failures=tuple(use.failures),
-    )
-    return _print(report, form, run)
+    return _print(report_use(index, use, kind, by), form, run)
 
 
-def _add(use: _KnownUse, index: CompiledRevision, cluster: Cluster, window: int, *, evidence: bool) -> None:
+def _add(use: KnownUse, index: CompiledRevision, cluster: Cluster, window: int, *, evidence: bool) -> None:
     """Add what is known of a cluster. A Prometheus that fails is a failure, and nothing stands in for it."""
-    directory = directory_of(index, cluster.name)
     if cluster.prometheus is None or evidence:
-        found, hours, taken = recorded_use(index, directory)
-        use.hours, use.window = hours, f"{hours * 60:,.0f} minutes of evidence"
-        use.notes.append(f"{cluster.name}: from evidence{f' of {taken}' if taken else ''}")
-    else:
-        step = max(cluster.prometheus.interval_seconds, -(-window // _POINTS))
-        span = ReportWindow(
-            end=dt.datetime.now(dt.UTC).replace(microsecond=0), seconds=window // step * step, step=step
-        )
-        try:
-            found = read_use(PrometheusClient(cluster.prometheus.url), span, directory)
-        except OutsideError as error:
-            use.failures.append(f"{cluster.name}: {error}")
-            return
-        use.notes.append(f"{cluster.name}: from Prometheus, a sample each {step} s")
-    use.held += found.held
-    use.notes += [f"{cluster.name}: {note}" for note in found.notes]
+        use.add_recorded(index, cluster.name)
+        return
+    step = max(cluster.prometheus.interval_seconds, -(-window // _POINTS))
+    span = ReportWindow(end=dt.datetime.now(dt.UTC).replace(microsecond=0), seconds=window // step * step, step=step)
+    try:
+        found = read_use(PrometheusClient(cluster.prometheus.url), span, directory_of(index, cluster.name))
+    except OutsideError as error:
+        use.failures.append(f"{cluster.name}: {error}")
+        return
+    use.add(cluster.name, found, f"from Prometheus, a sample each {step} s")
 
 
 def _print(report: Report, form: str | None, run: opening.Run) -> int:

@@ -82,9 +82,9 @@ def render(report: Report, form: str, *, width: int = 80, color: bool = False, u
         case "csv":
             return _csv(report)
         case "markdown":
-            return "\n\n".join(sections_markdown(_sections(report), _MAX_ROWS)) + "\n"
+            return "\n\n".join(sections_markdown(report_sections(report), _MAX_ROWS)) + "\n"
     page = Page(width=width, color=color, unicode=unicode)
-    write_sections(page, _sections(report), full=True)
+    write_sections(page, report_sections(report), full=True)
     return page.text()
 
 
@@ -171,7 +171,8 @@ _QUEUES = (
 _TITLES = {"efficiency": "Efficiency", "cost": "Cost", "queues": "Queues"}
 
 
-def _sections(report: Report) -> list[PageSection]:
+def report_sections(report: Report) -> list[PageSection]:
+    """Return what pages show of a report."""
     table = _queues(report) if report.kind == "queues" else _use(report)
     says = [f"Window: {report.window}", *(f"Note: {note}" for note in report.notes)]
     says += [f"Warning: {failure}" for failure in report.failures]

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from reconciler.kinds.quantities import total
+from msgspec import to_builtins
+
+from reconciler.live.pages.status import summary_json
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.plan.outputs.findings import findings
-from reconciler.repo.evidence.usage import RUNNING, WAITING
 from reconciler.web.listener import HttpAnswer, text_answer
 from reconciler.web.snapshot import ClusterState, Snapshot
 
@@ -49,22 +50,9 @@ def _all_gpus(snapshot: Snapshot) -> list[dict[str, Any]]:
 
 
 def _stats(snapshot: Snapshot) -> dict[str, Any]:
-    rows = _all_gpus(snapshot)
-    known = all(state.inventory is not None for state in snapshot.clusters)
-    seen = all(state.usage is not None for state in snapshot.clusters)
-    workloads = [
-        one for state in snapshot.clusters for one in (state.usage.workloads if state.usage is not None else ())
-    ]
-    return {
-        "totalNodes": len({(row["cluster"], row["node"]) for row in rows}) if known else None,
-        "activeNodes": sum(row["isOpen"] for row in rows) if known else None,
-        "totalGPUs": sum(row["count"] for row in rows) if known else None,
-        "availableGPUs": sum(row["available"] for row in rows) if known and seen else None,
-        "inUseGPUs": sum(row["inUse"] for row in rows) if known and seen else None,
-        "runningWorkloads": sum(one.state == RUNNING for one in workloads) if seen else None,
-        "pendingWorkloads": sum(one.state == WAITING for one in workloads) if seen else None,
-        "lastUpdateTime": max((state.usage.observed_at for state in snapshot.clusters if state.usage), default=None),
-    }
+    """Return what `reconciler status --summary -o json` prints."""
+    found: dict[str, Any] = json.loads(summary_json(snapshot.sums))
+    return found
 
 
 def _overview(snapshot: Snapshot) -> dict[str, Any]:
@@ -73,7 +61,7 @@ def _overview(snapshot: Snapshot) -> dict[str, Any]:
         "revision": snapshot.revision,
         "plan": plan.digest,
         "changes": len(plan.changes),
-        "clusters": [{"name": state.name, "jobs": len(state.jobs)} for state in snapshot.clusters],
+        "jobs": {state.name: len(state.jobs) for state in snapshot.clusters},
         **_stats(snapshot),
     }
 
@@ -84,42 +72,30 @@ def _status(snapshot: Snapshot) -> dict[str, Any]:
     return {"status": None if not known else "degraded" if failed else "healthy", "unhealthyNodes": len(failed)}
 
 
+def _report(snapshot: Snapshot, kind: str) -> dict[str, Any]:
+    report: dict[str, Any] = to_builtins(next(one for one in snapshot.reports if one.kind == kind))
+    return report
+
+
 def _cost_lines(snapshot: Snapshot) -> list[dict[str, Any]]:
-    found = []
-    for state in snapshot.clusters:
-        for (queue, product), gpus in sorted(state.queues.requested.items()):
-            price = state.prices.hour(product)
-            found.append(
-                {
-                    "cluster": state.name,
-                    "queue": queue.name,
-                    "product": product,
-                    "gpus": float(gpus),
-                    "currency": state.prices.currency or None,
-                    "perHour": None if price is None else round(price * float(gpus), 4),
-                }
-            )
-    return found
+    rows: list[dict[str, Any]] = _report(snapshot, "cost")["rows"]
+    return rows
 
 
-def _cost_summary(snapshot: Snapshot) -> dict[str, Any]:
-    lines = _cost_lines(snapshot)
-    priced = [line["perHour"] for line in lines if line["perHour"] is not None]
-    return {
-        "currency": next((line["currency"] for line in lines if line["currency"]), None),
-        "perHour": round(float(total(priced)), 4) if priced else None,
-        "withoutPrice": sorted({line["product"] for line in lines if line["perHour"] is None}),
-    }
-
-
-def _cost_forecast(snapshot: Snapshot) -> dict[str, Any]:
-    summary = _cost_summary(snapshot)
-    hour = summary["perHour"]
-    return {
-        **summary,
-        "perDay": None if hour is None else round(24 * hour, 2),
-        "basis": "all jobs of the repository run",
-    }
+def _cost_forecast(snapshot: Snapshot) -> list[dict[str, Any]]:
+    """Return what the jobs of the repository cost, if all of them run."""
+    return [
+        {
+            "cluster": state.name,
+            "queue": queue.name,
+            "product": product,
+            "gpus": float(gpus),
+            "currency": state.prices.currency or None,
+            "perHour": None if (price := state.prices.hour(product)) is None else round(price * float(gpus), 4),
+        }
+        for state in snapshot.clusters
+        for (queue, product), gpus in sorted(state.queues.requested.items())
+    ]
 
 
 def _alerts(snapshot: Snapshot) -> list[dict[str, Any]]:
@@ -136,17 +112,6 @@ def _alert_summary(snapshot: Snapshot) -> dict[str, int]:
     return counted
 
 
-def _performance(snapshot: Snapshot) -> list[dict[str, Any]]:
-    return [
-        {
-            "cluster": state.name,
-            "gpus": sum(row["count"] for row in _gpus(state)) or None,
-            "inUse": None if state.used_gpus is None else sum(state.used_gpus.values()),
-        }
-        for state in snapshot.clusters
-    ]
-
-
 JSON_PATHS: Mapping[str, Callable[[Snapshot], Any]] = {
     "/api/v1/metrics": _stats,
     "/api/v1/gpus": _all_gpus,
@@ -154,10 +119,11 @@ JSON_PATHS: Mapping[str, Callable[[Snapshot], Any]] = {
     "/api/v1/system/overview": _overview,
     "/api/v1/system/status": _status,
     "/api/v1/costs": _cost_lines,
-    "/api/v1/costs/summary": _cost_summary,
+    "/api/v1/costs/summary": lambda snapshot: _report(snapshot, "cost"),
     "/api/v1/costs/forecast": _cost_forecast,
     "/api/v1/alerts": _alerts,
     "/api/v1/alerts/summary": _alert_summary,
-    "/api/v1/performance": _performance,
+    "/api/v1/performance": lambda snapshot: _report(snapshot, "efficiency"),
+    "/api/v1/performance/efficiency": lambda snapshot: _report(snapshot, "efficiency")["rows"],
 }
 """Every JSON path, and what it answers."""

@@ -15,8 +15,10 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.values import plural
 from reconciler.nodehealth.findings import CheckStatus
+from reconciler.placement.scenario import FORMS, scenario_of, unknown_names
 from reconciler.plan.outputs.findings import qualified_name, where
 from reconciler.plan.outputs.html import plan_values, section_values
+from reconciler.plan.outputs.placement import placement_sections
 from reconciler.plan.outputs.sections.model import (
     Block,
     Column,
@@ -30,8 +32,11 @@ from reconciler.plan.outputs.sections.model import (
     strong,
 )
 from reconciler.plan.outputs.summary.queues import gpus, number
+from reconciler.plan.what_if import report_placement
 from reconciler.queues.queues import QueueKey
+from reconciler.repo.config.placement import StrategyName
 from reconciler.repo.evidence.usage import SUSPENDED, WAITING, UsedWorkload
+from reconciler.reports.pages import report_sections
 from reconciler.sizing.inventory import Node
 from reconciler.web.snapshot import ClusterState, Snapshot, queue_name
 
@@ -40,6 +45,7 @@ _ROWS = 200
 """Rows of one page of a table: 10,000 jobs are fifty pages, each far below a megabyte."""
 _MAX_CELLS = 4_000  # nodes that a map shows
 EVENTS = "/events"
+_ROWS_WITH = "Rows with"
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -57,12 +63,12 @@ class Drawn(NamedTuple):
 
 
 class SitePage(Struct, frozen=True, kw_only=True):
-    """A row of the table of pages."""
+    """A row of the table of pages. `asks`: what its field is for; empty: it has none."""
 
     path: str
     title: str
     draw: Callable[[Snapshot, Query], Iterable[Drawn]]
-    has_filter: bool = False
+    asks: str = ""
 
 
 def render(snapshot: Snapshot, site_page: SitePage, query: Query) -> str:
@@ -75,7 +81,7 @@ def render(snapshot: Snapshot, site_page: SitePage, query: Query) -> str:
         title=site_page.title,
         repository=snapshot.repository,
         lead="",
-        has_filter=site_page.has_filter,
+        asks=site_page.asks,
         query=query.words,
         sections=[section_values(one.section, one.chart) for one in site_page.draw(snapshot, query)],
         revision=snapshot.revision,
@@ -414,6 +420,40 @@ def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Bl
     )
 
 
+# Placement, efficiency and cost.
+
+
+def _placement(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+    """Yield the strategies side by side, in the scenario that the reader wrote, with the edit that would do it."""
+    scenario = scenario_of(query.words) if query.words else None
+    if query.words and scenario is None:
+        yield Drawn(PageSection(title="Not a scenario", blocks=(SentenceBlock((f"Write one of {FORMS}.",)),)))
+    prices = {state.name: state.prices for state in snapshot.clusters}
+    for one in snapshot.forecasts:
+        unknown = (
+            [violation.message for violation in unknown_names(scenario, one.evidence)]
+            if scenario and one.evidence
+            else []
+        )
+        if unknown:
+            yield Drawn(
+                PageSection(title=f"Placement on {one.cluster}", blocks=(SentenceBlock(("; ".join(unknown),)),))
+            )
+            continue
+        first = str(one.settings.strategy)
+        names = list(dict.fromkeys((first, *map(str, StrategyName))))
+        report = report_placement(one, names, scenario, prices[one.cluster])
+        yield from (Drawn(section) for section in placement_sections([report], full=False))
+    if not snapshot.forecasts:
+        words = "there is no evidence of use; run `reconciler observe`"
+        yield Drawn(PageSection(title="Placement", blocks=(SentenceBlock((_UNKNOWN, f": {words}")),)))
+
+
+def _use(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+    for report in snapshot.reports:
+        yield from (Drawn(section) for section in report_sections(report))
+
+
 # Changes.
 
 
@@ -448,9 +488,11 @@ def _text(row: Row) -> str:
 PAGES = (
     SitePage(path="/", title="Overview", draw=_overview),
     SitePage(path="/plan", title="Plan", draw=lambda _snapshot, _query: ()),
-    SitePage(path="/queues", title="Queues", draw=_queues, has_filter=True),
-    SitePage(path="/jobs", title="Jobs", draw=_jobs, has_filter=True),
-    SitePage(path="/nodes", title="Nodes", draw=_nodes, has_filter=True),
+    SitePage(path="/queues", title="Queues", draw=_queues, asks=_ROWS_WITH),
+    SitePage(path="/jobs", title="Jobs", draw=_jobs, asks=_ROWS_WITH),
+    SitePage(path="/nodes", title="Nodes", draw=_nodes, asks=_ROWS_WITH),
+    SitePage(path="/placement", title="Placement", draw=_placement, asks="What if, such as nodes+=4x8xNVIDIA-H200"),
+    SitePage(path="/efficiency", title="Efficiency and cost", draw=_use),
     SitePage(path="/changes", title="Changes", draw=_changes),
 )
 """Every page, in the order of the navigation."""

@@ -15,13 +15,18 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.yaml import Document
+from reconciler.live.observe.capacity import recorded_summaries
+from reconciler.live.status.summary import ClusterSummary
 from reconciler.nodehealth.fleet.evidence import FleetHealth
 from reconciler.plan import Plan, use_cases
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
+from reconciler.plan.placement import ClusterForecast
 from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import RUNNING, Usage, UsedWorkload
 from reconciler.repo.port import Commit, Repository
+from reconciler.reports.making import recorded_report
+from reconciler.reports.pages import Report
 from reconciler.sizing.inventory import Inventory
 from reconciler.sizing.prices import Prices
 
@@ -88,6 +93,9 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     plan: Plan
     clusters: tuple[ClusterState, ...]
     history: tuple[PastCommit, ...] = ()
+    reports: tuple[Report, ...] = ()
+    sums: tuple[tuple[str, str, ClusterSummary], ...] = ()
+    forecasts: tuple[ClusterForecast, ...] = ()
 
     @property
     def revision(self) -> str:
@@ -112,7 +120,15 @@ def take(run: Run, *, name: str) -> Snapshot:
     repository = run.workspace.repository
     commit = run.workspace.tree.commit or (None if repository.is_unborn() else repository.resolve("HEAD"))
     history = tuple(islice(_history(repository, commit), _COMMITS))
-    return Snapshot(repository=name, plan=planned.plan, clusters=clusters, history=history)
+    return Snapshot(
+        repository=name,
+        plan=planned.plan,
+        clusters=clusters,
+        history=history,
+        reports=tuple(recorded_report(index, kind) for kind in ("efficiency", "cost")),
+        sums=tuple(recorded_summaries(index)),
+        forecasts=planned.forecasts(),
+    )
 
 
 def _history(repository: Repository, commit: Commit | None) -> Iterator[PastCommit]:

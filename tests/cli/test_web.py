@@ -47,6 +47,8 @@ def test_every_page_shows_its_facts(fleet_with_use: Fleet) -> None:
             "/queues": ("h100", "32", "Waiting on main, in order", "no node has 8 free GPUs"),
             "/jobs": ("default/llama-lora", "waiting: no node has 8 free GPUs", "default/vit", "running"),
             "/nodes": ("h100-01", "Free: 48 GPUs, 48 of them on empty nodes", "UNKNOWN"),
+            "/placement": ("least_utilized", "fragmentation", "Placement on main"),
+            "/efficiency": ("Efficiency by team", "Cost by team"),
             "/changes": ("GPU fleet: queues, jobs", "by a person"),
         }
         assert facts.keys() == {page.path for page in PAGES}
@@ -62,7 +64,28 @@ def test_without_evidence_all_is_unknown(fleet: Fleet) -> None:
         assert "unknown of 64" in text_of(f"{address}/")
         assert "Free GPUs: unknown" in text_of(f"{address}/nodes")
         stats = json.loads(get(f"{address}/api/v1/system/stats").data)
-        assert (stats["totalGPUs"], stats["inUseGPUs"], stats["pendingWorkloads"]) == (64, None, None)
+        assert (stats["totalGPUs"], stats["availableGPUs"], stats["pendingWorkloads"]) == (64, None, None)
+
+
+def test_json_is_what_the_commands_print(fleet_with_use: Fleet) -> None:
+    """WV-05: one function makes the report of the command and that of the page."""
+    with serving(fleet_with_use) as (address, _):
+        for path, words in (
+            ("costs/summary", ("report", "cost")),
+            ("performance", ("report", "efficiency")),
+            ("system/stats", ("status", "--summary", "--evidence")),
+        ):
+            printed = fleet_with_use.run(*words, "-o", "json")
+            assert printed.code == 0, printed.err
+            assert json.loads(get(f"{address}/api/v1/{path}").data) == json.loads(printed.out), path
+
+
+def test_what_if_is_asked_of_a_page(fleet_with_use: Fleet) -> None:
+    """A scenario in words: what starts with it, and the edit that would do it; other words are told so."""
+    with serving(fleet_with_use) as (address, _):
+        assert "h100-01" in text_of(f"{address}/placement?q=nodes-%3Dh100-01")
+        assert "Write one of" in text_of(f"{address}/placement?q=more+please")
+        assert "nodes" in text_of(f"{address}/placement?q=nodes-%3Dnowhere")
 
 
 def test_nothing_is_changed_through_pages(fleet: Fleet) -> None:
@@ -145,6 +168,8 @@ def test_other_addresses_want_a_login(fleet: Fleet, tmp_path: Path) -> None:
     assert "everybody who reaches this address could read the pages" in ran.err
     assert "--token-file" in ran.err
     assert fleet.run("serve", "--address", "0.0.0.0:8484").code == 2
+    mixed = fleet.run("serve", "--address", "127.0.0.1:0", "-g", "8")
+    assert (mixed.code, "--gpus does not apply to --address" in mixed.err) == (2, True)
     short = tmp_path / "short"
     short.write_text("abc\n")
     assert "fewer than 16 characters" in fleet.run("web", "--address", ":8484", "--token-file", str(short)).err

@@ -11,7 +11,7 @@ from reconciler.console import options
 from reconciler.console.printing import emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import OutsideError
-from reconciler.live.observe.capacity import NODES, VIEWS, by_load, live, recorded, recorded_summary, summary_of
+from reconciler.live.observe.capacity import NODES, VIEWS, by_load, live, recorded, recorded_summaries, summary_of
 from reconciler.live.observe.status import ClusterStatus, choose, recorded_statuses, statuses, watch_statuses
 from reconciler.live.pages.capacity import ClusterCapacity, capacity_json, render_capacity
 from reconciler.live.pages.status import render_status, status_json, summary_json, summary_page, to_json
@@ -112,11 +112,11 @@ class _Shown:
 
     def summary(self) -> int:
         """Show the sums of each cluster."""
-        workspace, nodes, failures = self.run.workspace, self._capacity(NODES), False
+        workspace, failures = self.run.workspace, False
         if self._is_recorded:
-            index = workspace.compile()
-            rows = [(one.cluster, one.source, recorded_summary(index, one.cluster, one)) for one in nodes]
+            rows = recorded_summaries(workspace.compile())
         else:
+            nodes = self._capacity(NODES)
             moment = SystemClock().now().strftime("%Y-%m-%dT%H:%M:%SZ")
             jobs = list(statuses(workspace, self.opener))
             failures = any(one.failures for one in nodes) or any(one.failures for one in jobs)
@@ -137,7 +137,7 @@ class _Shown:
 
     def _capacity(self, view: str) -> list[ClusterCapacity]:
         workspace = self.run.workspace
-        return recorded(workspace, view) if self._is_recorded else list(live(workspace, self.opener, view))
+        return recorded(workspace.compile(), view) if self._is_recorded else list(live(workspace, self.opener, view))
 
 
 def _printer(settings: Settings) -> Callable[[Sequence[ClusterStatus]], None]:

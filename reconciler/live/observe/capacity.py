@@ -39,9 +39,8 @@ VIEWS = (QUEUES, NODES, *(vendor.value for vendor in Vendor))
 """What `status` shows besides jobs."""
 
 
-def recorded(workspace: Workspace, view: str) -> list[ClusterCapacity]:
+def recorded(index: CompiledRevision, view: str) -> list[ClusterCapacity]:
     """Return what the repository says: quotas and requests of its sources, nodes of its evidence."""
-    index = workspace.compile()
     return [_recorded(index, cluster, view) for cluster in index.clusters]
 
 
@@ -122,7 +121,12 @@ def summary_of(capacity: ClusterCapacity, jobs: ClusterStatus, moment: str) -> C
     return summarize_nodes(capacity.nodes if not capacity.failures else None, counts, moment)
 
 
-def recorded_summary(index: CompiledRevision, cluster: str, capacity: ClusterCapacity) -> ClusterSummary:
+def recorded_summaries(index: CompiledRevision) -> list[tuple[str, str, ClusterSummary]]:
+    """Return the sums of each cluster by its evidence, after its name and where they come from."""
+    return [(one.cluster, one.source, _recorded_summary(index, one.cluster, one)) for one in recorded(index, NODES)]
+
+
+def _recorded_summary(index: CompiledRevision, cluster: str, capacity: ClusterCapacity) -> ClusterSummary:
     """Return the sums of recorded evidence, as old as its oldest part."""
     evidence = index.context.evidence
     usage, runs = evidence.usage.get(cluster), evidence.runs.get(cluster)

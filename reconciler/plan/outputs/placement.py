@@ -36,12 +36,16 @@ _MOVES = (Column("moves"), Column("by"), Column("nodes"), Column("by"), Column("
 def render_placement(reports: Iterable[PlacementReport], *, full: bool, **terminal: Any) -> str:
     """Render reports for a terminal."""
     page = Page(**terminal)
-    sections = [
+    write_sections(page, placement_sections(reports, full=full), full=full)
+    return page.text()
+
+
+def placement_sections(reports: Iterable[PlacementReport], *, full: bool) -> list[PageSection]:
+    """Return a section for each cluster."""
+    return [
         PageSection(title=f"Placement on {report.cluster}", blocks=tuple(_blocks(report, full=full)))
         for report in reports
     ]
-    write_sections(page, sections, full=full)
-    return page.text()
 
 
 def _blocks(report: PlacementReport, *, full: bool) -> Iterator[Block]:
