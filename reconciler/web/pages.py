@@ -80,7 +80,6 @@ def render(snapshot: Snapshot, site_page: SitePage, query: Query) -> str:
         "site.html",
         title=site_page.title,
         repository=snapshot.repository,
-        lead="",
         asks=site_page.asks,
         query=query.words,
         sections=[section_values(one.section, one.chart) for one in site_page.draw(snapshot, query)],

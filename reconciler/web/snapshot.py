@@ -14,7 +14,6 @@ from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import mask_text
-from reconciler.kube.yaml import Document
 from reconciler.live.observe.capacity import recorded_summaries
 from reconciler.live.status.summary import ClusterSummary
 from reconciler.nodehealth.fleet.evidence import FleetHealth
@@ -69,12 +68,6 @@ class ClusterState(Struct, frozen=True, kw_only=True):
         for (queue, _), gpus in self.queues.requested.items():
             found[queue] = total((found.get(queue, 0), gpus))
         return found
-
-    def documents(self) -> Iterator[Document]:
-        """Yield the files of evidence."""
-        for one in (self.inventory, self.usage, self.health):
-            if one is not None and one.document is not None:
-                yield one.document
 
 
 class PastCommit(Struct, frozen=True, kw_only=True):

@@ -58,6 +58,15 @@ def test_every_page_shows_its_facts(fleet_with_use: Fleet) -> None:
         assert 'id="L12"' in get(f"{address}/source/jobs/vision/vit.yaml").data.decode()
 
 
+def test_new_evidence_of_use_is_shown(fleet_with_use: Fleet) -> None:
+    """Although no job and no queue changes with it."""
+    with serving(fleet_with_use) as (address, site):
+        assert "16 of 64" in text_of(f"{address}/")
+        fleet_with_use.edit("evidence/main/usage.yaml", "observedAt:", "coverage: [pods of team-b]\n  observedAt:")
+        site.renew()
+        assert "not covered: pods of team-b" in text_of(f"{address}/")
+
+
 def test_without_evidence_all_is_unknown(fleet: Fleet) -> None:
     """WV-03: nothing is 0 because nobody looked."""
     with serving(fleet) as (address, _):
