@@ -232,7 +232,7 @@ class JobChange(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class OwnerCost(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the GPUs of one team cost per hour. `unpriced`: products whose price is unknown, which are not in it."""
+    """The cost per hour of the GPUs of one team. `unpriced`: products whose price is unknown, which are not in it."""
 
     cluster: str
     owner: str
@@ -243,7 +243,7 @@ class OwnerCost(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class IdleCost(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What GPUs of a queue cost per hour while they did nothing, as the evidence of their use says.
+    """The cost per hour of GPUs of a queue that did nothing, as the evidence of their use says.
 
     gpus: those that its workloads held. covered: of them, those whose use was measured.
     idle: the share of the window in which a covered GPU was less than 5 % busy.
@@ -284,7 +284,7 @@ class Displaced(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class AdmissionLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the queue of a workload does with it after the change, as far as the evidence of use says it.
+    """The fate of a workload in its queue after the change, as far as the evidence of use says it.
 
     verdict: `starts`, `waits`, `preempts` (starts once others were preempted), `never`, `unknown`; of a workload that
     the plan does not change `preempted`; of a queue `over` (it uses more than it may, and what runs keeps running).
@@ -430,7 +430,7 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Where a workload would run: a forecast, which the scheduler of the cluster may not follow.
+    """The nodes that a workload would run on: a forecast, which the scheduler of the cluster may not follow.
 
     word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
     nodes: each with the number of pods. racks: how many domains of the topology these are in.

@@ -38,7 +38,7 @@ class NodeMove(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CostDelta(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What added nodes cost per hour; None: a product has no price."""
+    """The cost per hour of added nodes; None: a product has no price."""
 
     product: str
     gpus: int

@@ -49,7 +49,7 @@ _ROWS_WITH = "Rows with"
 
 
 class Query(Struct, frozen=True, kw_only=True):
-    """What a reader asks of a page: words that rows contain, and the number of the page of the table."""
+    """The question of a reader to a page: words that rows contain, and the number of the page of the table."""
 
     words: str = ""
     number: int = 1

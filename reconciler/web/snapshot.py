@@ -80,7 +80,7 @@ class PastCommit(Struct, frozen=True, kw_only=True):
 
 
 class Snapshot(Struct, frozen=True, kw_only=True):
-    """What the pages show, of one state of the repository."""
+    """One state of the repository, as the pages show it."""
 
     repository: str
     plan: Plan
