@@ -26,7 +26,7 @@ USER_HEADER, SECRET_HEADER = "x-forwarded-user", "x-proxy-secret"
 
 
 class PageLogin(Struct, frozen=True, kw_only=True):
-    """The proof that readers give of who they are: the token in a file, a proxy that knows a secret, or a token of Kubernetes."""
+    """The proof of who a reader is: the token in a file, a proxy that knows a secret, or a token of Kubernetes."""
 
     token_file: str = ""
     proxy_secret_file: str = ""
