@@ -97,7 +97,6 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     since: str = ""
     seconds: float | None = None
     strategy: str = ""
-    queue: str = ""
     place: SourceRef | None = None
     unknown: str = ""
     guaranteed_by: str = FORECAST
@@ -121,7 +120,6 @@ def job_of_row(
         priority=_priority(row, body or {}, priorities, wish),
         seconds=_seconds(row, body or {}, wish),
         strategy=wish.strategy or "",
-        queue=row.queue,
         place=row.place,
         unknown=unknown,
         guaranteed_by=_guarantee(row, pods, body or {}, kinds),
@@ -139,7 +137,6 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None) -> QueuedJob:
         since=used.created_at,
         seconds=None if known is None else known.seconds,
         strategy="" if known is None else known.strategy,
-        queue=used.queue,
         place=None if known is None else known.place,
         unknown="" if known is None else known.unknown,
         guaranteed_by=FORECAST if known is None else known.guaranteed_by,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.console import options
 from reconciler.console.printing import emit_report
@@ -59,13 +59,13 @@ _common = options.stack(
 
 
 class _KnownUse(Struct, kw_only=True, eq=False):
-    """What is known of all clusters."""
+    """What is known of all clusters. windows: in words. hours: those of the window of each cluster."""
 
-    held: list[HeldGpus]
-    notes: list[str]
-    failures: list[str]
-    window: str = ""
-    hours: float = 0.0
+    held: list[HeldGpus] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    windows: list[str] = field(default_factory=list)
+    hours: dict[str, float] = field(default_factory=dict)
 
 
 @click.group(
@@ -154,7 +154,7 @@ def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any
     form = flags.pop("output")
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     index = run.workspace.compile()
-    use = _KnownUse(held=[], notes=[], failures=[], window=_words(window), hours=window / 3600)
+    use = _KnownUse()
     for cluster in index.clusters:
         _add(use, index, cluster, window, evidence=evidence)
     prices = {one.name: one.prices for one in index.clusters if one.prices.gpu_hours}
@@ -169,7 +169,7 @@ def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any
     report = Report(
         kind=kind,
         by=by,
-        window=use.window,
+        window=", ".join(dict.fromkeys(use.windows)) or _words(window),
         rows=rows,
         idle_jobs=idle,
         notes=tuple(use.notes),
@@ -183,7 +183,7 @@ def _add(use: _KnownUse, index: CompiledRevision, cluster: Cluster, window: int,
     directory = directory_of(index, cluster.name)
     if cluster.prometheus is None or evidence:
         found, hours, taken = recorded_use(index, directory)
-        use.hours, use.window = hours, f"{hours * 60:,.0f} minutes of evidence"
+        words = f"{hours * 60:,.0f} minutes of evidence"
         use.notes.append(f"{cluster.name}: from evidence{f' of {taken}' if taken else ''}")
     else:
         step = max(cluster.prometheus.interval_seconds, -(-window // _POINTS))
@@ -195,7 +195,10 @@ def _add(use: _KnownUse, index: CompiledRevision, cluster: Cluster, window: int,
         except OutsideError as error:
             use.failures.append(f"{cluster.name}: {error}")
             return
+        hours, words = window / 3600, _words(window)
         use.notes.append(f"{cluster.name}: from Prometheus, a sample each {step} s")
+    use.hours[cluster.name] = hours
+    use.windows.append(words)
     use.held += found.held
     use.notes += [f"{cluster.name}: {note}" for note in found.notes]
 
