@@ -21,6 +21,7 @@ from reconciler.plan.inputs import UsageEvidence
 from reconciler.plan.updates import Update
 from reconciler.policy.exceptions import ExceptionInForce, apply_exceptions
 from reconciler.policy.references import evaluate_age, evaluate_expiry, evaluate_shrinks, evidence_ages, utc_date
+from reconciler.policy.references.age import age_in_days
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Config, RuleSetting
 from reconciler.repo.files import BlobIds, report_files
@@ -142,8 +143,7 @@ def usage_evidence(index: CompiledRevision, day: dt.date | None) -> dict[str, Us
     """Return the evidence of use with its age in days; that of the future has no age that says anything."""
     found: dict[str, UsageEvidence] = {}
     for cluster, usage in index.context.evidence.usage.items():
-        taken = utc_date(usage.observed_at)
-        days = (day - taken).days if day is not None and taken is not None else None
+        days = age_in_days(usage.observed_at, day)
         found[cluster] = UsageEvidence(found=usage, days=days, kueue=kueue_version(index, cluster))
     return found
 
