@@ -26,7 +26,6 @@ from reconciler.plan.admissions_kai import (
     displaced,
     frees,
     kai_lines,
-    name_of,
     why_old,
 )
 from reconciler.plan.edits import Edit
@@ -34,7 +33,7 @@ from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, PlacementLine
 from reconciler.queues.admission import KueueAdmission
 from reconciler.queues.flavors import Version
-from reconciler.queues.forecast.gather import Gatherer, fair_sharing, seconds, specs, used
+from reconciler.queues.forecast.gather import Gatherer, fair_sharing, name_of, seconds, specs, used
 from reconciler.queues.forecast.kueue import forecast
 from reconciler.queues.forecast.values import ForecastOutcome, QueuedWorkload, written
 from reconciler.queues.queues import QueueUsage

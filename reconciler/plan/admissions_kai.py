@@ -12,7 +12,7 @@ from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, Operation
 from reconciler.policy.references.age import is_too_old
-from reconciler.queues.forecast.gather import seconds
+from reconciler.queues.forecast.gather import name_of, seconds
 from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.queues import QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
@@ -188,8 +188,3 @@ def displaced(evidence: UsageEvidence, one: UsedWorkload, queue: str, reason: st
     """Return a running workload that another one preempts, with how long it had run by the evidence."""
     ran = max(0, int(seconds(evidence.found.observed_at) - seconds(one.started_at))) if one.started_at else None
     return Displaced(key=one.key, queue=queue, gpus=one.gpus, seconds=ran, reason=reason)
-
-
-def name_of(key: ObjectKey) -> str:
-    """Return the name of a workload in forecasts."""
-    return f"{key.namespace}/{key.kind}/{key.name}"
