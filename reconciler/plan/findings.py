@@ -139,11 +139,17 @@ def ages_of_evidence(index: CompiledRevision, config: Config, day: dt.date | Non
 _RECENT_DAYS = 1
 
 
+def age_of(index: CompiledRevision, timestamp: str, day: dt.date | None) -> int | None:
+    """Return the age of evidence in days. That of a working tree may be newer than its commit: it is of today."""
+    days = age_in_days(timestamp, day)
+    return days if days is None or index.revision.tree.commit is not None else max(days, 0)
+
+
 def usage_evidence(index: CompiledRevision, day: dt.date | None) -> dict[str, UsageEvidence]:
-    """Return the evidence of use with its age in days; that of the future has no age that says anything."""
+    """Return the evidence of use with its age in days."""
     found: dict[str, UsageEvidence] = {}
     for cluster, usage in index.context.evidence.usage.items():
-        days = age_in_days(usage.observed_at, day)
+        days = age_of(index, usage.observed_at, day)
         found[cluster] = UsageEvidence(found=usage, days=days, kueue=kueue_version(index, cluster))
     return found
 

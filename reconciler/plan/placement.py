@@ -26,8 +26,9 @@ from reconciler.placement import (
 )
 from reconciler.placement.jobs import job_of_row
 from reconciler.plan.baseline import Baseline
+from reconciler.plan.findings import age_of
 from reconciler.plan.plan import JobChange, PlacedWorkload, PlacementLine, Plan
-from reconciler.policy.references.age import age_in_days, is_too_old
+from reconciler.policy.references.age import is_too_old
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.placement import PlacementSettings
@@ -166,7 +167,7 @@ def _evidence(
         return None, None, "there is no evidence of use; `reconciler observe` records it"
     if inventory is None or not inventory.nodes:
         return None, None, "there is no evidence of nodes; `reconciler observe` records it"
-    ages = [age_in_days(usage.observed_at, day), age_in_days(inventory.taken_at, day)]
+    ages = [age_of(index, usage.observed_at, day), age_of(index, inventory.taken_at, day)]
     days = max((age for age in ages if age is not None), default=None)
     most = config.evidence_days
     if days is not None and is_too_old(days, most):
