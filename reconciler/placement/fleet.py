@@ -204,22 +204,13 @@ def utilisation_by_node(known: PlacementEvidence) -> dict[str, float]:
                     by_gpu[window.gpu] = max(window.mean, by_gpu.get(window.gpu, 0.0))
             counted[pod.node] = counted.get(pod.node, 0) + pod.gpus
             measured.setdefault(pod.node, []).extend(list(by_gpu.values())[: pod.gpus])
-    held = _held(known.usage)
+    held = known.usage.held_gpus()
     found = {}
     for node in known.inventory.nodes:
         values = measured.get(node.name, [])
         if node.gpus and len(values) >= max(held.get(node.name, 0), counted.get(node.name, 0)):
             found[node.name] = sum(values) / node.gpus
     return found
-
-
-def _held(usage: Usage) -> dict[str, int]:
-    held: dict[str, int] = {}
-    for workload in usage.workloads:
-        for pods in workload.pod_sets:
-            for node, count in pods.nodes:
-                held[node] = held.get(node, 0) + count * pods.pod_gpus
-    return held
 
 
 def _keys(site: PodSite) -> Iterable[str]:

@@ -66,11 +66,10 @@ def _names_hosts(one: LabelRequirement) -> bool:
 class PodAsk(Struct, frozen=True, kw_only=True):
     """Equal pods: how many, what each of them requests (thousandths of cores, MiB, GPUs or a share of one), and where.
 
-    least: with how few of them the workload starts. prefers: nodes that it would rather use.
+    prefers: nodes that it would rather use.
     """
 
     pods: int
-    least: int = 0
     cpu: int = 0
     memory: int = 0
     gpus: int = 0
@@ -98,7 +97,6 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     since: str = ""
     seconds: float | None = None
     strategy: str = ""
-    queue: str = ""
     place: SourceRef | None = None
     unknown: str = ""
     guaranteed_by: str = FORECAST
@@ -122,14 +120,13 @@ def job_of_row(
         priority=_priority(row, body or {}, priorities, wish),
         seconds=_seconds(row, body or {}, wish),
         strategy=wish.strategy or "",
-        queue=row.queue,
         place=row.place,
         unknown=unknown,
         guaranteed_by=_guarantee(row, pods, body or {}, kinds),
     )
 
 
-def job_of_use(used: UsedWorkload, known: QueuedJob | None, seconds: float | None = None) -> QueuedJob:
+def job_of_use(used: UsedWorkload, known: QueuedJob | None) -> QueuedJob:
     """Return what a workload in the evidence asks for; where its pods may run is `known` from the repository."""
     sites = {one.gpus: one for one in known.pods} if known is not None else {}
     pods = tuple(_used(one, sites.get(one.pod_gpus)) for one in used.pod_sets)
@@ -138,9 +135,8 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None, seconds: float | Non
         pods=pods,
         priority=used.priority if known is None else max(used.priority, known.priority),
         since=used.created_at,
-        seconds=seconds if known is None else known.seconds,
+        seconds=None if known is None else known.seconds,
         strategy="" if known is None else known.strategy,
-        queue=used.queue,
         place=None if known is None else known.place,
         unknown="" if known is None else known.unknown,
         guaranteed_by=FORECAST if known is None else known.guaranteed_by,
@@ -154,7 +150,6 @@ def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
     )
     return PodAsk(
         pods=one.count,
-        least=one.min_count,
         cpu=cpu,
         memory=memory,
         gpus=gpus,

@@ -60,8 +60,8 @@ def place_jobs(
 ) -> ClusterPlacement:
     """Place jobs by a strategy on what is free of a fleet; of several ways that it knows, take what allocates most."""
     row = STRATEGIES[strategy]
-    waste = Waste(mix_of(fleet, (*running, *jobs)))
     mix = mix_of(fleet, (*running, *jobs))
+    waste = Waste(mix)
     found: list[tuple[int, float, int, list[JobPlacement], Space]] = []
     for way in row.make(mix):
         space = fleet.space.copy()

@@ -14,13 +14,26 @@ from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
 from reconciler.placement.jobs import TAS
-from reconciler.plan.admissions_kai import NEVER, OVER, PREEMPTED, PREEMPTS, STARTS, UNKNOWN, WAITS, asks, kai_lines
+from reconciler.plan.admissions_kai import (
+    NEVER,
+    OVER,
+    PREEMPTED,
+    PREEMPTS,
+    STARTS,
+    UNKNOWN,
+    WAITS,
+    asks,
+    displaced,
+    frees,
+    kai_lines,
+    why_old,
+)
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, PlacementLine
 from reconciler.queues.admission import KueueAdmission
 from reconciler.queues.flavors import Version
-from reconciler.queues.forecast.gather import Gatherer, fair_sharing, seconds, specs, used
+from reconciler.queues.forecast.gather import Gatherer, fair_sharing, name_of, seconds, specs, used
 from reconciler.queues.forecast.kueue import forecast
 from reconciler.queues.forecast.values import ForecastOutcome, QueuedWorkload, written
 from reconciler.queues.queues import QueueUsage
@@ -33,7 +46,7 @@ _MOST_OTHERS = 50  # workloads that a plan does not change, of one cluster
 
 
 class _ForecastCluster(Struct, frozen=True, kw_only=True):
-    """One cluster: its queues before and after, and its workloads in both, by name."""
+    """One cluster: its queues before and after, and its workloads in both, by name; or why nothing can be told."""
 
     name: str
     evidence: UsageEvidence
@@ -42,16 +55,7 @@ class _ForecastCluster(Struct, frozen=True, kw_only=True):
     changed: Sequence[Edit]
     rows: Mapping[str, ObjectSummary]
     inventory: Inventory | None
-    most_days: int | None
-
-    @property
-    def age(self) -> str:
-        """Why the evidence is too old to tell anything; empty if it is not."""
-        days, most = self.evidence.days, self.most_days
-        if days is None or most is None or 0 <= days <= most:
-            return ""
-        taken = self.evidence.found.observed_at
-        return f"the evidence of use is of {taken}, and spec.evidence.maxAge allows {plural(most, 'day')}"
+    unknown: str
 
 
 class _SideForecast(Struct, frozen=True, kw_only=True):
@@ -80,7 +84,7 @@ def admission_lines(
             changed=by_cluster[name],
             rows=_waiting_rows(inputs, name, evidence),
             inventory=inputs.inventories.get(name),
-            most_days=inputs.config.evidence_days,
+            unknown=why_old(inputs, evidence),
         )
         lines += _lines(cluster)
         lines += kai_lines(inputs, evidence, cluster.changed, cluster.after)
@@ -93,18 +97,18 @@ def _waiting_rows(inputs: Inputs, cluster: str, evidence: UsageEvidence) -> dict
     if not waiting:
         return {}
     rows = (row for row in inputs.common.rows() if row.cluster == cluster and row.is_workload and row.key in waiting)
-    return {_name(row.key): row for row in rows}
+    return {name_of(row.key): row for row in rows}
 
 
 def _lines(cluster: _ForecastCluster) -> Iterator[AdmissionLine]:
-    asking = {_name(edit.change.key): edit for edit in cluster.changed if asks(edit)}
-    if cluster.age:
+    asking = {name_of(edit.change.key): edit for edit in cluster.changed if asks(edit)}
+    if cluster.unknown:
         for edit in asking.values():
             if edit.row_after is not None and _queue_terms(cluster.after, edit.row_after) is not None:
-                yield _line(cluster, edit.change.key, edit.row_after, UNKNOWN, cluster.age)
+                yield _line(cluster, edit.change.key, edit.row_after, UNKNOWN, cluster.unknown)
         return
     after = _forecast(cluster, cluster.after, asking)
-    known = {_name(one.key): one for one in cluster.evidence.found.workloads}
+    known = {name_of(one.key): one for one in cluster.evidence.found.workloads}
     admission = KueueAdmission(cluster.after, cluster.inventory, cluster.evidence.kueue)
     for name, edit in sorted(asking.items()):
         row = edit.row_after
@@ -123,10 +127,10 @@ def _forecast(cluster: _ForecastCluster, usage: QueueUsage, asking: Mapping[str,
     version: Version = cluster.evidence.kueue
     gatherer = Gatherer(usage, version)
     is_head = usage is cluster.after
-    gone = {_name(edit.row_before.key) for edit in cluster.changed if edit.row_before is not None and _frees(edit)}
+    gone = {name_of(edit.row_before.key) for edit in cluster.changed if edit.row_before is not None and frees(edit)}
     found: dict[str, QueuedWorkload] = {}
     for one, asked in used(cluster.evidence.found, usage):
-        name = _name(one.key)
+        name = name_of(one.key)
         if is_head and (name in gone or (name in asking and asked.running is None)):
             continue
         if asked.running is None and name in cluster.rows:
@@ -141,11 +145,6 @@ def _forecast(cluster: _ForecastCluster, usage: QueueUsage, asking: Mapping[str,
     return _SideForecast(workloads=found, outcome=forecast(*specs(usage), found.values(), version, fair_sharing(usage)))
 
 
-def _frees(edit: Edit) -> bool:
-    new = edit.row_after
-    return new is None or new.suspended or (asks(edit) and edit.row_before is not None)
-
-
 def _decided(
     cluster: _ForecastCluster,
     after: _SideForecast,
@@ -154,7 +153,7 @@ def _decided(
     row: ObjectSummary,
 ) -> AdmissionLine | None:
     """Return what happens to a workload that the plan changes; None if its queue is not one of Kueue's."""
-    name = _name(row.key)
+    name = name_of(row.key)
     for answer in admission.answers(row):
         if answer.is_known:
             return _line(cluster, row.key, row, NEVER, answer.message)
@@ -169,7 +168,7 @@ def _decided(
         return _waiting(cluster, after, row, after.workloads[waiting[0]], (len(copies), len(waiting)))
     admitted = after.outcome.admitted[name]
     flavors = tuple(sorted({flavor for pods in admitted.flavors for flavor in pods.values()}))
-    displaced = _displaced(cluster, after, known, set(copies))
+    displaces = _displaced(cluster, after, known, set(copies))
     asked_pods = sum(pods.pods for pods in asked.sets)
     pods = sum(admitted.counts)
     reason = "borrows from its cohort" if admitted.borrows else ""
@@ -180,11 +179,11 @@ def _decided(
         cluster,
         row.key,
         row,
-        PREEMPTS if displaced else STARTS,
+        PREEMPTS if displaces else STARTS,
         reason,
         flavors=flavors,
         pods=pods if pods < asked_pods else None,
-        displaces=displaced,
+        displaces=displaces,
     )
 
 
@@ -255,27 +254,11 @@ def _displaced(
     cluster: _ForecastCluster, after: _SideForecast, known: Mapping[str, UsedWorkload], names: set[str]
 ) -> tuple[Displaced, ...]:
     """Return the running workloads that others preempt."""
-    found = []
-    for name, preempted in sorted(after.outcome.preempted.items()):
-        if preempted.by in names and name in known:
-            one = known[name]
-            found.append(
-                Displaced(
-                    key=one.key,
-                    queue=after.workloads[name].queue,
-                    gpus=one.gpus,
-                    seconds=_ran(cluster, one),
-                    reason=preempted.reason,
-                )
-            )
-    return tuple(found)
-
-
-def _ran(cluster: _ForecastCluster, one: UsedWorkload) -> int | None:
-    """Return for how long a workload had run when the evidence was recorded."""
-    if not one.started_at:
-        return None
-    return max(0, int(seconds(cluster.evidence.found.observed_at) - seconds(one.started_at)))
+    return tuple(
+        displaced(cluster.evidence, known[name], after.workloads[name].queue, preempted.reason)
+        for name, preempted in sorted(after.outcome.preempted.items())
+        if preempted.by in names and name in known
+    )
 
 
 def _others(
@@ -354,7 +337,3 @@ def _line(
 def _queue_terms(usage: QueueUsage, row: ObjectSummary) -> QueueTerms | None:
     found = usage.queues.get(usage.queue_of(row))
     return found.terms if found is not None and isinstance(found.terms, QueueTerms) else None
-
-
-def _name(key: ObjectKey) -> str:
-    return f"{key.namespace}/{key.kind}/{key.name}"

@@ -7,10 +7,12 @@ from reconciler.kinds.kai import is_preemptible, priority_of
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import TreeTerms
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.values import plural
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, Operation
-from reconciler.queues.forecast.gather import seconds
+from reconciler.policy.references.age import is_too_old
+from reconciler.queues.forecast.gather import name_of, seconds
 from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.queues import QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
@@ -38,6 +40,21 @@ def asks(edit: Edit) -> bool:
     return any(getattr(old, field) != getattr(new, field) for field in fields)
 
 
+def frees(edit: Edit) -> bool:
+    """Return whether an edit makes a workload give back what it holds: it goes, stops, or asks again."""
+    new = edit.row_after
+    return edit.row_before is not None and (new is None or new.suspended or asks(edit))
+
+
+def why_old(inputs: Inputs, evidence: UsageEvidence) -> str:
+    """Return why the evidence is too old to tell anything; empty if it is not."""
+    most = inputs.config.evidence_days
+    if most is None or not is_too_old(evidence.days, most):
+        return ""
+    taken = evidence.found.observed_at
+    return f"the evidence of use is of {taken}, and spec.evidence.maxAge allows {plural(most, 'day')}"
+
+
 def kai_lines(
     inputs: Inputs, evidence: UsageEvidence, changed: Sequence[Edit], usage: QueueUsage
 ) -> Iterator[AdmissionLine]:
@@ -46,36 +63,48 @@ def kai_lines(
     rows = {key: row for key, row in asking.items() if row.gpus and _follows(inputs, usage, usage.queue_of(row))}
     if not rows:
         return
-    gone = {edit.row_before.key for edit in changed if edit.row_before is not None and edit.row_after is None}
-    used = {_name(one.key): one for one in evidence.found.workloads if one.key not in rows and one.key not in gone}
-    inventory, most = inputs.inventories.get(evidence.found.cluster), inputs.config.evidence_days
-    is_old = evidence.days is not None and most is not None and not 0 <= evidence.days <= most
-    unknown = "there is no evidence of its nodes" if inventory is None else ""
-    unknown = "the evidence of use is too old" if is_old else unknown
+    unknown = why_old(inputs, evidence)
+    if not unknown and evidence.found.cluster not in inputs.inventories:
+        unknown = "there is no evidence of its nodes"
+    if unknown:
+        yield from (_line(evidence, usage, row, UNKNOWN, unknown) for _, row in sorted(rows.items()))
+        return
+    gone = {edit.row_before.key for edit in changed if edit.row_before is not None and frees(edit)}
+    used = {name_of(one.key): one for one in evidence.found.workloads if one.key not in rows and one.key not in gone}
     outcome = _forecast(inputs, evidence, used, rows, usage)
     for key, row in sorted(rows.items()):
-        name = _name(key)
-        displaced = tuple(
-            _displaced(used[other], evidence, preempted.reason)
+        name = name_of(key)
+        if name not in outcome.placed:
+            yield _line(evidence, usage, row, WAITS, f"for {outcome.reasons.get(name, 'its turn')}")
+            continue
+        displaces = tuple(
+            displaced(evidence, used[other], used[other].queue, preempted.reason)
             for other, preempted in sorted(outcome.preempted.items())
             if preempted.by == name and other in used
         )
-        verdict, reason = PREEMPTS if displaced else STARTS, ""
-        if unknown:
-            verdict, reason = UNKNOWN, unknown
-        elif name not in outcome.placed:
-            verdict, reason = WAITS, f"for {outcome.reasons.get(name, 'its turn')}"
-        yield AdmissionLine(
-            cluster=evidence.found.cluster,
-            key=key,
-            queue=usage.queue_of(row).name,
-            verdict=verdict,
-            reason=reason,
-            displaces=displaced if verdict == PREEMPTS else (),
-            observed_at=evidence.found.observed_at,
-            evidence_days=evidence.days,
-            source=row.place,
-        )
+        yield _line(evidence, usage, row, PREEMPTS if displaces else STARTS, displaces=displaces)
+
+
+def _line(
+    evidence: UsageEvidence,
+    usage: QueueUsage,
+    row: ObjectSummary,
+    verdict: str,
+    reason: str = "",
+    *,
+    displaces: tuple[Displaced, ...] = (),
+) -> AdmissionLine:
+    return AdmissionLine(
+        cluster=evidence.found.cluster,
+        key=row.key,
+        queue=usage.queue_of(row).name,
+        verdict=verdict,
+        reason=reason,
+        displaces=displaces,
+        observed_at=evidence.found.observed_at,
+        evidence_days=evidence.days,
+        source=row.place,
+    )
 
 
 def _forecast(
@@ -86,8 +115,7 @@ def _forecast(
     usage: QueueUsage,
 ) -> KaiOutcome:
     """Forecast the queues of a cluster with what runs in them; other workloads only take GPUs of their nodes."""
-    inventory = inputs.inventories.get(evidence.found.cluster)
-    measured = inventory.nodes if inventory is not None else ()
+    measured = inputs.inventories[evidence.found.cluster].nodes
     nodes = {node.name: node.gpus if node.is_open else 0 for node in measured}
     products = {node.name: node.product for node in measured}
     tree = {one.queue for one in used.values() if _follows(inputs, usage, _key(usage, one.queue))}
@@ -98,7 +126,7 @@ def _forecast(
                 nodes[name] = nodes.get(name, 0) - count * pods.pod_gpus
     now = seconds(evidence.found.observed_at)
     jobs += [_asked(row, usage, now + number) for number, (_, row) in enumerate(sorted(rows.items()), start=1)]
-    wanted = {_name(key): row.product for key, row in rows.items()}
+    wanted = {name_of(key): row.product for key, row in rows.items()}
     return forecast_kai(
         _specs(usage), jobs, nodes, lambda job, node: wanted.get(job.name, "") in ("", products.get(node, ""))
     )
@@ -132,7 +160,7 @@ def _asked(row: ObjectSummary, usage: QueueUsage, created: float) -> KaiJob:
     whole = [one for one in row.demands if one.resource in WHOLE_GPUS]
     priority = priority_of((row.group, row.kind), row.priority_class, usage.priorities)
     return KaiJob(
-        name=_name(row.key),
+        name=name_of(row.key),
         queue=row.queue,
         pods=sum(one.pods - one.spare for one in whole) or 1,
         gpus=int(max((one.gpus_per_pod for one in whole), default=0)),
@@ -145,7 +173,7 @@ def _asked(row: ObjectSummary, usage: QueueUsage, created: float) -> KaiJob:
 def _used(one: UsedWorkload) -> KaiJob:
     nodes = [name for pods in one.pod_sets if pods.pod_gpus for name, count in pods.nodes for _ in range(count)]
     return KaiJob(
-        name=_name(one.key),
+        name=name_of(one.key),
         queue=one.queue,
         pods=len(nodes) or sum(pods.count for pods in one.pod_sets if pods.pod_gpus),
         gpus=max(pods.pod_gpus for pods in one.pod_sets),
@@ -156,10 +184,7 @@ def _used(one: UsedWorkload) -> KaiJob:
     )
 
 
-def _displaced(one: UsedWorkload, evidence: UsageEvidence, reason: str) -> Displaced:
-    ran = int(seconds(evidence.found.observed_at) - seconds(one.started_at)) if one.started_at else None
-    return Displaced(key=one.key, queue=one.queue, gpus=one.gpus, seconds=ran, reason=reason)
-
-
-def _name(key: ObjectKey) -> str:
-    return f"{key.namespace}/{key.kind}/{key.name}"
+def displaced(evidence: UsageEvidence, one: UsedWorkload, queue: str, reason: str) -> Displaced:
+    """Return a running workload that another one preempts, with how long it had run by the evidence."""
+    ran = max(0, int(seconds(evidence.found.observed_at) - seconds(one.started_at))) if one.started_at else None
+    return Displaced(key=one.key, queue=queue, gpus=one.gpus, seconds=ran, reason=reason)

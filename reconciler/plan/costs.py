@@ -24,7 +24,7 @@ from reconciler.repo.config import Config
 from reconciler.repo.evidence.runs import FinishedRun, FinishedRuns
 from reconciler.repo.evidence.utilisation import GpuPod, GpuUtilisation
 from reconciler.sizing.inventory import Inventory
-from reconciler.sizing.prices import NO_PRICES, Prices, is_spot
+from reconciler.sizing.prices import NO_PRICES, Prices, is_spot, mean_rates
 
 _Key = TypeVar("_Key")
 
@@ -57,11 +57,7 @@ class Charges(Struct, frozen=True, kw_only=True, eq=False):
         """Return the charges with their rates: of each product commitments are used first, then the list."""
         found = tuple(rows)
         gpus = _sums(found, lambda one: (one.cluster, one.product, one.spot))
-        rates = {}
-        for (cluster, product, spot), amount in gpus.items():
-            total = prices.get(cluster, NO_PRICES).spend(product, amount, spot=spot)
-            rates[cluster, product, spot] = None if total is None else total / amount
-        return Charges(rows=found, prices=prices, rates=rates)
+        return Charges(rows=found, prices=prices, rates=mean_rates(gpus, prices))
 
     def rate(self, cluster: str, product: str, *, spot: bool = False) -> float | None:
         """Return what a GPU hour costs on the average; None if it is unknown."""

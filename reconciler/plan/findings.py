@@ -21,6 +21,7 @@ from reconciler.plan.inputs import UsageEvidence
 from reconciler.plan.updates import Update
 from reconciler.policy.exceptions import ExceptionInForce, apply_exceptions
 from reconciler.policy.references import evaluate_age, evaluate_expiry, evaluate_shrinks, evidence_ages, utc_date
+from reconciler.policy.references.age import age_in_days
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Config, RuleSetting
 from reconciler.repo.files import BlobIds, report_files
@@ -138,12 +139,17 @@ def ages_of_evidence(index: CompiledRevision, config: Config, day: dt.date | Non
 _RECENT_DAYS = 1
 
 
+def age_of(index: CompiledRevision, timestamp: str, day: dt.date | None) -> int | None:
+    """Return the age of evidence in days. That of a working tree may be newer than its commit: it is of today."""
+    days = age_in_days(timestamp, day)
+    return days if days is None or index.revision.tree.commit is not None else max(days, 0)
+
+
 def usage_evidence(index: CompiledRevision, day: dt.date | None) -> dict[str, UsageEvidence]:
-    """Return the evidence of use with its age in days; that of the future has no age that says anything."""
+    """Return the evidence of use with its age in days."""
     found: dict[str, UsageEvidence] = {}
     for cluster, usage in index.context.evidence.usage.items():
-        taken = utc_date(usage.observed_at)
-        days = (day - taken).days if day is not None and taken is not None else None
+        days = age_of(index, usage.observed_at, day)
         found[cluster] = UsageEvidence(found=usage, days=days, kueue=kueue_version(index, cluster))
     return found
 

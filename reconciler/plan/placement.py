@@ -26,8 +26,9 @@ from reconciler.placement import (
 )
 from reconciler.placement.jobs import job_of_row
 from reconciler.plan.baseline import Baseline
+from reconciler.plan.findings import age_of
 from reconciler.plan.plan import JobChange, PlacedWorkload, PlacementLine, Plan
-from reconciler.policy.references.age import utc_date
+from reconciler.policy.references.age import is_too_old
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.placement import PlacementSettings
@@ -166,10 +167,10 @@ def _evidence(
         return None, None, "there is no evidence of use; `reconciler observe` records it"
     if inventory is None or not inventory.nodes:
         return None, None, "there is no evidence of nodes; `reconciler observe` records it"
-    ages = [_days(usage.observed_at, day), _days(inventory.taken_at, day)]
+    ages = [age_of(index, usage.observed_at, day), age_of(index, inventory.taken_at, day)]
     days = max((age for age in ages if age is not None), default=None)
     most = config.evidence_days
-    if days is not None and most is not None and not 0 <= days <= most:
+    if days is not None and is_too_old(days, most):
         return None, days, f"the evidence is {plural(days, 'day')} old, and spec.evidence.maxAge allows {most}"
     levels = [row.terms.levels for row in queues.deciding.values() if isinstance(row.terms, TopologyTerms)]
     evidence = PlacementEvidence(
@@ -182,11 +183,6 @@ def _evidence(
     )
     shown = days is not None and (most is not None or days > _RECENT_DAYS)
     return evidence, days if shown else None, ""
-
-
-def _days(time: str, day: dt.date | None) -> int | None:
-    taken = utc_date(time)
-    return (day - taken).days if day is not None and taken is not None else None
 
 
 class _JobReading:

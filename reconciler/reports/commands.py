@@ -144,10 +144,10 @@ def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any
     form = flags.pop("output")
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     index = run.workspace.compile()
-    use = KnownUse(window=_words(window), hours=window / 3600)
+    use = KnownUse()
     for cluster in index.clusters:
         _add(use, index, cluster, window, evidence=evidence)
-    return _print(report_use(index, use, kind, by), form, run)
+    return _print(report_use(index, use, kind, by, _words(window)), form, run)
 
 
 def _add(use: KnownUse, index: CompiledRevision, cluster: Cluster, window: int, *, evidence: bool) -> None:
@@ -162,7 +162,8 @@ def _add(use: KnownUse, index: CompiledRevision, cluster: Cluster, window: int, 
     except OutsideError as error:
         use.failures.append(f"{cluster.name}: {error}")
         return
-    use.add(cluster.name, found, f"from Prometheus, a sample each {step} s")
+    note = f"from Prometheus, a sample each {step} s"
+    use.add(cluster.name, found, note, hours=window / 3600, window=_words(window))
 
 
 def _print(report: Report, form: str | None, run: opening.Run) -> int:

@@ -10,28 +10,33 @@ from reconciler.reports.use import HeldGpus, use_rows
 
 
 class KnownUse(Struct, kw_only=True, eq=False):
-    """The use of GPUs of all clusters, as far as it is known, in a window of some hours."""
+    """The use of GPUs of all clusters, as far as it is known. hours: those of the window of each; windows: in words."""
 
-    window: str = ""
-    hours: float = 0.0
+    windows: list[str] = field(default_factory=list)
+    hours: dict[str, float] = field(default_factory=dict)
     held: list[HeldGpus] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
-    def add(self, cluster: str, found: Measured, note: str) -> None:
-        """Add what was found of a cluster; the note says where."""
+    def add(self, cluster: str, found: Measured, note: str, *, hours: float, window: str) -> None:
+        """Add what was found of a cluster in a window; the note says where."""
+        self.hours[cluster] = hours
+        self.windows.append(window)
         self.held += found.held
         self.notes += [f"{cluster}: {one}" for one in (note, *found.notes)]
 
     def add_recorded(self, index: CompiledRevision, cluster: str) -> None:
         """Add what the evidence says of a cluster."""
         found, hours, taken = recorded_use(index, directory_of(index, cluster))
-        self.hours, self.window = hours, f"{hours * 60:,.0f} minutes of evidence"
-        self.add(cluster, found, f"from evidence{f' of {taken}' if taken else ''}")
+        note = f"from evidence{f' of {taken}' if taken else ''}"
+        self.add(cluster, found, note, hours=hours, window=f"{hours * 60:,.0f} minutes of evidence")
 
 
-def report_use(index: CompiledRevision, use: KnownUse, kind: str, by: str) -> Report:
-    """Return the report `efficiency` or `cost`; the first with the edits that free idle GPUs."""
+def report_use(index: CompiledRevision, use: KnownUse, kind: str, by: str, window: str = "") -> Report:
+    """Return the report `efficiency` or `cost`; the first with the edits that free idle GPUs.
+
+    window: what was asked for, in words, if nothing is known of any cluster.
+    """
     prices = {one.name: one.prices for one in index.clusters if one.prices.gpu_hours}
     jobs = use_rows(use.held, "job", prices, use.hours)
     edits = {
@@ -42,7 +47,7 @@ def report_use(index: CompiledRevision, use: KnownUse, kind: str, by: str) -> Re
     return Report(
         kind=kind,
         by=by,
-        window=use.window,
+        window=", ".join(dict.fromkeys(use.windows)) or window,
         rows=use_rows(use.held, by, prices, use.hours),
         idle_jobs=idle_jobs(jobs, edits) if kind == "efficiency" else (),
         notes=tuple(use.notes),

@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.index.build import CompiledRevision
 from reconciler.kube.objects import format_path
 from reconciler.kube.values import plural
-from reconciler.repo.evidence.usage import Usage, UsedWorkload
+from reconciler.repo.evidence.usage import Usage
 from reconciler.repo.evidence.utilisation import GpuPod, GpuUtilisation, GpuWindow, GpuWorkload
 from reconciler.reports.measured import Directory, Measured, Pod, PodOwner
 from reconciler.reports.series import GpuHours
@@ -34,13 +34,13 @@ def directory_of(index: CompiledRevision, cluster: str) -> Directory:
         evidence.inventories.get(cluster),
     )
     nodes = {node.name: node for node in inventory.nodes} if inventory is not None else {}
-    known = {_job(one): one for one in usage.workloads} if usage is not None else {}
+    known = {str(one.key): one for one in usage.workloads} if usage is not None else {}
     held = {(one.namespace, pod.name): one for one in (use.workloads if use is not None else ()) for pod in one.pods}
 
     def owner(pod: Pod, fallback: str) -> PodOwner:
         workload = held.get(pod)
         kind, _, name = fallback.partition("/")
-        job = _job(workload) if workload is not None else f"{kind}/{pod[0]}/{name}"
+        job = str(workload.key) if workload is not None else f"{kind}/{pod[0]}/{name}"
         found = known.get(job)
         queue = (found.cluster_queue or found.queue) if found is not None else ""
         queue = queue or (workload.queue if workload is not None else "")
@@ -113,7 +113,7 @@ def _running(usage: Usage, directory: Directory) -> Iterator[HeldGpus]:
                 yield HeldGpus(
                     cluster=directory.cluster,
                     pod="",
-                    job=_job(one),
+                    job=str(one.key),
                     queue=one.cluster_queue or one.queue,
                     team=one.owner,
                     product=directory.product(node),
@@ -122,15 +122,11 @@ def _running(usage: Usage, directory: Directory) -> Iterator[HeldGpus]:
                 )
 
 
-def _job(one: UsedWorkload | GpuWorkload) -> str:
-    return f"{one.kind}/{one.namespace}/{one.name}"
-
-
 def freeing(index: CompiledRevision, cluster: str, jobs: set[str]) -> dict[str, Freeing]:
     """Return the edits of the repository that free the GPUs of jobs."""
     found = {}
     for row in index.first_summaries():
-        job = f"{row.kind}/{row.namespace}/{row.name}"
+        job = str(row.key)
         if row.cluster == cluster and job in jobs:
             pods = index.context.kinds.find(row.group, row.kind).pods
             edit = f"{format_path(pods.suspend)}: true" if pods.suspend else ""

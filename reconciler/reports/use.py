@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from reconciler.reports.series import GpuHours, hourly_means, trend
-from reconciler.sizing.prices import Prices
+from reconciler.sizing.prices import Prices, mean_rates
 
 BY = ("team", "queue", "job")
 _FIGURES = 6  # decimal places of hours; money has two
@@ -74,17 +74,13 @@ class UseRates(Struct, frozen=True, kw_only=True):
     rates: Mapping[tuple[str, str, bool], float | None]
 
     @staticmethod
-    def of(held: Iterable[HeldGpus], prices: Mapping[str, Prices], hours: float) -> "UseRates":
-        """Return the rates of what was held in a window of so many hours."""
+    def of(held: Iterable[HeldGpus], prices: Mapping[str, Prices], hours: Mapping[str, float]) -> "UseRates":
+        """Return the rates of what was held in the window of each cluster, of so many hours."""
         totals: dict[tuple[str, str, bool], float] = {}
         for one in held:
             key = one.cluster, one.product, one.spot
-            totals[key] = totals.get(key, 0.0) + one.gpu_hours / hours
-        rates = {}
-        for (cluster, product, spot), gpus in totals.items():
-            money = prices[cluster].spend(product, gpus, spot=spot) if cluster in prices and gpus else None
-            rates[cluster, product, spot] = None if money is None else money / gpus
-        return UseRates(prices=prices, rates=rates)
+            totals[key] = totals.get(key, 0.0) + one.gpu_hours / hours[one.cluster]
+        return UseRates(prices=prices, rates=mean_rates(totals, prices))
 
     def spent(self, hours: Iterable[tuple[HeldGpus, float]]) -> tuple[float | None, tuple[str, ...]]:
         """Return the money for GPU hours, None if none of them has a price, and the products without one."""
@@ -98,8 +94,10 @@ class UseRates(Struct, frozen=True, kw_only=True):
         return (round(money, 2) if is_priced else None), tuple(sorted(unpriced))
 
 
-def use_rows(held: Sequence[HeldGpus], by: str, prices: Mapping[str, Prices], hours: float) -> tuple[UseRow, ...]:
-    """Return the rows of each cluster in a window of so many hours, those that waste most first."""
+def use_rows(
+    held: Sequence[HeldGpus], by: str, prices: Mapping[str, Prices], hours: Mapping[str, float]
+) -> tuple[UseRow, ...]:
+    """Return the rows of each cluster in its window of so many hours, those that waste most first."""
     rates = UseRates.of(held, prices, hours)
     groups: dict[tuple[str, str], list[HeldGpus]] = {}
     for one in held:

@@ -44,9 +44,7 @@ def queue_rows(cluster: str, usage: Usage | None, waits: Iterable[QueueWaits], b
 
 
 def _name(one: UsedWorkload, by: str) -> str:
-    return {"queue": one.cluster_queue or one.queue, "team": one.owner}.get(
-        by, f"{one.kind}/{one.namespace}/{one.name}"
-    )
+    return {"queue": one.cluster_queue or one.queue, "team": one.owner}.get(by, str(one.key))
 
 
 def _row(
@@ -64,7 +62,7 @@ def _row(
         waiting=len(waiting),
         waiting_gpus=sum(one.gpus for one in waiting),
         longest=_hours(first.created_at, usage.observed_at) if first is not None and usage is not None else None,
-        longest_job=f"{first.kind}/{first.namespace}/{first.name}" if first is not None else "",
+        longest_job=str(first.key) if first is not None else "",
         reason=next((why.message or why.reason for why in first.conditions), "") if first is not None else "",
         samples=waits.samples if waits is not None else None,
         p50_hours=round(waits.p50_seconds / 3600, 4) if waits is not None else None,

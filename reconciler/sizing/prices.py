@@ -50,6 +50,20 @@ class Prices(Struct, frozen=True, kw_only=True):
         return None if hour is None else total + left * hour
 
 
+def mean_rates(
+    gpus: Mapping[tuple[str, str, bool], float], prices: Mapping[str, Prices]
+) -> dict[tuple[str, str, bool], float | None]:
+    """Return what a GPU hour costs on the average, by cluster, product and spot; None if it is unknown.
+
+    Of each product commitments are used first, then the list.
+    """
+    rates: dict[tuple[str, str, bool], float | None] = {}
+    for (cluster, product, spot), amount in gpus.items():
+        total = prices.get(cluster, NO_PRICES).spend(product, amount, spot=spot)
+        rates[cluster, product, spot] = None if total is None or not amount else total / amount
+    return rates
+
+
 SPOT_LABELS = {
     "cloud.google.com/gke-spot": "true",
     "cloud.google.com/gke-preemptible": "true",

@@ -22,7 +22,7 @@ from reconciler.plan.opening import Run
 from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
 from reconciler.plan.placement import ClusterForecast
 from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
-from reconciler.repo.evidence.usage import RUNNING, Usage, UsedWorkload
+from reconciler.repo.evidence.usage import Usage, UsedWorkload
 from reconciler.repo.port import Commit, Repository
 from reconciler.reports.making import recorded_report
 from reconciler.reports.pages import Report
@@ -47,14 +47,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     @property
     def used_gpus(self) -> dict[str, int] | None:
         """The GPUs in use by node; None: nothing says so."""
-        if self.usage is None:
-            return None
-        used: dict[str, int] = {}
-        for workload in self.usage.workloads:
-            for pods in workload.pod_sets if workload.state == RUNNING else ():
-                for node, number in pods.nodes:
-                    used[node] = used.get(node, 0) + number * pods.pod_gpus
-        return used
+        return None if self.usage is None else self.usage.held_gpus()
 
     @property
     def observed(self) -> dict[ObjectKey, UsedWorkload]:

@@ -119,6 +119,14 @@ def test_evidence_that_is_too_old_says_nothing(placed: Fleet) -> None:
     assert "Nothing is pinned" in text
 
 
+def test_new_evidence_counts_before_it_is_committed(placed: Fleet) -> None:
+    """AF-12: evidence of a working tree is newer than its last commit, which makes it not too old."""
+    observe(placed, at="2026-11-05T09:00:00Z")
+    write_job(placed, "vit", 2)
+    line = _plan(placed)
+    assert (line["unknown"], line["days"], [one["word"] for one in line["workloads"]]) == ("", 0, ["starts"])
+
+
 def test_without_evidence_of_use_the_plan_says_only_that(placed: Fleet) -> None:
     (placed.root / "evidence/main/usage.yaml").unlink()
     write_job(placed, "vit", 2)

@@ -147,6 +147,9 @@ def test_old_evidence_tells_nothing() -> None:
     line = lines(plan(queues(), [*queues(), kueue_job("new")], config=config, **known))["new"]
     assert (line.verdict, line.evidence_days) == ("unknown", 5)
     assert line.reason == f"the evidence of use is of {NOW}, and spec.evidence.maxAge allows 3 days"
+    nodes = {"inventories": {"main": inventory(2)}}
+    of_kai = lines(plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], config=config, **nodes, **known))["new"]
+    assert (of_kai.verdict, of_kai.reason) == ("unknown", line.reason)
 
 
 def test_without_evidence_nothing_is_said() -> None:
@@ -194,6 +197,15 @@ def test_kai_starts_waits_and_reclaims() -> None:
     gets = lines(plan(KAI_QUEUES, [*KAI_QUEUES, job("new", pods=1)], **nodes, **borrowed))["new"]
     assert gets.verdict == "preempts"
     assert [(one.gpus, one.seconds, one.reason) for one in gets.displaces] == [(8, 9000, "Reclaim")]
+
+
+def test_kai_gets_back_what_a_suspended_job_holds() -> None:
+    """F-158: a plan that suspends a job of KAI lets another one start on its GPUs."""
+    known = {"inventories": {"main": inventory(1)}, **evidence(kai_used("old", "H100-0"))}
+    before = [*KAI_QUEUES, job("old", pods=1)]
+    assert lines(plan(before, [*before, job("new", pods=1)], **known))["new"].verdict == "waits"
+    after = [*KAI_QUEUES, job("old", pods=1, suspend=True), job("new", pods=1)]
+    assert lines(plan(before, after, **known))["new"].verdict == "starts"
 
 
 def test_kai_without_nodes_is_unknown() -> None:

@@ -25,7 +25,7 @@ def held(gpu_hours: float, *gpus: GpuHours, **more: Any) -> HeldGpus:
 
 
 def row(*rows: HeldGpus, by: str = "team", prices: Any = None) -> UseRow:
-    (found,) = use_rows(rows, by, PRICES if prices is None else prices, 24.0)
+    (found,) = use_rows(rows, by, PRICES if prices is None else prices, {"main": 24.0})
     return found
 
 
@@ -64,15 +64,29 @@ def test_commitments_come_first() -> None:
     assert row(held(48.0, BUSY), prices=prices).cost == round(24 * 1.0 + 24 * 3.06, 2)
 
 
+def test_clusters_have_windows_of_their_own() -> None:
+    """F-129: one commitment of a day in one cluster, and of an hour in another: each is used first in its window."""
+    committed = parse_prices({**WRITTEN, "commitments": [{"product": A100, "count": 1, "hour": 1.0}]})
+    rows = use_rows(
+        [held(24.0, BUSY), held(2.0, BUSY, cluster="other")],
+        "team",
+        {"main": committed, "other": committed},
+        {"main": 24.0, "other": 1.0},
+    )
+    assert {row.cluster: row.cost for row in rows} == {"main": 24.0, "other": 4.06}
+
+
 @pytest.mark.parametrize(("by", "names"), [("team", ["nlp", "vision"]), ("queue", ["q"]), ("job", ["Job/a", "Job/b"])])
 def test_rows_by_team_queue_and_job(by: str, names: list[str]) -> None:
     """F-130: those that waste most are first."""
-    rows = use_rows([held(4.0, job="Job/b"), held(4.0, BUSY, job="Job/a", team="nlp")], by, PRICES, 24.0)
+    rows = use_rows([held(4.0, job="Job/b"), held(4.0, BUSY, job="Job/a", team="nlp")], by, PRICES, {"main": 24.0})
     assert [one.name for one in rows] == names
 
 
 def report() -> Report:
-    rows = use_rows([held(4.0, BUSY, job="=cmd|x"), held(4.0, product=L40S, job="Job/team/b")], "job", PRICES, 24.0)
+    rows = use_rows(
+        [held(4.0, BUSY, job="=cmd|x"), held(4.0, product=L40S, job="Job/team/b")], "job", PRICES, {"main": 24.0}
+    )
     edits = {("main", "=cmd|x"): Freeing(place="jobs/a.yaml:1", edit="spec.suspend: true")}
     return Report(kind="efficiency", by="job", window="7d", rows=rows, idle_jobs=idle_jobs(rows, edits), notes=("n",))
 
@@ -101,7 +115,7 @@ def test_a_report_in_every_format() -> None:
 def test_trends_are_told() -> None:
     """AF-20: with slope and R², or in words."""
     samples = [(number * 300.0, 10 + number / 6) for number in range(24)]
-    rows = use_rows([held(2.0, measure(samples, (), 300.0))], "team", PRICES, 2.0)
+    rows = use_rows([held(2.0, measure(samples, (), 300.0))], "team", PRICES, {"main": 2.0})
     assert rows[0].slope == pytest.approx(2.0, abs=1e-6)
     shown = render(Report(kind="efficiency", by="team", window="2h", rows=rows), "text", width=200)
     assert "+2.00 %/h, R² 1.00" in shown

@@ -1,4 +1,4 @@
-"""The output of `reconciler status queues`, `amd` and `nvidia`: a table for each cluster, or JSON."""
+"""The output of `reconciler status queues`, `nodes`, `amd` and `nvidia`: a table for each cluster, or JSON."""
 
 import json
 from collections.abc import Sequence

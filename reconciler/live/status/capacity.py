@@ -186,15 +186,6 @@ def gpu_issues(node: GpuNode) -> tuple[str, ...]:
     return tuple(issues)
 
 
-def used_gpus(usage: Usage) -> dict[str, int]:
-    """Return the GPUs that workloads hold, by node."""
-    found: dict[str, int] = {}
-    for pods in (one for workload in usage.workloads for one in workload.pod_sets):
-        for node, number in pods.nodes:
-            found[node] = found.get(node, 0) + number * pods.pod_gpus
-    return found
-
-
 def live_nodes(nodes: Iterable[Body], pods: Iterable[Body], vendor: Vendor) -> tuple[NodeCapacity, ...]:
     """Return the nodes with GPUs of a vendor, with what the pods on them request."""
     on_node: dict[str, list[Body]] = {}
@@ -231,7 +222,7 @@ def recorded_nodes(inventory: Inventory | None, vendor: Vendor, usage: Usage | N
 
     What is used is not known without usage, nor where a part of it could not be read.
     """
-    used = used_gpus(usage) if usage is not None and not usage.coverage else None
+    used = usage.held_gpus() if usage is not None and not usage.coverage else None
     found = inventory.nodes if inventory is not None else ()
     return tuple(
         NodeCapacity(

@@ -1,15 +1,13 @@
 """The sums of a cluster: nodes, GPUs and workloads, as AgentaFlow's scheduler counted them."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 
 from reconciler.kinds.progress import Phase
 from reconciler.live.status.capacity import NodeCapacity
 from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage
-
-Number = TypeVar("Number", int, float)
 
 _PENDING = frozenset({Phase.PENDING, Phase.QUEUED, Phase.SYNCING, Phase.STARTING, Phase.PREEMPTED, Phase.SUSPENDED})
 
@@ -102,7 +100,7 @@ def total(summaries: Sequence[ClusterSummary]) -> ClusterSummary:
         *("total_nodes", "active_nodes", "total_gpus", "available_gpus", "utilized_gpus", "measured_gpus"),
         *("pending_workloads", "running_workloads", "completed_workloads"),
     )
-    found: dict[str, Any] = {name: _over(sum, [getattr(one, name) for one in summaries]) for name in sums}
+    found: dict[str, Any] = {name: _sum([getattr(one, name) for one in summaries]) for name in sums}
     moments = [one.last_update_time for one in summaries]
     known = [one for one in moments if one is not None]
     return ClusterSummary(
@@ -113,9 +111,9 @@ def total(summaries: Sequence[ClusterSummary]) -> ClusterSummary:
     )
 
 
-def _over(function: Callable[[list[Number]], Number], values: Sequence[Number | None]) -> Number | None:
+def _sum(values: Sequence[int | None]) -> int | None:
     known = [value for value in values if value is not None]
-    return function(known) if known and len(known) == len(values) else None
+    return sum(known) if known and len(known) == len(values) else None
 
 
 def _weighted(summaries: Sequence[ClusterSummary], name: str) -> float | None:

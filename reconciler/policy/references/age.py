@@ -41,14 +41,21 @@ def utc_date(timestamp: str) -> date | None:
         return date.min
 
 
+def age_in_days(timestamp: str, today: date | None) -> int | None:
+    """Return the age of what was recorded at a time, negative for the future; None if nothing says so."""
+    taken = utc_date(timestamp)
+    return None if taken is None or today is None else (today - taken).days
+
+
+def is_too_old(days: int | None, most: int | None) -> bool:
+    """Return whether an age is more than `spec.evidence.maxAge` allows. Evidence from the future is too old as well."""
+    return days is not None and most is not None and not 0 <= days <= most
+
+
 def evidence_ages(evidence: Mapping[str, DatedEvidence], today: date | None) -> dict[str, int]:
     """Return the age of the evidence of each cluster in days; negative for one from the future."""
-    ages: dict[str, int] = {}
-    for cluster, one in evidence.items():
-        taken = utc_date(one.taken_at)
-        if taken is not None and today is not None:
-            ages[cluster] = (today - taken).days
-    return ages
+    ages = {cluster: age_in_days(one.taken_at, today) for cluster, one in evidence.items()}
+    return {cluster: days for cluster, days in ages.items() if days is not None}
 
 
 def evaluate_age(  # noqa: PLR0917 - the parts of a cluster

@@ -19,6 +19,7 @@ from reconciler.kinds.terms import (
     QueuePolicies,
     QueueTerms,
 )
+from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
 from reconciler.queues.flavors import Flavors, Version
 from reconciler.queues.forecast.values import (
@@ -194,7 +195,7 @@ def _asked(one: UsedWorkload, queue: str, now: str) -> QueuedWorkload:
                     usage[flavor, resource] = usage.get((flavor, resource), 0) + amount * pods.count
         running = HeldQuota(tuple(usage.items()), seconds(one.admitted_at or one.started_at or now))
     return QueuedWorkload(
-        name=name_of(one),
+        name=name_of(one.key),
         queue=queue,
         priority=one.priority,
         created=seconds(one.created_at or now),
@@ -203,9 +204,9 @@ def _asked(one: UsedWorkload, queue: str, now: str) -> QueuedWorkload:
     )
 
 
-def name_of(one: UsedWorkload) -> str:
+def name_of(key: ObjectKey) -> str:
     """Return the name of a workload in a forecast: its identity."""
-    return f"{one.namespace}/{one.kind}/{one.name}"
+    return f"{key.namespace}/{key.kind}/{key.name}"
 
 
 def _requests(pods: UsedPodSet) -> Mapping[str, int]:

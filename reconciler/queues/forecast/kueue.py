@@ -171,7 +171,6 @@ class _CycleRun:
             over = {cell: -free for cell in cells if (free := queue.free(cell)) < 0}
             if over:
                 self._outcome.over[name] = over
-        self._outcome.is_settled = self._cycle < _MOST_CYCLES
         for line in self._lines.values():
             for one in (*line.aside.values(), *(one for _, one in line.heap)):
                 self._outcome.reasons[one.asked.name] = one.reasons
@@ -310,9 +309,7 @@ class _CycleRun:
         usage = tuple(assignment.usage.items())
         head.queue.start(replace(asked, running=HeldQuota(usage, _LATER + self._cycle)))
         flavors = tuple({name: flavor for name, (flavor, _) in one.items()} for one in assignment.flavors)
-        self._outcome.admitted[asked.name] = AdmittedWorkload(
-            flavors, assignment.counts, self._cycle, assignment.borrowing > 0
-        )
+        self._outcome.admitted[asked.name] = AdmittedWorkload(flavors, assignment.counts, assignment.borrowing > 0)
         line = self._lines[head.queue.name]
         if line.sticky == asked.name:
             line.sticky = ""

@@ -132,7 +132,6 @@ class AdmittedWorkload(NamedTuple):
 
     flavors: tuple[Mapping[str, str], ...]
     counts: tuple[int, ...]
-    cycle: int
     borrows: bool = False
 
 
@@ -147,11 +146,9 @@ class ForecastOutcome(Struct, kw_only=True):
     """What a forecast finds. `preempted` are all that lose their quota, even those that get another one later.
 
     reasons: of those that wait. over: by queue, what it uses beyond its quota and all that it may borrow.
-    is_settled: further cycles change nothing.
     """
 
     admitted: dict[str, AdmittedWorkload]
     preempted: dict[str, PreemptedWorkload]
     reasons: dict[str, tuple[Shortfall, ...]]
     over: dict[str, dict[Cell, int]] = {}
-    is_settled: bool = True

@@ -136,6 +136,14 @@ class Usage(Struct, frozen=True, kw_only=True):
     coverage: tuple[str, ...] = ()
     document: Document | None = None
 
+    def held_gpus(self) -> dict[str, int]:
+        """Return the GPUs that pods hold, by node."""
+        found: dict[str, int] = {}
+        for pods in (one for workload in self.workloads for one in workload.pod_sets):
+            for node, number in pods.nodes:
+                found[node] = found.get(node, 0) + number * pods.pod_gpus
+        return found
+
 
 class _PodShape(_Value, frozen=True, kw_only=True):
     requests: dict[str, str] = {}

@@ -18,32 +18,18 @@ from reconciler.plan.outputs.sections.model import (
 from reconciler.plan.plan import CommitmentUse, IdleCost, OwnerCost
 
 _UNKNOWN = "unknown"
-_QUEUE_COLUMNS = (
-    Column("cluster"),
-    Column("queue"),
-    Column("product", Form.PRODUCT),
-    Column("GPU hour", Form.NUMBER),
-    Column("per hour", Form.NUMBER),
-    Column("GPU hours", Form.NUMBER),
-    Column("for these", Form.NUMBER),
-)
-_OWNER_COLUMNS = (Column("cluster"), Column("team"), Column("per hour", Form.NUMBER), Column("", Form.NOTE))
-_JOB_COLUMNS = (
-    Column("job"),
-    Column("cluster"),
-    Column("GPU hours", Form.NUMBER),
-    Column("cost", Form.NUMBER),
-    Column("", Form.NOTE),
-)
-_IDLE_COLUMNS = (
-    Column("idle in cluster"),
-    Column("queue"),
-    Column("product", Form.PRODUCT),
-    Column("GPUs", Form.NUMBER),
-    Column("idle", Form.NUMBER),
-    Column("per hour", Form.NUMBER),
-    Column("", Form.NOTE),
-)
+
+
+def _numbers(*titles: str) -> tuple[Column, ...]:
+    return tuple(Column(title, Form.NUMBER) for title in titles)
+
+
+_QUEUE = (Column("queue"), Column("product", Form.PRODUCT))
+_NOTE = Column("", Form.NOTE)
+_QUEUE_COLUMNS = (Column("cluster"), *_QUEUE, *_numbers("GPU hour", "per hour", "GPU hours", "for these"))
+_OWNER_COLUMNS = (Column("cluster"), Column("team"), *_numbers("per hour"), _NOTE)
+_JOB_COLUMNS = (Column("job"), Column("cluster"), *_numbers("GPU hours", "cost"), _NOTE)
+_IDLE_COLUMNS = (Column("idle in cluster"), *_QUEUE, *_numbers("GPUs", "idle", "per hour"), _NOTE)
 
 
 def costs(view: View) -> PageSection | None:
