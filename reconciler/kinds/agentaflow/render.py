@@ -7,19 +7,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.kinds.agentaflow.nodes import FittingNodes, NodeWish, Requirement, fitting_nodes
-from reconciler.kinds.agentaflow.queue import workload_queue
-from reconciler.kinds.agentaflow.selector import node_selector
 from reconciler.kinds.agentaflow.wishes import MEMORY, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kueue import LOCAL_QUEUE
+from reconciler.kinds.kai import QUEUE_LABELS
+from reconciler.kinds.kaiwo.queues import local_queue
+from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.manifests.generations import generation_reason
 from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.pods import SUSPEND
 from reconciler.kinds.rendered import Rendered, has_errors
 from reconciler.kinds.summary.summarize import ESTIMATE
+from reconciler.kinds.torchrun import QUEUE
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason, Traced
@@ -317,3 +319,80 @@ def _affinity(fields: Fields, wish: NodeWish, nodes: FittingNodes) -> Tree:
 def _expression(required: Requirement) -> dict[str, Any]:
     label, operator, values = required
     return {"key": label, "operator": operator, "values": list(values)}
+
+
+_PRESENT = "nvidia.com/gpu.present"
+"""Label of nodes with a GPU, of NVIDIA's feature discovery."""
+
+_INSTEAD = {
+    "enabled": "its GPUs choose nodes that have some",
+    "schedulable": "schedulers know which nodes take new work",
+    "count": "its GPUs choose nodes that have as many",
+    "utilization-tier": "the placement of plans knows how busy nodes are",
+}
+
+
+def node_selector(fields: Fields, vendor: Vendor, inventory: Inventory | None, problems: list[Problem]) -> Tree:
+    """Return the node selector: without labels that no node has, each of which is reported."""
+    at = (*POD, "nodeSelector")
+    selector = fields.entries(*at)
+    for key in [key for key in selector if key.startswith(PREFIX)]:
+        value = selector[key].value
+        if inventory is not None and any(node.labels.get(key) == value for node in inventory.nodes):
+            continue
+        del selector[key]
+        name = key.removeprefix(PREFIX)
+        if name == "enabled" and value == "true" and vendor is Vendor.NVIDIA:
+            reason = "nodes with GPUs have this label"
+            selector[_PRESENT] = fields.made("true", "node-label", reason, (*at, key))
+            message = f"is rendered as {_PRESENT}: no node is known to have {key}"
+        else:
+            message = f"is left out: no node is known to have it, and {_INSTEAD.get(name, 'a pod would wait for ever')}"
+        problems.append(fields.warning("node-label", (*at, key), message, "remove it"))
+    return selector
+
+
+_NAME: FieldPath = ("metadata", "name")
+_DEFAULT = "default"
+"""The LocalQueue of workloads that name none: Kueue 0.19, pkg/controller/jobframework/defaults.go."""
+
+
+def workload_queue(fields: Fields, lookup: Lookup, namespace: str, problems: list[Problem]) -> tuple[Tree, list[Tree]]:
+    """Return the label that names the queue, and the LocalQueue that the workload brings."""
+    backend = lookup.cluster.backend
+    labels = {Backend.KUEUE: (QUEUE_LABEL,), Backend.KAI: QUEUE_LABELS}.get(backend, ())
+    written = next((label for label in labels if fields.plain("metadata", "labels", label) is not None), "")
+    if written or not labels:
+        found = fields.get("metadata", "labels", written) if written else None
+        return ({written: found} if found is not None else {}), []
+    known = [*lookup.defined_names(QUEUE, namespace)]
+    if backend is Backend.KUEUE:
+        known += [*lookup.defined_names(LOCAL_QUEUE, namespace), *_external(lookup, namespace)]
+    known = sorted(set(known))
+    if backend is Backend.KUEUE and not known:
+        clusters = lookup.defined_names(CLUSTER_QUEUE, "")
+        if len(clusters) == 1:
+            only = fields.made(clusters[0], "queue", "the only ClusterQueue there is", _NAME)
+            return {QUEUE_LABEL: only}, [local_queue(only, namespace)]
+    if len(known) == 1 or (_DEFAULT in known and backend is Backend.KUEUE):
+        name = known[0] if len(known) == 1 else _DEFAULT
+        return {labels[0]: _queue_name(fields, lookup, namespace, name)}, []
+    message = f"names none of the queues of namespace {namespace}: {', '.join(known)}" if known else "names no queue"
+    hint = f"set the label {labels[0]}"
+    problems.append(fields.warning("queue", ("metadata",), message, hint))
+    return {}, []
+
+
+def _queue_name(fields: Fields, lookup: Lookup, namespace: str, name: str) -> Traced:
+    found: Any = lookup.defined(QUEUE, namespace, name)
+    if lookup.cluster.backend is Backend.KAI and found is not None:
+        return fields.made(found.queue_name.value, "queue", f"the queue of TorchrunQueue {name}", _NAME)
+    return fields.made(name, "queue", f"the queue of namespace {namespace}", _NAME)
+
+
+def _external(lookup: Lookup, namespace: str) -> Iterator[str]:
+    """Yield the LocalQueues of a namespace that exist outside of the repository."""
+    for entry in lookup.cluster.external:
+        kind, _, rest = entry.partition("/")
+        if kind == LOCAL_QUEUE[1] and rest.startswith(f"{namespace}/"):
+            yield rest.partition("/")[2]

@@ -5,11 +5,19 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.fields import Fields
-from reconciler.kinds.kaiwo.defaults import FAMILY, default
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Problem
-from reconciler.kube.reasons import Traced
+from reconciler.kube.reasons import Reason, Traced
 from reconciler.kube.yaml import Document
+
+FAMILY = "kaiwo"
+"""The start of the rules of Kaiwo's problems and reasons."""
+
+
+def default(value: Any, text: str) -> Traced:
+    """Return a value that nobody wrote, and why it is this one."""
+    return Traced(value, Reason(rule=f"{FAMILY}.default", text=text))
+
 
 NAME = "kaiwo"
 

@@ -7,8 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.config import KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.kaiwo.sizing import Size
 from reconciler.kinds.kaiwo.storage import WorkloadVolumes, wait_container
 from reconciler.kube.objects import FieldPath

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.defaults import FAMILY, default
+from reconciler.kinds.kaiwo.config import FAMILY, default
 from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.rendered import Rendered, has_errors
 from reconciler.kube.objects import FieldPath

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.config import DEFAULTS, NAME, KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import DEFAULTS, NAME, KaiwoConfig, default
 from reconciler.kinds.kaiwo.pods import PodContext, Role, check_sum, pod_template, with_gpus
 from reconciler.kinds.kaiwo.queues import KaiwoQueueConfig, local_queue
 from reconciler.kinds.kaiwo.sizing import MODEL_LABEL, Size, gpu_resource, measured_nodes, resolve_size

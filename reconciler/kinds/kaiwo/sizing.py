@@ -11,8 +11,7 @@ from msgspec import Struct
 
 from reconciler.kinds.distribution import DistributionFailure, NodeKind, computation, distribute, node_kinds, refusal
 from reconciler.kinds.fields import Fields
-from reconciler.kinds.kaiwo.config import KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.same import Same
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
