@@ -50,11 +50,8 @@ def _stopped(
         reason = "the annotation stops it: without pods it needs no quota, and no queue starts any"
         return _with(replace(manifest, body=body), document, row.pods.scale, value=0, text=reason), ()
     if kinds.pod_sets(body) is None:
-        message, hint = (
-            f"a {row.kind or manifest.key.kind} runs no pods, so nothing is stopped",
-            "remove the annotation",
-        )
-        return manifest, (_problem(document, message, hint),)
+        message = f"a {row.kind or manifest.key.kind} runs no pods, so nothing is stopped"
+        return manifest, (_problem(document, message, "remove the annotation"),)
     why = f"Kueue resumes a suspended {row.kind}" if is_queued else f"a {row.kind or 'workload'} cannot be suspended"
     message = f"suspended by Git: {why}, so the object is deleted until the annotation is removed"
     return None, (_problem(document, message, "make sure that it can resume from a checkpoint; its claims stay"),)

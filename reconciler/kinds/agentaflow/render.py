@@ -1,30 +1,35 @@
 """A GPUWorkload as a Job: its GPUs, the nodes that it may use, its queue and its priority."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.kinds.agentaflow.nodes import FittingNodes, NodeWish, Requirement, fitting_nodes
 from reconciler.kinds.agentaflow.wishes import MEMORY, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
-from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
 from reconciler.kinds.fields import Fields, Tree
 from reconciler.kinds.kai import QUEUE_LABELS
-from reconciler.kinds.kaiwo.queues import local_queue
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
-from reconciler.kinds.manifests.generations import generation_reason
-from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.pods import SUSPEND
-from reconciler.kinds.rendered import Rendered, has_errors
+from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kinds.torchrun import QUEUE
+from reconciler.kinds.translated import (
+    default,
+    local_queue,
+    name_of,
+    own_annotations,
+    pods_and_gpus,
+    render_trees,
+    spread,
+)
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
-from reconciler.kube.reasons import Origin, Reason, Traced
+from reconciler.kube.reasons import Traced
 from reconciler.kube.values import mapping, plural, sequence
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import Vendor, vendor_in
@@ -37,13 +42,9 @@ _UNMEASURED_NODE = 8
 _WEIGHT = 100
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _KEPT = (SUSPEND, ESTIMATE)
-_TOOLS = ("gpureconciler.io/", "kubectl.kubernetes.io/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
 
 
-def _default(value: Any, text: str) -> Traced:
-    return Traced(value, Reason(rule=f"{FAMILY}.default", text=text))
-
-
+_default = partial(default, FAMILY)
 _ONE = _default(1, "gpuCount defaults to 1")
 _NEVER = _default("Never", "a pod that fails is replaced by another one")
 _TTL = _default(3600, "its end is recorded, so that it is not created again")
@@ -71,17 +72,7 @@ class _JobContext(Struct, frozen=True, kw_only=True, eq=False):
 def render_workload(work: GpuWorkloadIntent, lookup: Lookup) -> Rendered:
     """Render a workload for one cluster."""
     problems: list[Problem] = []
-    document = work.fields.document
-    trees = list(_trees(work, lookup, problems))
-    if has_errors(problems):
-        return Rendered(problems=tuple(problems))
-    reason = Reason(
-        rule=f"{FAMILY}.workload", text="rendered for the GPUWorkload", origins=(Origin(document=document),)
-    )
-    made = [manifest(cluster=lookup.cluster.name, tree=tree, source=document.source, reason=reason) for tree in trees]
-    # Workloads of one namespace render the same LocalQueue.
-    shared = [replace(one, is_shared=(one.key.group, one.key.kind) == LOCAL_QUEUE) for one in made]
-    return Rendered(manifests=tuple(shared), problems=tuple(problems))
+    return render_trees(work.fields, lookup, "workload", _trees(work, lookup, problems), problems)
 
 
 def _trees(work: GpuWorkloadIntent, lookup: Lookup, problems: list[Problem]) -> Iterator[Tree]:
@@ -169,23 +160,13 @@ def _spread(
         return None, count
     if not nodes.all:
         return None, count
-    found = distribute(count.value, nodes.free)
-    if isinstance(found, DistributionFailure) and nodes.free != nodes.all:
-        later = distribute(count.value, nodes.all)
-        if not isinstance(later, DistributionFailure):
-            message = "the workload fits the nodes, but not now: some of them are cordoned or quarantined"
-            problems.append(fields.warning("not-now", COUNT, message, "it waits until they are back"))
-            found = later
-    if isinstance(found, DistributionFailure):
-        problems.append(fields.problem("distribution", COUNT, *refusal(found)))
-        return None, count
-    if found.nodes == 1:
+    found = spread(fields, COUNT, count, nodes.free, nodes.all, problems)
+    if found is None or found.nodes == 1:
         return None, count
     message = f"the pods run once on each of {found.nodes} nodes, and do not know each other"
     hint = "use a TorchrunJob if they are to work together; JOB_COMPLETION_INDEX is their number"
     problems.append(fields.warning("separate-pods", COUNT, message, hint))
-    reason = Reason(rule=f"{FAMILY}.gpus", text=computation(found), origins=count.reason.origins)
-    return Traced(found.nodes, reason), Traced(found.per_node, reason)
+    return pods_and_gpus(fields, found, count)
 
 
 def _unmeasured(fields: Fields, count: Traced) -> Iterator[Problem]:
@@ -212,20 +193,15 @@ def _priority(fields: Fields, lookup: Lookup) -> Tree:
 
 def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: Tree) -> Tree:
     fields = work.fields
-    name = fields.get("metadata", "name")
     key = ObjectKey(group="batch", kind="Job", namespace=namespace, name=fields.plain("metadata", "name"))
-    suffix = lookup.generation(key)
-    if suffix and name is not None:
-        name = Traced(f"{key.name}{suffix}", generation_reason(key.name, name.reason.origins))
-    written = fields.entries("metadata", "annotations")
-    annotations = {key: value for key, value in written.items() if not key.startswith(_TOOLS) or key in _KEPT}
+    annotations = own_annotations(fields, *_KEPT)
     said = {STRATEGY: ("spec", "schedulingStrategy"), PRIORITY: ("spec", "priority")}
     for key_, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
         value = fields.plain(*path)
         if value is not None:
             annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
     annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
-    metadata = {"name": name, "namespace": namespace}
+    metadata = {"name": name_of(fields, lookup, key), "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
     return metadata | {part: found for part, found in (("labels", all_labels), ("annotations", annotations)) if found}
 

@@ -1,22 +1,23 @@
 """`KaiwoConfig`: the defaults of Kaiwo's workloads in a cluster."""
 
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds import translated
 from reconciler.kinds.fields import Fields
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Problem
-from reconciler.kube.reasons import Reason, Traced
+from reconciler.kube.reasons import Traced
 from reconciler.kube.yaml import Document
 
 FAMILY = "kaiwo"
 """The start of the rules of Kaiwo's problems and reasons."""
 
 
-def default(value: Any, text: str) -> Traced:
-    """Return a value that nobody wrote, and why it is this one."""
-    return Traced(value, Reason(rule=f"{FAMILY}.default", text=text))
+default = partial(translated.default, FAMILY)
+"""Returns a value that nobody wrote, and why it is this one."""
 
 
 NAME = "kaiwo"

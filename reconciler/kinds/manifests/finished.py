@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.objects import FieldPath, format_path
@@ -47,9 +49,7 @@ def ttl_problems(document: Document, lookup: Lookup) -> Iterator[Problem]:
 
 def is_finished(body: Mapping[str, Any]) -> bool:
     """Return whether a rendered object is a job that has ended, and so is never applied."""
-    metadata = body.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and isinstance(annotations.get(FINISHED), str)
+    return isinstance(value_at(body, ("metadata", "annotations", FINISHED)), str)
 
 
 def mark_finished(manifest: Manifest, body: Mapping[str, Any], mark: str, origin: Origin | None) -> Manifest:
@@ -61,13 +61,8 @@ def mark_finished(manifest: Manifest, body: Mapping[str, Any], mark: str, origin
         text="the job has ended, so it is not created again, even after its TTL removed it",
         origins=(origin,) if origin is not None else (),
     )
-    return Manifest(
-        cluster=manifest.cluster,
-        key=manifest.key,
+    return replace(
+        manifest,
         body={**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}},
-        source=manifest.source,
-        tree=manifest.tree,
         reasons={**manifest.reasons, **{("metadata", "annotations", name): reason for name in added}},
-        sizing=manifest.sizing,
-        on_immutable_change=manifest.on_immutable_change,
     )

@@ -23,9 +23,6 @@ from reconciler.kube.values import count, mapping, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
 
-_MAX_DATA = 1 << 20
-"""Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
-
 _MAX_DIGITS = 9  # of a number of pods
 
 
