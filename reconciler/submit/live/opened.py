@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from reconciler.console import options
 from reconciler.console.printing import emit
@@ -46,14 +47,7 @@ def open_cluster(flags: Mapping[str, Any]) -> Iterator[OpenCluster]:
     from reconciler.kube.client import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
     from reconciler.kube.client.streams import PodStreams  # noqa: PLC0415 - the same
 
-    named = access_flags(flags)
-    access = load_access(
-        options.environment(),
-        kubeconfig=named.kubeconfig,
-        context=named.context,
-        user=named.user,
-        groups=named.groups,
-    )
+    access = load_access(options.environment(), **asdict(access_flags(flags)))
     with KubernetesCluster(access) as live:
         streams = PodStreams(access)
         yield OpenCluster(live=live, streams=streams)
