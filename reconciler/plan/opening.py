@@ -16,8 +16,7 @@ from reconciler.console.logs import Log, set_up
 from reconciler.console.progress import progress
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.cache import DiskCache, cache_folder
-from reconciler.index.runtime import PlanEngine, RunOptions, Runtime
-from reconciler.index.shipped import Shipped
+from reconciler.index.runtime import PlanEngine, RunOptions, Runtime, Shipped
 from reconciler.index.workers import WorkerPool, usable_processors
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.registry import BUILT_IN

@@ -43,7 +43,6 @@ OUTSIDE = (
     "policy/plugins.py",
     "repo",
     "size/opening.py",
-    "size/predictors.py",
     "sizing/engines",
     "submit/folder.py",
     "submit/init.py",

@@ -10,12 +10,11 @@ from msgspec.structs import replace
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.policy.references.admission import check_admission, placed_here
-from reconciler.policy.references.age import evaluate_age, evidence_ages, utc_date
+from reconciler.policy.references.age import evaluate_age, evaluate_expiry, evidence_ages, utc_date
 from reconciler.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.policy.references.counting import check_counted
 from reconciler.policy.references.dispatch import check_dispatch
 from reconciler.policy.references.existence import ReferenceTargets, check_existence, check_references
-from reconciler.policy.references.expired import evaluate_expiry
 from reconciler.policy.references.identity import check_identity
 from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas
