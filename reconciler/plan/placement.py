@@ -41,7 +41,7 @@ _MOST = 200  # workloads that the plan leaves as they are, and whose manifests a
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
-    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence.
+    """The inputs of a forecast for one cluster. unknown: why there is none. days: age of the evidence.
 
     queues: those of the head.
     """

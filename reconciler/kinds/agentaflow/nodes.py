@@ -39,7 +39,7 @@ class FittingNodes(Struct, frozen=True, kw_only=True):
 
 
 class NodeWish(Struct, frozen=True, kw_only=True):
-    """What a workload asks of its nodes. An empty type is any."""
+    """The demands of a workload on its nodes. An empty type is any."""
 
     resource: str
     vendor: Vendor

@@ -53,7 +53,7 @@ _INDEXED = _default("Indexed", "pods on several nodes have numbers")
 
 
 class _JobContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What the pods of a workload are made of. labels: those of its queue and its priority."""
+    """The parts that the pods of a workload are made of. labels: those of its queue and its priority."""
 
     work: GpuWorkloadIntent
     lookup: Lookup

@@ -36,7 +36,7 @@ _METADATA: FieldPath = ("metadata", "annotations")
 
 
 class PlacementWish(Struct, frozen=True, kw_only=True):
-    """What a job says about its placement; None: nothing.
+    """The words of a job about its placement; None: nothing.
 
     duration_seconds: how long it is expected to run. memory_mib: what each of its GPUs needs, which only a GPUWorkload
     says.
