@@ -1,7 +1,6 @@
 """`make_plan`: the pure function from `Inputs` to `Plan`. It reads top-down."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -25,7 +24,7 @@ from reconciler.plan.gpus import (
     with_queue,
 )
 from reconciler.plan.inputs import Inputs
-from reconciler.plan.plan import Breach, Change, Plan
+from reconciler.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.plan.replacements import find_refusals, kept_specs
 from reconciler.plan.risks import RiskContext, find_risks
 from reconciler.queues.queues import QueueUsage, defines_queues, usage_by_cluster
@@ -72,15 +71,7 @@ def make_plan(inputs: Inputs) -> Plan:
         clusters=inputs.live.clusters,
         drift=inputs.live.drift,
         held_back=tuple(f"{inputs.config.rendered}/{path}" for path in paths.held_back if path in inputs.existing),
-        breaches=_limits(inputs)(
-            edits=edits,
-            gpus=gpus,
-            queues=queues,
-            folders=inputs.folders,
-            settings=inputs.settings,
-            lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
-            spaces=spaces,
-        ),
+        breaches=_breaches(inputs, edits, gpus, queues, spaces),
         review=not inputs.config.is_rendered,
     )
     plan = replace(plan, approval_digest=approval_digest(plan, inputs.judged_by, inputs.lost))
@@ -100,10 +91,26 @@ def _jobs_and_costs(
     return {"jobs": jobs, **cost_fields(sides, jobs, idle)}
 
 
-def _limits(inputs: Inputs) -> Callable[..., tuple[Breach, ...]]:
-    """Return what finds the budgets that changes exceed."""
-    existed = inputs.common.count + len(inputs.existing)
-    return partial(breaches, inputs.config.budgets, kinds=inputs.kinds, existed=existed)
+def _breaches(
+    inputs: Inputs,
+    edits: Sequence[Edit],
+    gpus: Sequence[GpuLine],
+    queues: Sequence[QueueLine],
+    spaces: Sequence[DeletedSpace],
+) -> tuple[Breach, ...]:
+    """Return the budgets that the plan exceeds."""
+    return breaches(
+        inputs.config.budgets,
+        kinds=inputs.kinds,
+        edits=edits,
+        existed=inputs.common.count + len(inputs.existing),
+        gpus=gpus,
+        queues=queues,
+        folders=inputs.folders,
+        settings=inputs.settings,
+        lost=sorted(f"{inputs.config.rendered}/{path}" for path in inputs.lost),
+        spaces=spaces,
+    )
 
 
 def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan, spaces: Sequence[DeletedSpace]) -> frozenset[str]:
@@ -115,8 +122,11 @@ def _live_alone(inputs: Inputs, edits: Iterable[Edit], plan: Plan, spaces: Seque
     queues = (
         replace(line, after=line.before) if (line.cluster, line.queue) in covered else line for line in plan.queues
     )
-    exceeded = _limits(inputs)(
+    exceeded = breaches(
+        inputs.config.budgets,
+        kinds=inputs.kinds,
         edits=[edit for edit in edits if not git.has(edit.change)],
+        existed=inputs.common.count + len(inputs.existing),
         gpus=plan.gpus,
         queues=queues,
         folders={},
