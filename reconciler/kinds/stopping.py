@@ -12,7 +12,7 @@ from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.pods import SUSPEND, is_stopped
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, value_at, with_value, without_value
@@ -64,11 +64,4 @@ def _with(manifest: Manifest, document: Document, path: FieldPath, *, value: Any
 
 
 def _problem(document: Document, message: str, hint: str) -> Problem:
-    return Problem(
-        rule="suspend.annotation",
-        place=document.at(_PLACE),
-        field=format_path(_PLACE),
-        message=message,
-        hint=hint,
-        severity=Severity.WARNING,
-    )
+    return document.problem("suspend.annotation", _PLACE, message, hint, severity=Severity.WARNING)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from hashlib import sha256
@@ -154,7 +154,7 @@ def plan_engine(store: Cache, schemas: Catalogue) -> PlanEngine:
         store,
         engine=engine_version(digest),
         paths=policies,
-        read=lambda paths: map(resources.read, paths),
+        read=_read_bundle,
         kinds=registry,
         catalogue=schemas,
     )
@@ -197,6 +197,10 @@ def rule_paths() -> tuple[str, ...]:
     """Return the paths of the shipped rules."""
     # policies/<rule>/rule.yaml: the examples of a rule are deeper
     return tuple(path for path in resources.walk("policies") if path.endswith(".yaml") and path.count("/") == 2)  # noqa: PLR2004
+
+
+def _read_bundle(paths: list[str]) -> Iterator[bytes]:
+    return map(resources.read, paths)
 
 
 def kinds() -> Kinds:

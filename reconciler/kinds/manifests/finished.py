@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, value_at
@@ -37,14 +37,9 @@ def ttl_problems(document: Document, lookup: Lookup) -> Iterator[Problem]:
     is_synced = requester is not None and _ARGO_CD_USER in requester.user
     is_synced = is_synced or any(str(name).startswith(_ARGO_CD) for name in annotations)
     if is_synced and not lookup.has_runs():
-        yield Problem(
-            rule="run.again",
-            place=document.at(_TTL),
-            field=format_path(_TTL),
-            message="when this time is over, the job is deleted, and the next sync of Argo CD runs it again",
-            hint="remove the field, or let `reconciler observe` record finished jobs, which are not created again",
-            severity=Severity.WARNING,
-        )
+        message = "when this time is over, the job is deleted, and the next sync of Argo CD runs it again"
+        hint = "remove the field, or let `reconciler observe` record finished jobs, which are not created again"
+        yield document.problem("run.again", _TTL, message, hint, severity=Severity.WARNING)
 
 
 def is_finished(body: Mapping[str, Any]) -> bool:

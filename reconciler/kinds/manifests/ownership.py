@@ -6,7 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import annotation, value_at
@@ -110,13 +110,8 @@ def choice_problems(document: Document) -> Iterator[Problem]:
     choices = [choice.value for choice in OnImmutableChange] if value else []
     if value not in ("", *choices):
         path = ("metadata", "annotations", ON_IMMUTABLE_CHANGE)
-        yield Problem(
-            rule="immutable.choice",
-            place=document.at(path),
-            field=format_path(path),
-            message=f"{value!r} is not one of {', '.join(choices)}",
-            hint="use one of them, or remove the annotation",
-        )
+        message = f"{value!r} is not one of {', '.join(choices)}"
+        yield document.problem("immutable.choice", path, message, "use one of them, or remove the annotation")
 
 
 def is_kept(body: Mapping[str, Any]) -> bool:
