@@ -42,6 +42,12 @@ def annotations_of(document: Document) -> Mapping[str, Any]:
     return mapping(document.metadata.get("annotations"))
 
 
+def carried_folder(document: Document) -> str:
+    """Return the path of the folder that a document carries; empty without one."""
+    written = text(annotations_of(document).get(FOLDER))
+    return posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written)) if written else ""
+
+
 def with_folder(
     kinds: Kinds,
     manifests: Iterable[Manifest],
@@ -53,8 +59,7 @@ def with_folder(
     made = tuple(manifests)
     if not made:
         return (), []
-    written = text(annotations_of(document)[FOLDER])
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written))
+    written, folder = text(annotations_of(document)[FOLDER]), carried_folder(document)
     if not written.endswith(FOLDER_SUFFIX) or folder.startswith(("/", "../")):
         hint = f"name a folder beside the file, such as code{FOLDER_SUFFIX}"
         return made, [_problem(document, FOLDER, f"{written!r} is not the path of a {FOLDER_SUFFIX} folder", hint)]

@@ -1,7 +1,6 @@
 """End a workload: the change that removes its file and the folder that it carries, or suspends it. Its claims stay."""
 
-import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -9,12 +8,12 @@ from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, read_files
 from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.aspects import Holds
-from reconciler.kinds.folders import FOLDER, annotations_of
+from reconciler.kinds.folders import carried_folder
 from reconciler.kinds.manifests.ownership import is_kept, without_ownership
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import plural, text
-from reconciler.kube.yaml import Document, read, write
+from reconciler.kube.values import plural
+from reconciler.kube.yaml import read, write
 from reconciler.live.preemption.sources import suspended_data
 from reconciler.plan.workspace import Workspace
 from reconciler.repo.evidence.usage import RUNNING
@@ -46,8 +45,8 @@ def delete(
     rows = [one for one in index.first_summaries() if one.source == path]
     _check_alone(row, rows)
     files: dict[str, bytes | None] = {path: None}
-    for document in read(path, raw).documents:
-        files |= dict.fromkeys(_carried(index, document))
+    for folder in filter(None, map(carried_folder, read(path, raw).documents)):
+        files |= dict.fromkeys(below(index.revision.files.carried, folder))
     renderer = workspace.renderer(index)
     volumes = [one for one in rows if index.context.kinds.find(one.group, one.kind).holds is Holds.VOLUME]
     bodies = {one.name: renderer.object(one.path).manifest.body for one in volumes}
@@ -56,12 +55,6 @@ def delete(
         files[f"{path.rpartition('.')[0]}-claims.yaml"] = b"---\n".join(write(without_ownership(body)) for body in left)
     staying = [name for name, body in bodies.items() if not claims or is_kept(body)]
     return WorkloadDeletion(key=row.key, files=files, claims=tuple(staying))
-
-
-def _carried(index: CompiledRevision, document: Document) -> Iterable[str]:
-    written = text(annotations_of(document).get(FOLDER))
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written))
-    return below(index.revision.files.carried, folder) if written else ()
 
 
 def find_workload(index: CompiledRevision, named: str, namespace: str) -> ObjectSummary:

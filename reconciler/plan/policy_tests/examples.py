@@ -32,6 +32,7 @@ from reconciler.policy.examples import (
     read_test,
 )
 from reconciler.policy.rule_book import RuleBook, load_rules
+from reconciler.repo.builds.inputs import joined
 
 _POLICIES = "policies"
 _FIELD: FieldPath = ("spec", "examples")
@@ -139,10 +140,6 @@ def _params(run: _TestInputs, test: PolicyTest, field: FieldPath, written: Seque
     return [one for index, each in enumerate(written) for one in _objects(run, test, each, (*field, index))]
 
 
-def _join(folder: str, path: str) -> str:
-    return posixpath.normpath(posixpath.join(folder, path))
-
-
 def _without(documents: Iterable[Document], replaced: Iterable[Document]) -> list[Document]:
     keys = {one.key for one in replaced}
     return [one for one in documents if one.key not in keys]
@@ -223,7 +220,7 @@ class _ExampleRequests:
             place, known = test.document.at(("spec", "cluster")), ", ".join(one.name for one in config.clusters)
             message = f"there is no cluster {test.cluster!r} in reconciler.yaml"
             run.problems.append(Problem(rule="test.cluster", place=place, message=message, hint=f"clusters: {known}"))
-        written = (_join(posixpath.dirname(test.document.source.path), path) for path in test.sources)
+        written = (joined(posixpath.dirname(test.document.source.path), path) for path in test.sources)
         folders = [*written] or [path for path in config.sources if run.files.has(path)]
         sources = [path for folder in folders for path in run.files.files(folder)]
         renderer = ExampleRenderer(run.tools, run.files, self._catalogue, cluster or config.clusters[0], sources)
@@ -248,7 +245,7 @@ def _objects(run: _TestInputs, test: PolicyTest, written: Written | None, field:
         return []
     if not isinstance(written, str):
         return [_inline(test.document, written, field)]
-    path = _join(posixpath.dirname(test.document.source.path), written)
+    path = joined(posixpath.dirname(test.document.source.path), written)
     try:
         return run.documents(path)
     except ConfigError as error:
