@@ -39,7 +39,7 @@ def due(fleet: Rounds, tries: dict[str, RepairTry], minutes: float = 0.0) -> lis
 
 
 def test_steps_are_bounded() -> None:
-    """F-096: as many attempts as the policy allows, one at a time, then one ticket, then nothing."""
+    """F-096, F-165: as many attempts as the policy allows, one at a time, then one ticket, then nothing."""
     fleet, tries, seen = waiting(attempts=2, timeout="30m"), dict[str, RepairTry](), []
     for minutes in (0, 10, 31, 62, 93, 124):
         for step in due(fleet, tries, minutes):
@@ -107,7 +107,7 @@ class Tool:
 def test_the_tool_is_asked_once(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, is_busy: bool, told: list[str]
 ) -> None:
-    """F-096: with shadow only an event says what would be asked; while pods use GPUs, nothing is."""
+    """F-096, F-165: with shadow only an event says what would be asked; while pods use GPUs, nothing is."""
     fleet, store, tool, nobody = waiting(mode=mode), Store(), Tool(monkeypatch, is_busy=is_busy), SimpleNamespace()
     (tmp_path / "repair-url").write_text("https://tool.example/repair")
     assert fleet.last is not None
