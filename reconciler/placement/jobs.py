@@ -85,7 +85,7 @@ class PodAsk(Struct, frozen=True, kw_only=True):
 
 
 class QueuedJob(Struct, frozen=True, kw_only=True):
-    """A workload that needs nodes. `unknown` says why that cannot be told.
+    """A workload that needs nodes. `unknown` says why that cannot be told; `held` why its queue does not start it.
 
     since: when it was submitted; empty: it is new. seconds: how long it runs; None: unknown.
     guaranteed_by: what makes the cluster follow a placement, as far as the manifest says so.
@@ -99,6 +99,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     strategy: str = ""
     place: SourceRef | None = None
     unknown: str = ""
+    held: str = ""
     guaranteed_by: str = FORECAST
     is_changed: bool = True  # by the plan
 

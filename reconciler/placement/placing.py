@@ -106,10 +106,14 @@ class _Placing:
         self._reasons: dict[tuple[PodAsk, str], str] = {}
 
     def all(self, jobs: Sequence[QueuedJob]) -> list[JobPlacement]:
-        """Place jobs in their order; with priorities, those behind one that waits only if they cannot delay it."""
+        """Place jobs in their order, without those that queues hold.
+
+        With priorities, those behind one that waits are placed only if they cannot delay it.
+        """
         by_priority = STRATEGIES[self._name].by_priority
         order = sorted(
-            jobs, key=lambda job: (-job.priority, job.since or "~", job.key) if by_priority else (job.since or "~",)
+            (job for job in jobs if not job.held),
+            key=lambda job: (-job.priority, job.since or "~", job.key) if by_priority else (job.since or "~",),
         )
         placed: list[JobPlacement] = []
         head: QueuedJob | None = None
@@ -124,7 +128,8 @@ class _Placing:
             asked += is_behind
             is_behind &= asked <= _MOST_ASKED
             placed.append(replace(found, why=f"{found.why}{self._behind(job, placed)}") if is_behind else found)
-        return placed
+        held = (JobPlacement(job=job, why=job.held, strategy=self._strategy(job)[1]) for job in jobs if job.held)
+        return [*placed, *held]
 
     def _behind(self, job: QueuedJob, placed: Sequence[JobPlacement]) -> str:
         """Return who gets the room first, if a job has some now."""
