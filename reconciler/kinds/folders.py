@@ -16,7 +16,7 @@ from msgspec import Struct
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kinds.manifests.templates import Data, pod_templates, with_changes
-from reconciler.kube.objects import FieldPath, OversizedContent, format_path
+from reconciler.kube.objects import FieldPath, OversizedContent
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, sequence, text
@@ -146,8 +146,7 @@ def _reason(document: Document, annotation: str, what: str) -> Reason:
 
 
 def _problem(document: Document, annotation: str, message: str, hint: str) -> Problem:
-    field = _field(document, annotation)
-    return Problem(rule=_RULE, place=document.at(field), field=format_path(field), message=message, hint=hint)
+    return document.problem(_RULE, _field(document, annotation), message, hint)
 
 
 def _field(document: Document, annotation: str) -> FieldPath:

@@ -243,11 +243,8 @@ def _waiting(
     line = _line(cluster, row.key, row, WAITS, words)
     if waits is None or not waits.samples:
         return line
-    return _with_waits(line, (round(waits.p50_seconds), round(waits.p90_seconds)), waits.samples, waits.window)
-
-
-def _with_waits(line: AdmissionLine, band: tuple[int, int], samples: int, window: str) -> AdmissionLine:
-    return replace(line, wait_seconds=band, wait_samples=samples, wait_window=window)
+    band = round(waits.p50_seconds), round(waits.p90_seconds)
+    return replace(line, wait_seconds=band, wait_samples=waits.samples, wait_window=waits.window)
 
 
 def _displaced(

@@ -18,15 +18,8 @@ from reconciler.queues.queues import QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS
 
-STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN, PREEMPTED, OVER = (
-    "starts",
-    "waits",
-    "preempts",
-    "never",
-    "unknown",
-    "preempted",
-    "over",
-)
+STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN = "starts", "waits", "preempts", "never", "unknown"
+PREEMPTED, OVER = "preempted", "over"
 
 
 def asks(edit: Edit) -> bool:

@@ -42,7 +42,7 @@ _MOST = 200  # workloads that the plan leaves as they are, and whose manifests a
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
-    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence.
+    """The inputs of a forecast for one cluster. unknown: why there is none. days: age of the evidence.
 
     queues: those of the head.
     """
@@ -78,13 +78,15 @@ def forecasts(  # noqa: PLR0917 - the parts of a plan that is made
         name = cluster.name
         if name not in index.context.evidence.usage and not is_set:
             continue
-        base = ClusterForecast(cluster=name, settings=cluster.placement)
-        evidence, days, unknown = _evidence(index, usage.get(name, QueueUsage()), config, name, day)
-        base = replace(base, evidence=evidence, days=days, unknown=unknown, queues=usage.get(name, QueueUsage()))
+        queues = usage.get(name, QueueUsage())
+        evidence, days, unknown = _evidence(index, queues, config, name, day)
+        one = ClusterForecast(
+            cluster=name, settings=cluster.placement, evidence=evidence, days=days, unknown=unknown, queues=queues
+        )
         if evidence is not None:
-            reading = _JobReading(index, usage.get(name, QueueUsage()), renderer, baseline, name)
-            base = replace(base, intent=reading.intent(plan, evidence.usage))
-        found.append(base)
+            reading = _JobReading(index, queues, renderer, baseline, name)
+            one = replace(one, intent=reading.intent(plan, evidence.usage))
+        found.append(one)
     return tuple(found)
 
 

@@ -25,7 +25,7 @@ MAX_BYTES = 950_000
 
 
 class WorkloadVariables(Struct, frozen=True, kw_only=True):
-    """WorkloadVariables of containers, and the Secrets that they mount, as fields of a workload."""
+    """The variables of containers, and the Secrets that they mount, as fields of a workload."""
 
     env: tuple[Mapping[str, Any], ...] = ()
     secret_volumes: tuple[Mapping[str, Any], ...] = ()

@@ -45,7 +45,6 @@ OUTSIDE = (
     "policy/plugins.py",
     "repo",
     "size/opening.py",
-    "size/predictors.py",
     "sizing/engines",
     "submit/folder.py",
     "submit/init.py",

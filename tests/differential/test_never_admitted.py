@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from reconciler.sizing.inventory import Inventory, Node
 from tests.cluster.bed.bed import Bed, node
 from tests.differential.worlds import Body, World, topologies, world
-from tests.plan.plan_cases import rows
+from tests.plan.plan_cases import evaluate, rows
 
 WORLDS = int(os.environ.get("RECONCILER_TEST_WORLDS", "54"))
 _NEVER = {"queues.never-admitted", "quota.queue-limit", "quota.not-covered"}

@@ -14,7 +14,7 @@ from reconciler.kinds.facts import QueueRole, Quota, Relations
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.policy.references import RULES, evaluate
+from reconciler.policy.references import RULES
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Backend, Cluster, RuleSetting
 from reconciler.sizing.inventory import Inventory, Node, Taint
@@ -24,6 +24,7 @@ from tests.plan.plan_cases import (
     as_row,
     claim,
     cluster_queue,
+    evaluate,
     flavor,
     inventory,
     job,

@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from reconciler.errors import ConfigError
 from reconciler.plan.live.choices import LiveChoices
@@ -42,10 +42,9 @@ def open_cluster(
     """
     from reconciler.kube.client import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
 
-    access = load_access(
-        environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups
+    return KubernetesCluster(
+        load_access(environ, **asdict(flags)), patience_seconds=patience, is_expected=is_expected, known=known
     )
-    return KubernetesCluster(access, patience_seconds=patience, is_expected=is_expected, known=known)
 
 
 def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:

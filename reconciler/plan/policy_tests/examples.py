@@ -18,8 +18,7 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import mask_findings
 from reconciler.kube.yaml import Document, read
-from reconciler.plan.policy_tests.files import ExampleFiles
-from reconciler.plan.policy_tests.rendering import ExampleRenderer, RenderingTools
+from reconciler.plan.policy_tests.rendering import ExampleFiles, ExampleRenderer, RenderingTools
 from reconciler.policy.admission import ServerView, Subject, is_policy
 from reconciler.policy.examples import (
     KIND,

@@ -72,7 +72,7 @@ class WaitReason(_Value, frozen=True, kw_only=True):
 
 
 class _Group(_Value, frozen=True, kw_only=True):
-    """What several workloads have in common."""
+    """The fields that several workloads have in common."""
 
     api_version: str
     kind: str
@@ -113,7 +113,7 @@ class UsedWorkload(_Group, frozen=True, kw_only=True):
 
 
 class QueueWaits(_Value, frozen=True, kw_only=True):
-    """How long workloads of a queue waited in a window (`7d`), and what says so."""
+    """The waiting times of a queue's workloads in a window (`7d`), and what says so."""
 
     queue: str
     samples: _Count
@@ -124,7 +124,7 @@ class QueueWaits(_Value, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What workloads of one cluster run and wait, sorted by identity. `document` is the evidence file.
+    """The workloads of one cluster that run and wait, sorted by identity. `document` is the evidence file.
 
     coverage: what could not be read, in sentences; the workloads are then not all.
     """
