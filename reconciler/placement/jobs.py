@@ -1,6 +1,5 @@
 """`QueuedJob`: what a workload asks of nodes, read from its manifest, or from the evidence of use."""
 
-import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -269,11 +268,3 @@ def _seconds(row: ObjectSummary, body: Mapping[str, Any], wish: PlacementWish) -
     spec = mapping(body.get("spec"))
     found = [spec.get("activeDeadlineSeconds"), mapping(spec.get("runPolicy")).get("activeDeadlineSeconds")]
     return next((float(one) for one in found if type(one) is int), None)
-
-
-def moment(time: str) -> float | None:
-    """Return a time of the evidence in seconds; None if there is none."""
-    try:
-        return dt.datetime.fromisoformat(time).timestamp()
-    except ValueError:
-        return None

@@ -7,8 +7,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import unix_time
 from reconciler.placement.fleet import ClusterNodes, Excluded, PlacementEvidence
-from reconciler.placement.jobs import QueuedJob, job_of_use, moment
+from reconciler.placement.jobs import QueuedJob, job_of_use
 from reconciler.placement.placing import ClusterPlacement, ends_of, place_jobs
 from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage
 
@@ -76,7 +77,7 @@ def _placed(
 
 def _cursor(fleet: ClusterNodes, running: Sequence[_Held]) -> int:
     """Return the node that a pod got last, as the evidence in Git says: where a rotation goes on."""
-    last = max(running, key=lambda one: (moment(one.started) or 0.0, one.job.key), default=None)
+    last = max(running, key=lambda one: (unix_time(one.started), one.job.key), default=None)
     names = [name for nodes in last.places for name, _ in nodes] if last is not None else []
     return max((fleet.index[name] for name in names if name in fleet.index), default=-1)
 
