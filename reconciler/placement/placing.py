@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import plural
 from reconciler.placement.fleet import ClusterNodes, mix_of, prefers
-from reconciler.placement.jobs import PodAsk, QueuedJob, moment
+from reconciler.placement.jobs import PodAsk, QueuedJob
 from reconciler.placement.reasons import why_not
 from reconciler.placement.space import UNMEASURED, WHOLE, Ask, NodeChoice, NodeRoom, PlacementStrategy, Space
 from reconciler.placement.strategies import STRATEGIES, Waste
@@ -331,14 +332,14 @@ def ends_of(
     fleet: ClusterNodes, running: Sequence[tuple[QueuedJob, str, Sequence[Sequence[tuple[str, int]]]]], now: str
 ) -> Ends | None:
     """Return when running jobs end, by their start and duration; None if the evidence has no time."""
-    present = moment(now)
-    if present is None:
+    present = unix_time(now)
+    if not present:
         return None
     found: dict[float, list[tuple[int, Ask, int]]] = {}
     is_complete = True
     for job, started, places in running:
-        begin = moment(started)
-        if begin is None or job.seconds is None:
+        begin = unix_time(started)
+        if not begin or job.seconds is None:
             is_complete = False
             continue
         pods = found.setdefault(max(present, begin + job.seconds), [])

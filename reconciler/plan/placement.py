@@ -15,6 +15,7 @@ from reconciler.kinds.quantities import exact
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import TopologyTerms
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import is_too_old
 from reconciler.kube.values import plural
 from reconciler.placement import (
     Intent,
@@ -28,7 +29,6 @@ from reconciler.placement.jobs import job_of_row
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.findings import age_of
 from reconciler.plan.plan import PlacedWorkload, PlacementLine, Plan
-from reconciler.policy.references.age import is_too_old
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.placement import PlacementSettings
