@@ -154,6 +154,46 @@ class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout: str = "1h"
 
 
+class FabricTest(StrEnum):
+    """A program that measures the network, and the check that judges its output. Its image is the user's."""
+
+    ALL_REDUCE = "allReduce"  # all_reduce_perf of nccl-tests or rccl-tests
+    IB_WRITE = "ibWrite"  # ib_write_bw of perftest
+
+    @property
+    def check(self) -> str:
+        """The id of the check."""
+        return {"allReduce": "net.allreduce", "ibWrite": "net.rdma"}[self.value]
+
+
+REVIEWED_ONLY = frozenset(one.check for one in FabricTest)
+"""The checks that never reach the fast lane: two nodes cannot tell which of them is at fault."""
+
+
+class NetworkTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A test of the network within a node or between nodes, rendered as a Job for review.
+
+    program: its path in the image. gpus: of each node, which the test holds. rate: of the port in Gb/s. device: of
+    InfiniBand. resources: further ones of each pod. seconds: the deadline. run: a larger number runs it again. floor:
+    of this policy, in GB/s of `allReduce` and Gb/s of `ibWrite`; 0: that of the product.
+    """
+
+    test: FabricTest
+    nodes: tuple[str, ...]
+    image: str
+    namespace: str
+    queue: str = ""
+    program: str = ""
+    gpus: int = 8
+    rate: float = 0.0
+    device: str = ""
+    env: Mapping[str, str] = {}
+    resources: Mapping[str, str] = {}
+    seconds: int = 900
+    run: int = 1
+    floor: float = 0.0
+
+
 class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The interval in which every two nodes measure the bandwidth between them; 0 is never. Durations are in seconds.
 
@@ -214,6 +254,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     deep_runs: DeepRunRule = DeepRunRule()
     repair: RepairRule = RepairRule()
     iperf: IperfRule = IperfRule()
+    network_tests: Mapping[str, NetworkTest] = {}
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
     digest: str = ""
@@ -229,6 +270,8 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def rule_and_cause(self, check: str, default: CheckRule, message: str = "") -> tuple[CheckRule, str]:
         """Return the rule and what the breaker counts by: the check, or the Xid with the strongest rule."""
         general = self.checks.get(check)
+        if check in REVIEWED_ONLY:
+            return msgspec.structs.replace(self._effective(general, default), lane=Lane.REVIEWED), check
         if check != XID_CHECK:
             return self._effective(general, default), check
         codes = [code for found in _XIDS.findall(message) for code in re.findall(r"(\d+)(?: x\d+)?", found)]
@@ -334,6 +377,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
         repair=msgspec.convert(spec.get("repair", {}), RepairRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
+        network_tests=msgspec.convert(spec.get("networkTests", {}), dict[str, NetworkTest]),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),
         remediation=spec.get("remediation", "none"),

@@ -119,8 +119,10 @@ class ReadingId(StrEnum):
     DCGM_LEVEL2 = "dcgm.level2"
     DCGM_LEVEL3 = "dcgm.level3"
     DCGM_LEVEL4 = "dcgm.level4"
+    NET_ALLREDUCE = "net.allreduce"
     NET_IPERF = "net.iperf"
     NET_PING = "net.ping"
+    NET_RDMA = "net.rdma"
     STORAGE_PVC = "storage.pvc"
     JOB_ERRORS = "job.errors"
     SOURCE = "source"  # a whole source that failed; `detail` names it

@@ -1,8 +1,10 @@
 """The network of the node: every address of the other nodes answers; what iperf measured is reported and not judged."""
 
+from functools import partial
+
 from reconciler.kube.values import plural
 from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
-from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 
 
@@ -79,4 +81,37 @@ def _iperf(given: CheckInput) -> CheckResult:
     return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
 
 
-CHECKS = health_checks("network", {"net.ping": _ping, "net.iperf": _iperf})
+def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
+    """Judge what a test of the policy measured. A bandwidth that nothing is known to compare with is no pass."""
+    if given.sweep.find(name) is None:
+        raise Unmeasured(CheckStatus.SKIP, "no test of a policy has run")
+    found, between = given.table(name), str(given.table(name).get("between", "the node"))
+    if as_number(found.get("wrong")):
+        return CheckResult(
+            status=CheckStatus.FAIL,
+            message=f"{found['wrong']} wrong results between {between}",
+            severity=FindingSeverity.FATAL,
+        )
+    rate, floor, unit = given.field(name, "rate"), as_number(found.get("floor")), str(found.get("unit"))
+    text = f"{rate:.4g} {unit} between {between}"
+    if floor is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; no floor is known, so set `floor` of the test")
+    limit = Threshold(value=floor, source=ThresholdSource(found["source"]), citation=str(found.get("citation", "")))
+    is_low = rate < floor
+    return CheckResult(
+        status=CheckStatus.FAIL if is_low else CheckStatus.PASS,
+        message=f"{text}, {'below' if is_low else 'at least'} the floor of {floor:g} ({limit.citation})",
+        observed=rate,
+        threshold=limit,
+    )
+
+
+CHECKS = health_checks(
+    "network",
+    {
+        "net.ping": _ping,
+        "net.iperf": _iperf,
+        "net.allreduce": partial(_fabric, name=ReadingId.NET_ALLREDUCE),
+        "net.rdma": partial(_fabric, name=ReadingId.NET_RDMA),
+    },
+)
