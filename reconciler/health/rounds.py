@@ -14,14 +14,13 @@ from msgspec.structs import replace
 from reconciler.clock import Clock
 from reconciler.console.logs import Log
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, StalePlan, one_line
-from reconciler.health.deep_runs import DeepRunSettings, start_due_runs, uses_gpus
-from reconciler.health.events import EventTarget, record_event
+from reconciler.health.deep_runs import DeepRunSettings, start_due_runs
 from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
-from reconciler.health.fleet_reading import pods_on
 from reconciler.health.jobs.preflight import acknowledge
 from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
 from reconciler.health.proposals import CaseBranches, ChangeRequests, ClusterRound
 from reconciler.health.quarantine_files import HealthSources, mirror_files
+from reconciler.health.repairing import start_repairs
 from reconciler.health.state_store import StateStore, claim_fleet
 from reconciler.http import IncomingWebhook
 from reconciler.kinds.kind import Kinds
@@ -33,8 +32,6 @@ from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_sampl
 from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, sent_after
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation
 from reconciler.nodehealth.fleet.evaluate import FleetInput
-from reconciler.nodehealth.fleet.repairs import RepairTry, due_steps
-from reconciler.nodehealth.fleet.state import HealthPhase
 from reconciler.plan import opening
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.repo.config import Cluster
@@ -144,54 +141,6 @@ def start_tests(
         started = {**stored.state.deep_runs, **dict.fromkeys(made.nodes, done.now)}
         store.write(replace(stored.state, deep_runs=started), stored)
     return replace(done, tested=made.nodes, failures=(*done.failures, *made.problems))
-
-
-def start_repairs(
-    environ: Mapping[str, str],
-    cluster: LiveCluster,
-    store: StateStore,
-    done: LaneRound,
-    rules: HealthRules,
-    *,
-    clock: Clock,
-) -> LaneRound:
-    """Ask the user's tool for the repairs that are due, or tell what would be asked; never while GPUs are in use."""
-    reading, decisions, known = done.reading, done.evaluation.decisions, done.state.repairs
-    given = FleetInput(
-        facts=reading.facts, reports=reading.reports, policies=rules.policies, quarantines=rules.reviewed
-    )
-    tries = {
-        node: one
-        for node, one in known.items()
-        if node in decisions and decisions[node].phase is HealthPhase.REMEDIATING
-    }
-    failures: list[str] = []
-    for step in due_steps(given, done.evaluation, tries, done.now):
-        try:
-            if any(map(uses_gpus, pods_on(cluster, step.node))):
-                raise ConfigError("pods with GPUs are left on it")
-            if not step.is_shadow:
-                IncomingWebhook(_repair_url(environ)).post(msgspec.to_builtins(step))
-            what = f"{step.action} (attempt {step.attempt} of {step.attempts})"
-            about = EventTarget(api_version="v1", kind="Node", name=step.node, uid=step.uid)
-            reason = "RepairWouldStart" if step.is_shadow else "RepairStarted"
-            record_event(cluster, about, reason=reason, message=f"{what}: {step.reason}", is_warning=False, clock=clock)
-        except ReconcilerError as error:
-            failures.append(f"{step.node} is not repaired: {error.message}")
-            continue
-        tries[step.node] = RepairTry(attempt=step.attempt, at=done.now)
-    if tries == known and not failures:
-        return done
-    stored = store.read()
-    store.write(replace(stored.state, repairs=tries), stored)
-    return replace(done, failures=(*done.failures, *failures))
-
-
-def _repair_url(environ: Mapping[str, str]) -> str:
-    try:
-        return (Path(environ.get(ALERT_WEBHOOKS) or "/nowhere") / "repair-url").read_text("utf-8")
-    except OSError as error:
-        raise ConfigError("the Secret of webhooks has no key repair-url") from error
 
 
 def deep_run_settings(environ: Mapping[str, str]) -> DeepRunSettings | None:

@@ -146,12 +146,24 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once: int = 1
 
 
-class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rule of repairs that people have merged. mode: `enforce` asks the tool. timeout: of one attempt."""
+class RepairTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A suspended CronJob of the user, from which each attempt of a repair is a Job, on the node unless it says so."""
+
+    namespace: str
+    name: str
+    on_node: bool = True
+
+
+class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The rule of a step that people have merged. mode: `enforce` begins it. timeout: of one attempt.
+
+    cron_job: of repairs; None asks a webhook.
+    """
 
     mode: CheckMode = CheckMode.SHADOW
     attempts: int = 2
     timeout: str = "1h"
+    cron_job: RepairTemplate | None = None
 
 
 class FabricTest(StrEnum):
@@ -252,6 +264,7 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
+    drain: RepairRule = RepairRule()
     repair: RepairRule = RepairRule()
     iperf: IperfRule = IperfRule()
     network_tests: Mapping[str, NetworkTest] = {}
@@ -375,6 +388,7 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
+        drain=msgspec.convert(spec.get("drain", {}), RepairRule),
         repair=msgspec.convert(spec.get("repair", {}), RepairRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
         network_tests=msgspec.convert(spec.get("networkTests", {}), dict[str, NetworkTest]),
