@@ -38,7 +38,7 @@ def network_manifests(document: Document, lookup: Lookup) -> Iterator[Manifest]:
         text = f"tests the network of {', '.join(test.nodes)} with {program_of(test)}"
         reason = Reason(rule="health.network-test", text=text, origins=(Origin(document=document, field=place),))
         labels = mapping(document.metadata.get("labels"))
-        for tree in _objects(job_name(policy.name, name, test), test, labels, lookup.cluster):
+        for tree in objects_of_test(job_name(policy.name, name, test), test, labels, lookup.cluster):
             yield manifest(cluster=lookup.cluster.name, tree=tree, source=document.at(place), reason=reason)
 
 
@@ -47,7 +47,7 @@ def program_of(test: NetworkTest) -> str:
     return test.program or ("all_reduce_perf" if test.test is FabricTest.ALL_REDUCE else "ib_write_bw")
 
 
-def _objects(name: str, test: NetworkTest, labels: Data, cluster: Cluster) -> Iterator[Data]:
+def objects_of_test(name: str, test: NetworkTest, labels: Data, cluster: Cluster) -> Iterator[Data]:
     """Yield the objects of one test. Its Job has the labels of the policy, such as that of its team."""
     is_kai = cluster.backend is Backend.KAI
     queue = {QUEUE_LABELS[0] if is_kai else QUEUE_LABEL: test.queue} if test.queue else {}
