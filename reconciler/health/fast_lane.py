@@ -256,7 +256,7 @@ def run_round(
     state = replace(
         stored.state,
         fleet=evaluation.state,
-        cases=_cases(stored.state.cases, evaluation.decisions.values(), now, evaluation.state.nodes),
+        cases=open_cases(stored.state.cases, evaluation.decisions.values(), now, evaluation.state.nodes),
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
         workloads=dict(named.names),
         proven={name: uids for name, uids in stored.state.proven.items() if _is_in_probation(evaluation.state, name)},
@@ -359,7 +359,7 @@ def in_order(decisions: Iterable[HealthDecision]) -> Sequence[HealthDecision]:
     return sorted(decisions, key=lambda one: (one.taint is None, one.node))
 
 
-def _cases(
+def open_cases(
     known: Mapping[str, HealthCase],
     decisions: Iterable[HealthDecision],
     now: float,

@@ -9,12 +9,10 @@ from msgspec import Struct
 from reconciler.kube.secrets import mask_text
 from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
-from reconciler.nodehealth.fleet.state import HealthPhase
+from reconciler.nodehealth.fleet.state import HealthPhase, NodeState
 
 _MAX_LENGTH = 1000
 _SLACK_TITLE, _SLACK_TEXT = 150, 3000  # characters that Slack takes in a block
-_ESCALATED = "!"
-"""The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
 
 class NoticeFormat(StrEnum):
@@ -42,7 +40,7 @@ Told = Mapping[str, str]
 def notices(evaluation: FleetEvaluation, told: Told, cluster: str = "") -> tuple[HealthNotice, ...]:
     """Return the messages that are new: beginnings, escalations and ends. The same state is never told twice."""
     open_ones = {one.key: one for one in _open(evaluation, cluster)}
-    new = [one for key, one in open_ones.items() if told.get(key) not in (one.stage, f"{one.stage}{_ESCALATED}")]
+    new = [one for key, one in open_ones.items() if told.get(key) != one.stage]
     ended = [_end(key, cluster) for key in told if key not in open_ones and key.partition("/")[0] == cluster]
     return tuple(sorted([*new, *ended], key=lambda one: one.key))
 
@@ -80,9 +78,10 @@ def payload(notice: HealthNotice, form: NoticeFormat) -> dict[str, Any]:
 
 def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
     for decision in evaluation.decisions.values():
-        if decision.phase is HealthPhase.HEALTHY or decision.phase is HealthPhase.SUSPECT:
+        days = evaluation.state.nodes.get(decision.node, NodeState()).renewals  # in which nobody has decided
+        if decision.phase is HealthPhase.HEALTHY or (decision.phase is HealthPhase.SUSPECT and not days):
             continue
-        yield _of_node(decision, cluster)
+        yield _of_node(decision, days, cluster)
     breaker, alerts = evaluation.state.breaker, {alert.check: alert for alert in evaluation.alerts}
     stops = {"": breaker.tripped} if breaker.tripped else {}
     for check, reason in (stops | dict(breaker.frozen)).items():
@@ -97,7 +96,7 @@ def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
         )
 
 
-def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
+def _of_node(decision: HealthDecision, days: int, cluster: str) -> HealthNotice:
     did = f"We put a {decision.taint.value} taint on it." if decision.taint is not None else "We changed nothing."
     if decision.refused:
         did = f"The breaker did not let us fence it: {decision.refused}."
@@ -108,7 +107,7 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
         asked.append(f"Recommended: {decision.action.value.replace('_', ' ')}.")
     override = f"`reconciler health release {decision.node}` takes it back." if decision.taint is not None else ""
     text = " ".join([mask_text(decision.reason), did, *asked, override]).strip()
-    stage = f"{decision.phase.value}{_ESCALATED if decision.escalate else ''}"
+    stage = f"{decision.phase.value}{f' {days}' if days else ''}"
     return HealthNotice(
         key=f"{cluster}/node/{decision.node}",
         stage=stage,
