@@ -58,13 +58,13 @@ def decision_of(
     failures = tuple(confirmed(state, confirmations)) or tuple(one for one in state.failures if one.is_failing)
     worst = (*failures, *state.failures, None)[0]
     proposal = _proposal(view, state, breaker, now)
-    state = _waiting(view, state, proposal, now)
+    state = _waiting(state, proposal, now)
     return state, HealthDecision(
         node=view.facts.name,
         phase=state.phase,
         before=view.before.phase,
         condition=_condition(view, state),
-        reason=_reason(view, state, worst, refused, now),
+        reason=_reason(view, state, worst, refused),
         check=_check(view, worst),
         slots=tuple(sorted({one.slot for one in failures if one.slot})),
         taint=_taint(view, state),
@@ -85,7 +85,7 @@ def _renewed(view: NodeView, state: NodeState, now: float) -> NodeState:
     return replace(state, until=now + view.policy.lifecycle.ttl, renewals=state.renewals + 1)
 
 
-def _waiting(view: NodeView, state: NodeState, proposal: HealthProposal | None, now: float) -> NodeState:
+def _waiting(state: NodeState, proposal: HealthProposal | None, now: float) -> NodeState:
     """Note since when a proposal is open, how many days nobody has decided about it, and that a person must."""
     if proposal not in _NEW:
         return replace(state, proposed_at=0.0, renewals=state.renewals if state.ours else 0, waits=False)
@@ -159,7 +159,7 @@ def _check(view: NodeView, worst: CheckFailure | None) -> str:
     return ""
 
 
-def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str, now: float) -> str:
+def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str) -> str:
     parts = []
     if worst is not None:
         parts.append(f"{worst.check}{f' on {worst.slot}' if worst.slot else ''}: {worst.message or 'failed'}")
@@ -171,20 +171,25 @@ def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refuse
     if state.override_until:
         what = "released it" if state.excused else "removed our taint"
         parts.append(f"a person {what}, so nothing is done for now")
-    if state.waits:
-        parts.append("it came back too often to do so again by itself")
     if not view.acts:
         owner = view.facts.owner or "the provider"
         parts.append(f"{owner} repairs this node; we only report")
     if view.stale_quarantine is not None:
         parts.append(f"the quarantine {view.stale_quarantine.name} is for an earlier node of this name")
-    if state.renewals and state.ours:
-        parts.append(f"nobody has confirmed it; our taint was prolonged {plural(state.renewals, 'time')}")
-    elif state.renewals:
-        parts.append(f"proposed {plural(state.renewals, 'day')} ago, and nobody has decided")
+    parts += _undecided(state)
     if view.is_stale:
         parts.append(_silence(state))
     return "; ".join(parts)
+
+
+def _undecided(state: NodeState) -> Iterator[str]:
+    """Say what waits for a person, and how long."""
+    if state.waits:
+        yield "it came back too often to do so again by itself"
+    if state.renewals and state.ours:
+        yield f"nobody has confirmed it; our taint was prolonged {plural(state.renewals, 'time')}"
+    elif state.renewals:
+        yield f"proposed {plural(state.renewals, 'day')} ago, and nobody has decided"
 
 
 def _drain(view: NodeView, state: NodeState) -> list[str]:
