@@ -103,6 +103,7 @@ class ReadingId(StrEnum):
     PROCFS_UPTIME = "procfs.uptime"
     KMSG_LINES = "kmsg.lines"
     KMSG_SINCE = "kmsg.since"
+    IMEX_DOMAIN = "imex.domain"
     KUBERNETES_ALLOCATABLE_GPUS = "kubernetes.allocatable_gpus"
     CUDA_BF16 = "cuda.bf16"
     CUDA_D2H = "cuda.d2h"

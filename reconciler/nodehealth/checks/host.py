@@ -66,7 +66,7 @@ def _fabric_manager(given: CheckInput) -> CheckResult:
 
 
 def _imex(given: CheckInput) -> CheckResult:
-    """Warn only if the driver asks for it: states of the service alone raised false alarms for weeks."""
+    """Warn if the driver asks for it or the domain is not whole; fail if this node is what the domain lacks."""
     asks = [
         reading.slot for reading in given.sweep.all(ReadingId.NVML_RECOVERY_ACTION) if reading.value == _RECOVER_IMEX
     ]
@@ -80,7 +80,26 @@ def _imex(given: CheckInput) -> CheckResult:
             text = f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}"
             return CheckResult(status=FAIL, message=text)
         raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
+    if given.sweep.find(ReadingId.IMEX_DOMAIN) is not None or given.expected.imex_nodes:
+        return _imex_domain(given)
     return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
+
+
+def _imex_domain(given: CheckInput) -> CheckResult:
+    """Judge the domain of this node (`nvidia-imex-ctl`): all of its nodes say the same, but one is to blame."""
+    found = given.table(ReadingId.IMEX_DOMAIN)
+    nodes = [one for one in found.get("nodes", ()) if isinstance(one, dict)]
+    if not nodes:
+        raise Unmeasured(CheckStatus.UNKNOWN, "the IMEX domain has no nodes")
+    bad = [one for one in nodes if one.get("status") != "READY" or 2 * len(one.get("cut", ())) > len(nodes)]
+    ready, wanted = len(nodes) - len(bad), given.expected.imex_nodes or len(nodes)
+    text = f"{ready} of {wanted} nodes of the IMEX domain are connected, and it is {found.get('status')}"
+    text += given.expected.said_by if given.expected.imex_nodes else ""
+    if ready >= wanted and found.get("status") == "UP":
+        return CheckResult(status=PASS, message=text, observed=ready)
+    is_ours = any(given.sweep.node in (one.get("name"), one.get("host")) for one in bad)
+    named = ", ".join(sorted(f"{one.get('name') or one.get('host')} {one.get('status')}" for one in bad)[:5])
+    return CheckResult(status=FAIL if is_ours else WARN, message=f"{text}: {named}" if bad else text, observed=ready)
 
 
 def _plugin(given: CheckInput) -> CheckResult:
