@@ -229,7 +229,8 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     """The expected equipment of a node. None or empty: nobody says. Agents compare it with what they read.
 
     drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. ib, ethernet: ports.
-    imex: whether the service runs. imex_nodes: of its domain. xids: severities of codes that policies change. origin: who expects it.
+    imex: whether the service runs. imex_nodes: of its domain. xids: severities of codes that
+    policies change. origin: who expects it.
     """
 
     gpus: int | None = None

@@ -7,6 +7,7 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
 )
 from reconciler.nodehealth.checks.counters import since_zero
@@ -40,7 +41,7 @@ def _pages(given: CheckInput) -> CheckResult:
         given.field(ReadingId.AMDSMI_BAD_PAGES, "unreservable"),
     )
     if lost:
-        return CheckResult(status=FAIL, message=f"{plural(lost, 'bad page')} cannot be reserved", observed=lost)
+        return failed(f"{plural(lost, 'bad page')} cannot be reserved", lost)
     status = WARN if pending else PASS
     return CheckResult(
         status=status, message=f"{plural(pending, 'bad page')} pending until the next reset", observed=pending

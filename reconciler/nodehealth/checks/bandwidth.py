@@ -2,7 +2,15 @@
 
 from typing import Any
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    passed,
+)
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 from reconciler.sizing.peaks import PcieGeneration, memory_peak_gbs
@@ -29,13 +37,8 @@ def rated(
                 samples=samples,
                 scale=round(peak, 3),
             )
-    return CheckResult(
-        status=CheckStatus.PASS,
-        message=text,
-        observed=observed,
-        threshold=_in_gbs(warn, (as_number(warn.value) or 0) * peak),
-        samples=samples,
-        scale=round(peak, 3),
+    return passed(
+        text, observed, _in_gbs(warn, (as_number(warn.value) or 0) * peak), samples=samples, scale=round(peak, 3)
     )
 
 
@@ -104,9 +107,9 @@ def _generation(given: CheckInput) -> CheckResult:
     threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")
     if current < most:
         message = f"Gen{current:g} while copies run, Gen{most:g} is possible"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=current, threshold=threshold)
+        return failed(message, current, threshold)
     message = f"Gen{current:g} while copies run"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=current, threshold=threshold)
+    return passed(message, current, threshold)
 
 
 def _memory(given: CheckInput) -> CheckResult:
@@ -162,14 +165,12 @@ def _peers(given: CheckInput) -> CheckResult:
     floor = as_number(limit.value) or (limits.peer_floor_gbs if limits is not None else None)
     message = f"slowest copy to another GPU: {observed:.4g} GB/s, to {slowest}"
     if floor is None:
-        return CheckResult(
-            status=CheckStatus.PASS, message=f"{message}; no threshold for this product", observed=observed
-        )
+        return passed(f"{message}; no threshold for this product", observed)
     threshold = _in_gbs(limit, floor)
     if observed < floor:
         message = f"{message}, below {floor:g}"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=observed, threshold=threshold)
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold)
+        return failed(message, observed, threshold)
+    return passed(message, observed, threshold)
 
 
 CHECKS = health_checks(

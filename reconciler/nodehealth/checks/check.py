@@ -65,6 +65,27 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     codes: tuple[int, ...] = ()
 
 
+def passed(
+    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
+) -> CheckResult:
+    """Return the result of a check that passed; `more` are further fields."""
+    return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold, **more)
+
+
+def warned(
+    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
+) -> CheckResult:
+    """Return a warning; `more` are further fields."""
+    return CheckResult(status=CheckStatus.WARN, message=message, observed=observed, threshold=threshold, **more)
+
+
+def failed(
+    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
+) -> CheckResult:
+    """Return a failure; `more` are further fields."""
+    return CheckResult(status=CheckStatus.FAIL, message=message, observed=observed, threshold=threshold, **more)
+
+
 class Unmeasured(Exception):
     """A value could not be read or used; `status` is UNKNOWN or SKIP, never a pass."""
 

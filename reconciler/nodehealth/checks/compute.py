@@ -1,7 +1,17 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
 from reconciler.nodehealth.active.plans import STICKY, UNCORRECTABLE_ECC, sticky_code
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks, meaning
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    meaning,
+    passed,
+    warned,
+)
 from reconciler.nodehealth.findings import (
     CheckStatus,
     RepairAction,
@@ -18,17 +28,16 @@ def _usable(given: CheckInput) -> CheckResult:
     readings = [reading for name in _TESTS if (reading := given.sweep.find(name, given.slot)) is not None]
     for reading in readings:
         if code := sticky_code(reading):
-            return CheckResult(
-                status=CheckStatus.FAIL,
-                message=f"{reading.name}: {reading.detail or STICKY[code]}",
-                observed=code,
+            return failed(
+                f"{reading.name}: {reading.detail or STICKY[code]}",
+                code,
                 action=RepairAction.RESET_GPU if code == UNCORRECTABLE_ECC else RepairAction.RUN_DIAG,
             )
     given.value(ReadingId.CUDA_DEVICE)
     late = next((reading for reading in readings if reading.error is ReadError.DEADLINE), None)
     if late is not None:
         raise meaning(late)
-    return CheckResult(status=CheckStatus.PASS, message="the GPU was used without an error", observed=0)
+    return passed("the GPU was used without an error", 0)
 
 
 def _checksum(given: CheckInput) -> CheckResult:
@@ -51,12 +60,12 @@ def _checksum(given: CheckInput) -> CheckResult:
             wrong.append(f"{name.removeprefix('cuda.')}: {count} wrong results{where}")
     if wrong:
         message = f"sdc_suspect: {'; '.join(wrong)}"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=total, samples=measured)
+        return failed(message, total, samples=measured)
     if missing is not None:
         raise missing
     if not measured:
         raise Unmeasured(CheckStatus.UNKNOWN, "no test with an exact result ran")
-    return CheckResult(status=CheckStatus.PASS, message="all results are exact", observed=0, samples=measured)
+    return passed("all results are exact", 0, samples=measured)
 
 
 def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
@@ -73,9 +82,7 @@ def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
             citation=given.threshold("referenceTflops").citation,
         )
         message = f"{message}, {observed / reference:.1%} of the reference"
-        return CheckResult(
-            status=CheckStatus.WARN, message=message, observed=observed, threshold=threshold, samples=samples
-        )
+        return warned(message, observed, threshold, samples=samples)
     slowest = as_number(found.get("slowestPart"))
     if slowest is None:
         raise Unmeasured(CheckStatus.UNKNOWN, f"{message}; the multiprocessors could not be told apart")

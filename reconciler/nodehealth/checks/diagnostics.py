@@ -7,7 +7,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    passed,
+    warned,
+)
 from reconciler.nodehealth.findings import (
     CheckStatus,
     FindingSeverity,
@@ -124,12 +133,10 @@ def _diag(given: CheckInput, level: int) -> CheckResult:
     warned = [result for result in results if result.status == "warn"]
     if warned:
         message = f"warnings of {_listed(warned)}{_reason(warned)}"
-        return CheckResult(status=CheckStatus.WARN, message=message, observed=_listed(warned), samples=len(results))
+        return warned(message, _listed(warned), samples=len(results))
     if not passed:
         raise Unmeasured(CheckStatus.SKIP, "dcgmi skipped all tests")
-    return CheckResult(
-        status=CheckStatus.PASS, message=f"{len(passed)} tests of level {level} passed", samples=len(passed)
-    )
+    return passed(f"{len(passed)} tests of level {level} passed", samples=len(passed))
 
 
 def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
@@ -212,12 +219,12 @@ def _job_errors(given: CheckInput) -> CheckResult:
     for name in _DESTROYED:
         if counts[name]:
             limit = Threshold(value=0, source=ThresholdSource.SPEC)
-            return CheckResult(status=CheckStatus.FAIL, message=text, observed=total, threshold=limit)
+            return failed(text, total, limit)
     for name, limited in _LIMITS.items():
         if counts[name] > given.limit(limited) * hours:
             limit = given.threshold(limited)
-            return CheckResult(status=CheckStatus.WARN, message=text, observed=total, threshold=limit)
-    return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
+            return warned(text, total, limit)
+    return passed(text, total)
 
 
 CHECKS = health_checks(

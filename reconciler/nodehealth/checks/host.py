@@ -6,7 +6,10 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    passed,
+    warned,
 )
 from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
@@ -21,17 +24,18 @@ def _module(given: CheckInput) -> CheckResult:
         cards = given.sweep.find(ReadingId.SYSFS_PCI_GPUS)
         found = len(cards.value) if cards is not None and isinstance(cards.value, list) else 0
         if wanted := given.expected.gpus or found:
-            return CheckResult(
-                status=FAIL,
-                message=f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
-                f"{given.expected.said_by if given.expected.gpus else ''}",
+            return failed(
+
+                    f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
+                    f"{given.expected.said_by if given.expected.gpus else ''}"
+
             )
         raise Unmeasured(CheckStatus.SKIP, "this node has no GPU")
     loaded = given.text(ReadingId.SYSFS_NVIDIA_MODULE)
     if given.sweep.driver and loaded != given.sweep.driver:
         text = f"the module has version {loaded}, the library {given.sweep.driver}: restart the node"
-        return CheckResult(status=WARN, message=text, observed=loaded, action=RepairAction.REBOOT_NODE)
-    return CheckResult(status=PASS, message=f"the driver's module {loaded} is loaded", observed=loaded)
+        return warned(text, loaded, action=RepairAction.REBOOT_NODE)
+    return passed(f"the driver's module {loaded} is loaded", loaded)
 
 
 _SWITCHED = ("A100-SXM", "A800-SXM", "H100 80GB HBM3", "H200", "H800", "B200", "B300")
@@ -55,14 +59,12 @@ def _fabric_manager(given: CheckInput) -> CheckResult:
         if boards < _BOARD or runs or not isinstance(daemons, list) or "kubelet" not in daemons:
             raise Unmeasured(CheckStatus.SKIP, "no GPU is part of a fabric")
         text = f"{boards} GPUs on a board with NVSwitches, and the fabric manager does not run: programs cannot start"
-        return CheckResult(status=FAIL, message=text, observed=boards, action=RepairAction.REBOOT_NODE)
+        return failed(text, boards, action=RepairAction.REBOOT_NODE)
     waiting = sum(state in _FABRIC_SETS_UP for state in states)
     if not waiting:
-        return CheckResult(status=PASS, message="the fabric is complete", observed=0)
+        return passed("the fabric is complete", 0)
     text = "the fabric manager is running" if runs else "the fabric manager is not visible"
-    return CheckResult(
-        status=WARN, message=f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", observed=waiting
-    )
+    return warned(f"{plural(waiting, 'GPU')} waiting for the fabric, and {text}", waiting)
 
 
 def _imex(given: CheckInput) -> CheckResult:
@@ -71,18 +73,16 @@ def _imex(given: CheckInput) -> CheckResult:
         reading.slot for reading in given.sweep.all(ReadingId.NVML_RECOVERY_ACTION) if reading.value == _RECOVER_IMEX
     ]
     if asks:
-        return CheckResult(
-            status=WARN, message=f"the driver asks to recover IMEX on {', '.join(asks)}", observed=len(asks)
-        )
+        return warned(f"the driver asks to recover IMEX on {', '.join(asks)}", len(asks))
     daemons = given.value(ReadingId.PROCFS_DAEMONS)
     if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
         if given.expected.imex:
             text = f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}"
-            return CheckResult(status=FAIL, message=text)
+            return failed(text)
         raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
     if given.sweep.find(ReadingId.IMEX_DOMAIN) is not None or given.expected.imex_nodes:
         return _imex_domain(given)
-    return CheckResult(status=PASS, message="IMEX runs, and no GPU asks for its recovery", observed=0)
+    return passed("IMEX runs, and no GPU asks for its recovery", 0)
 
 
 def _imex_domain(given: CheckInput) -> CheckResult:
@@ -96,7 +96,7 @@ def _imex_domain(given: CheckInput) -> CheckResult:
     text = f"{ready} of {wanted} nodes of the IMEX domain are connected, and it is {found.get('status')}"
     text += given.expected.said_by if given.expected.imex_nodes else ""
     if ready >= wanted and found.get("status") == "UP":
-        return CheckResult(status=PASS, message=text, observed=ready)
+        return passed(text, ready)
     is_ours = any(given.sweep.node in (one.get("name"), one.get("host")) for one in bad)
     named = ", ".join(sorted(f"{one.get('name') or one.get('host')} {one.get('status')}" for one in bad)[:5])
     return CheckResult(status=FAIL if is_ours else WARN, message=f"{text}: {named}" if bad else text, observed=ready)
@@ -127,8 +127,8 @@ def _acs(given: CheckInput) -> CheckResult:
     found = [str(row.get("slot")) for row in bridges if int(as_number(row.get("control")) or 0) & _REDIRECTS]
     if found:
         text = f"traffic between GPUs goes through the processor at {', '.join(found)}: ACS redirects it"
-        return CheckResult(status=WARN, message=text, observed=len(found))
-    return CheckResult(status=PASS, message="no bridge redirects traffic between GPUs", observed=0)
+        return warned(text, len(found))
+    return passed("no bridge redirects traffic between GPUs", 0)
 
 
 CHECKS = health_checks(

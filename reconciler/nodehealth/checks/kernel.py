@@ -15,7 +15,9 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    passed,
 )
 from reconciler.nodehealth.checks.driver import RECOVERY
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction
@@ -112,7 +114,7 @@ def _nothing(given: CheckInput, message: str, ended: float) -> CheckResult:
         hours = (given.sweep.taken_at - began) / HOUR
         text = f"the kernel's log begins {hours:.1f} hours ago, and what it said before is not known"
         return CheckResult(status=CheckStatus.UNKNOWN, message=text, since=began)
-    return CheckResult(status=PASS, message=message, observed=0, since=ended)
+    return passed(message, 0, since=ended)
 
 
 def _event(given: CheckInput, line: _KernelLine) -> XidEvent | None:
@@ -279,7 +281,7 @@ def _fallen_off(given: CheckInput) -> CheckResult:
             gone.add((normal_slot(match[0]) if match else named) or "a GPU that is not named")
     if gone:
         text = f"fell off the bus: {', '.join(sorted(gone))}"
-        return CheckResult(status=FAIL, message=text, observed=len(gone))
+        return failed(text, len(gone))
     return _nothing(given, "no GPU fell off the bus since the boot", 0.0)
 
 

@@ -3,7 +3,15 @@
 from functools import partial
 
 from reconciler.kube.values import plural
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    passed,
+)
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 
@@ -78,7 +86,7 @@ def _iperf(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
     slowest, address = known[0]
     message = f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
+    return passed(message, slowest, samples=len(rows))
 
 
 def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
@@ -87,11 +95,7 @@ def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
         raise Unmeasured(CheckStatus.SKIP, "no test of a policy has run")
     found, between = given.table(name), str(given.table(name).get("between", "the node"))
     if as_number(found.get("wrong")):
-        return CheckResult(
-            status=CheckStatus.FAIL,
-            message=f"{found['wrong']} wrong results between {between}",
-            severity=FindingSeverity.FATAL,
-        )
+        return failed(f"{found['wrong']} wrong results between {between}", severity=FindingSeverity.FATAL)
     rate, floor, unit = given.field(name, "rate"), as_number(found.get("floor")), str(found.get("unit"))
     text = f"{rate:.4g} {unit} between {between}"
     if floor is None:

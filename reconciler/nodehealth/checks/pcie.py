@@ -2,7 +2,16 @@
 
 import math
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    failed,
+    health_checks,
+    passed,
+    warned,
+)
 from reconciler.nodehealth.checks.counters import in_a_row, since_zero
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
@@ -49,20 +58,14 @@ def _speed(given: CheckInput) -> CheckResult:
     current, best = _generation(given), _best_generation(given)
     limit = Threshold(value=best, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     if current >= best:
-        return CheckResult(status=PASS, message=f"generation {current}", observed=current, threshold=limit)
+        return passed(f"generation {current}", current, limit)
     if not _is_slow(given):
         raise Unmeasured(CheckStatus.SKIP, f"generation {current} of {best}, but the GPU is idle: the link saves power")
     count = in_a_row(given, _is_slow)
     if count < given.limit("sweeps"):
         text = f"generation {current} of {best} while the GPU works, in {count} sweeps"
         raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; {given.limit('sweeps'):g} sweeps trigger a warning")
-    return CheckResult(
-        status=WARN,
-        message=f"generation {current} of {best} while the GPU works",
-        observed=current,
-        threshold=limit,
-        samples=count,
-    )
+    return warned(f"generation {current} of {best} while the GPU works", current, limit, samples=count)
 
 
 def most_replays(generation: int, width: int) -> int | None:
@@ -94,7 +97,7 @@ def _errors(given: CheckInput) -> CheckResult:
     errors = given.table(ReadingId.NVML_PCIE_ERRORS)
     if "fatal" in errors and given.field(ReadingId.NVML_PCIE_ERRORS, "fatal") > 0:
         fatal = int(given.field(ReadingId.NVML_PCIE_ERRORS, "fatal"))
-        return CheckResult(status=FAIL, message=f"{fatal} fatal PCIe errors", observed=fatal)
+        return failed(f"{fatal} fatal PCIe errors", fatal)
     grown = since_zero(given, ReadingId.NVML_PCIE_ERRORS, "correctable", seconds=10 * MINUTE)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("correctableAMinute") else PASS

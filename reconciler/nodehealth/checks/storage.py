@@ -1,6 +1,6 @@
 """The storage of the node: a volume can be claimed, and was."""
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, health_checks, warned
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.readings import ReadingId
 
@@ -13,7 +13,7 @@ def _claim(given: CheckInput) -> CheckResult:
     threshold = given.threshold("seconds")
     if found.get("left"):
         message = f"the claim {found['left']} could not be deleted"
-        return CheckResult(status=CheckStatus.WARN, message=message, observed=seconds, threshold=threshold)
+        return warned(message, seconds, threshold)
     text = f"a claim of class {found.get('storageClass')} is {phase} after {seconds:.0f} s"
     is_written = found.get("written", True) is True
     if not is_written:

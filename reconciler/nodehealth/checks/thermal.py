@@ -1,6 +1,14 @@
 """Heat, throttling, clocks and power of a GPU."""
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    failed,
+    health_checks,
+    passed,
+)
 from reconciler.nodehealth.checks.counters import CounterChange, change, in_a_row, lasting
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
@@ -14,7 +22,7 @@ def _margin(given: CheckInput) -> CheckResult:
     limit = Threshold(value=slowdown, source=ThresholdSource.VENDOR, citation="NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT")
     text = f"{margin:g} degrees to the limit, slowdown at {slowdown:g}"
     if margin > slowdown + given.limit("warnDegrees"):
-        return CheckResult(status=PASS, message=text, observed=margin, threshold=limit)
+        return passed(text, margin, limit)
     count = in_a_row(given, _is_over)
     status = FAIL if count >= given.limit("sweeps") else WARN
     return CheckResult(status=status, message=text, observed=margin, threshold=limit, samples=max(count, 1))
@@ -57,7 +65,7 @@ def _memory(given: CheckInput) -> CheckResult:
 def _compare(degrees: float, warn: Threshold, fail: Threshold) -> CheckResult:
     text = f"{degrees:g} degrees"
     if degrees >= float(fail.value):
-        return CheckResult(status=FAIL, message=text, observed=degrees, threshold=fail)
+        return failed(text, degrees, fail)
     status = WARN if degrees >= float(warn.value) else PASS
     return CheckResult(status=status, message=text, observed=degrees, threshold=warn)
 
@@ -80,7 +88,7 @@ def _throttle(given: CheckInput) -> CheckResult:
             elif reasons & bit and bit is not _SW_THERMAL:
                 causes.append((WARN, percent, f"{text} now"))
     if not causes:
-        return CheckResult(status=PASS, message="no lasting slowdown", observed=0)
+        return passed("no lasting slowdown", 0)
     status = FAIL if any(each is FAIL for each, _, _ in causes) else WARN
     return CheckResult(
         status=status,
@@ -120,7 +128,7 @@ def _clock(given: CheckInput) -> CheckResult:
     percent = _clock_percent(given)
     text = f"{percent:.0f} % of the highest clock while busy"
     if percent >= given.limit("warnPercent"):
-        return CheckResult(status=PASS, message=text, observed=percent, threshold=given.threshold("warnPercent"))
+        return passed(text, percent, given.threshold("warnPercent"))
     is_lasting = lasting(given, _TEN, lambda each: _clock_percent(each) < given.limit("failPercent"))
     name = "failPercent" if is_lasting else "warnPercent"
     status = FAIL if is_lasting else WARN
@@ -144,7 +152,7 @@ def _limit(given: CheckInput) -> CheckResult:
         if percent < given.limit(name):
             limit = given.threshold(name)
             return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
-    return CheckResult(status=PASS, message=text, observed=round(percent, 1), threshold=given.threshold("warnPercent"))
+    return passed(text, round(percent, 1), given.threshold("warnPercent"))
 
 
 def _usage(given: CheckInput) -> CheckResult:
@@ -153,7 +161,7 @@ def _usage(given: CheckInput) -> CheckResult:
         count = in_a_row(given, _is_unreadable)
         if count >= given.limit("sweeps"):
             text = f"the power cannot be read ({reading.detail}), {count} sweeps in a row"
-            return CheckResult(status=FAIL, message=text, threshold=given.threshold("sweeps"), samples=count)
+            return failed(text, threshold=given.threshold("sweeps"), samples=count)
     watts = given.number(ReadingId.NVML_POWER_USAGE) / 1000
     most = given.number(ReadingId.NVML_POWER_LIMIT) / 1000 * given.limit("overLimit")
     is_odd = not given.limit("leastWatts") <= watts <= most
