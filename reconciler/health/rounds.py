@@ -22,15 +22,14 @@ from reconciler.health.proposals import CaseBranches, ChangeRequests, ClusterRou
 from reconciler.health.quarantine_files import HealthSources, mirror_files
 from reconciler.health.repairing import start_repairs
 from reconciler.health.state_store import StateStore, claim_fleet
-from reconciler.http import IncomingWebhook
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import NOT_JSON, plural
+from reconciler.messages import receivers_in, send
 from reconciler.nodehealth.active.due import due_runs
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_samples
-from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, sent_after
-from reconciler.nodehealth.fleet.decisions import FleetEvaluation
+from reconciler.nodehealth.exports.notices import notices
 from reconciler.nodehealth.fleet.evaluate import FleetInput
 from reconciler.plan import opening
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
@@ -190,71 +189,13 @@ def write_watch(file: Path, watch: JobWatch) -> None:
     new.replace(file)
 
 
-KEYS: Mapping[str, NoticeFormat] = {
-    "slack-url": NoticeFormat.SLACK,
-    "webhook-url": NoticeFormat.SLACK,
-    "teams-url": NoticeFormat.TEAMS,
-    "json-url": NoticeFormat.JSON,
-}
-"""Keys of the Secret, each a URL, and what is sent there."""
-
-_MAX_COUNT = 20  # messages at one time: more are one that says so
-
-
-def webhooks(folder: str) -> list[tuple[IncomingWebhook, NoticeFormat]]:
-    """Return the webhooks of a mounted Secret. Raises `ConfigError` for a URL that is none."""
-    found = []
-    for name, form in KEYS.items():
-        path = Path(folder) / name
-        if folder and path.is_file():
-            found.append((IncomingWebhook(path.read_text(encoding="utf-8")), form))
-    return found
-
-
-def tell(
-    evaluation: FleetEvaluation,
-    told: Told,
-    receivers: Sequence[tuple[IncomingWebhook, NoticeFormat]],
-    failed: Callable[[str], None],
-    cluster: str = "",
-) -> dict[str, str]:
-    """Send what is new; return what people know now. What no webhook took is sent again in the next round."""
-    if not receivers:
-        return dict(told)
-    new = notices(evaluation, told, cluster)
-    sent: list[HealthNotice] = []
-    for notice in _bounded(new, cluster):
-        taken = [_post(receiver, payload(notice, form), failed) for receiver, form in receivers]
-        if any(taken):
-            sent.append(notice)
-    is_cut = len(new) > _MAX_COUNT and len(sent) == _MAX_COUNT
-    return sent_after(told, new if is_cut else tuple(sent))
-
-
-def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[str], None]) -> bool:
-    try:
-        receiver.post(body)
-    except ReconcilerError as error:
-        failed(error.message)
-        return False
-    return True
-
-
-def _bounded(new: tuple[HealthNotice, ...], cluster: str) -> Sequence[HealthNotice]:
-    """Return at most 20 messages: the last of many says how many there are."""
-    if len(new) <= _MAX_COUNT:
-        return new
-    rest = len(new) - _MAX_COUNT + 1
-    more = HealthNotice(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
-    return [*new[: _MAX_COUNT - 1], more]
-
-
 def _notify_people(environ: Mapping[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
     """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
     try:
-        receivers = webhooks(environ.get(ALERT_WEBHOOKS, ""))
-        told = tell(done.evaluation, done.state.told, receivers, _report_unsent, cluster)
-        if told != done.state.told:
+        known, receivers = done.state.told, receivers_in(environ.get(ALERT_WEBHOOKS, ""))
+        new = notices(done.evaluation, known, cluster) if receivers else ()
+        told = send(new, known, receivers, _report_unsent, cluster)
+        if told != known:
             stored = store.read()
             store.write(replace(stored.state, told=told), stored)
     except (ReconcilerError, OSError) as error:

@@ -1,11 +1,16 @@
 """Which messages about a fleet are new."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from reconciler.nodehealth.exports.notices import notices, sent_after
+from reconciler.messages import MessageFormat, send
+from reconciler.nodehealth.exports.notices import notices
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.nodehealth.fleet.state import FleetState, HealthPhase, NodeState
 
+RECEIVER: Any = SimpleNamespace(post=lambda _: None)
 SUSPECT, FENCED = HealthPhase.SUSPECT, HealthPhase.QUARANTINED
 
 
@@ -31,6 +36,6 @@ def test_a_day_without_a_decision_is_told_once(rounds: list[tuple[HealthPhase, i
     found = []
     for phase, days in rounds:
         new = notices(fleet(phase, days), told)
-        told = sent_after(told, new)
+        told = send(new, told, [(RECEIVER, MessageFormat.JSON)], pytest.fail)
         found.append(len(new))
     assert (found, told) == (counts, {})
