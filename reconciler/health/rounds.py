@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from reconciler.clock import Clock
 from reconciler.console.logs import Log
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, StalePlan, one_line
-from reconciler.health.deep_runs import DeepRunSettings, start_due_runs
+from reconciler.health.deep_runs import start_due_runs
 from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
 from reconciler.health.jobs.preflight import acknowledge
 from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
@@ -22,6 +22,7 @@ from reconciler.health.proposals import CaseBranches, ChangeRequests, ClusterRou
 from reconciler.health.quarantine_files import HealthSources, mirror_files
 from reconciler.health.repairing import start_repairs
 from reconciler.health.state_store import StateStore, claim_fleet
+from reconciler.kinds.health.pods import DeepRunSettings
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from reconciler.kinds.health.pods import on_nodes
 from reconciler.nodehealth.fleet.repairs import AskedRepair
 from reconciler.nodehealth.policy import RepairTemplate
 
@@ -29,9 +30,7 @@ def repair_job(cron_job: Body, asked: AskedRepair, template: RepairTemplate, *, 
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         container["env"] = [*container.get("env", ()), *values]
     if template.on_node:
-        here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [asked.node]}]}
-        place = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}
-        pod["affinity"] = {**pod.get("affinity", {}), "nodeAffinity": place}
+        pod["affinity"] = {**pod.get("affinity", {}), "nodeAffinity": on_nodes(asked.node)}
         pod["tolerations"] = [{"operator": "Exists"}]  # the node is kept out of use
     owner = {"apiVersion": "batch/v1", "kind": CRON_JOB[1], "name": metadata["name"], "uid": metadata["uid"]}
     return {

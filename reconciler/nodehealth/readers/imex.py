@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.nodehealth.findings import ProbeProfile
-from reconciler.nodehealth.readers.programs import not_run, run_program
+from reconciler.nodehealth.readers.port import not_run
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
-from reconciler.processes import ProcessError
+from reconciler.processes import ProcessError, run_program
 
 _SECONDS = 8.0
 _MAX_NODES = 1024
