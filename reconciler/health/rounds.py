@@ -72,12 +72,7 @@ def act(run: opening.Run, opener: Opener, options: RoundOptions, stack: ExitStac
     return rounds
 
 
-def _act_on(
-    run: opening.Run,
-    live: LiveCluster,
-    sources: HealthSources,
-    options: RoundOptions,
-) -> ClusterRound:
+def _act_on(run: opening.Run, live: LiveCluster, sources: HealthSources, options: RoundOptions) -> ClusterRound:
     environ, clock = options.environ, options.clock
     name, namespace, rules = sources.cluster.name, run.settings.inventory_namespace, sources.rules()
     if not options.dry_run:

@@ -134,12 +134,7 @@ class ReadingId(StrEnum):
         return self.value.partition(".")[0]
 
 
-DIAG_READINGS = {
-    1: ReadingId.DCGM_LEVEL1,
-    2: ReadingId.DCGM_LEVEL2,
-    3: ReadingId.DCGM_LEVEL3,
-    4: ReadingId.DCGM_LEVEL4,
-}
+DIAG_READINGS = {1: ReadingId.DCGM_LEVEL1, 2: ReadingId.DCGM_LEVEL2, 3: ReadingId.DCGM_LEVEL3, 4: ReadingId.DCGM_LEVEL4}
 """The readings of `dcgmi diag` by its level."""
 
 

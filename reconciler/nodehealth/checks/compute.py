@@ -12,11 +12,7 @@ from reconciler.nodehealth.checks.check import (
     passed,
     warned,
 )
-from reconciler.nodehealth.findings import (
-    CheckStatus,
-    RepairAction,
-    Threshold,
-)
+from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 _EXACT = (ReadingId.CUDA_DAXPY, ReadingId.CUDA_FP64, ReadingId.CUDA_BF16, ReadingId.CUDA_FP32, ReadingId.CUDA_SOAK)

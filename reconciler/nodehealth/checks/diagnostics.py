@@ -17,12 +17,7 @@ from reconciler.nodehealth.checks.check import (
     passed,
     warned,
 )
-from reconciler.nodehealth.findings import (
-    CheckStatus,
-    FindingSeverity,
-    Threshold,
-    ThresholdSource,
-)
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import DIAG_READINGS, ReadingId
 
 _SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap", "nvbandwidth": "nvlink"}

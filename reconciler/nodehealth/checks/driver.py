@@ -34,10 +34,8 @@ def _init(given: CheckInput) -> CheckResult:
     if reading.error in {ReadError.NO_LIBRARY, ReadError.NO_DRIVER}:
         if given.expected.gpus:
             return failed(
-
-                    f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
-                    f"{given.expected.said_by}"
-
+                f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
+                f"{given.expected.said_by}"
             )
         if given.expected.gpus == 0:
             raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
@@ -124,11 +122,5 @@ def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[
 
 
 CHECKS = health_checks(
-    "driver",
-    {
-        "nvml.init": _init,
-        "gpu.count": _count,
-        "gpu.reachable": _reachable,
-        "gpu.recovery_action": _recovery,
-    },
+    "driver", {"nvml.init": _init, "gpu.count": _count, "gpu.reachable": _reachable, "gpu.recovery_action": _recovery}
 )

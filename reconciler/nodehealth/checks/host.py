@@ -25,10 +25,8 @@ def _module(given: CheckInput) -> CheckResult:
         found = len(cards.value) if cards is not None and isinstance(cards.value, list) else 0
         if wanted := given.expected.gpus or found:
             return failed(
-
-                    f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
-                    f"{given.expected.said_by if given.expected.gpus else ''}"
-
+                f"the driver's module is not loaded, and there should be {plural(wanted, 'GPU')}"
+                f"{given.expected.said_by if given.expected.gpus else ''}"
             )
         raise Unmeasured(CheckStatus.SKIP, "this node has no GPU")
     loaded = given.text(ReadingId.SYSFS_NVIDIA_MODULE)

@@ -90,11 +90,7 @@ def _corrected(given: CheckInput) -> CheckResult:
     else:
         status, text = PASS, f"{an_hour:.0f} corrected memory errors an hour"
     return CheckResult(
-        status=status,
-        message=text,
-        observed=an_hour,
-        threshold=given.threshold("errorsAnHour"),
-        samples=grown.samples,
+        status=status, message=text, observed=an_hour, threshold=given.threshold("errorsAnHour"), samples=grown.samples
     )
 
 

@@ -111,11 +111,5 @@ def _errors(given: CheckInput) -> CheckResult:
 
 
 CHECKS = health_checks(
-    "pcie",
-    {
-        "pcie.width": _width,
-        "pcie.gen": _speed,
-        "pcie.replay": _replays,
-        "pcie.errors": _errors,
-    },
+    "pcie", {"pcie.width": _width, "pcie.gen": _speed, "pcie.replay": _replays, "pcie.errors": _errors}
 )

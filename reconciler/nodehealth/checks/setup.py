@@ -82,11 +82,4 @@ def _orphan_pids(given: CheckInput) -> set[int] | None:
     return found
 
 
-CHECKS = health_checks(
-    "setup",
-    {
-        "inforom": _inforom,
-        "versions.uniform": _versions,
-        "procs.orphan": _orphans,
-    },
-)
+CHECKS = health_checks("setup", {"inforom": _inforom, "versions.uniform": _versions, "procs.orphan": _orphans})
