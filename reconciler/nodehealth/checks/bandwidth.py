@@ -9,6 +9,7 @@ from reconciler.nodehealth.checks.check import (
     as_number,
     failed,
     health_checks,
+    outcome,
     passed,
 )
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
@@ -29,11 +30,11 @@ def rated(
         if number is None:
             raise Unmeasured(CheckStatus.UNKNOWN, "the threshold is not a number")
         if part < number:
-            return CheckResult(
-                status=status,
-                message=f"{text}, below {number * peak:.4g}",
-                observed=observed,
-                threshold=_in_gbs(limit, number * peak),
+            return outcome(
+                status,
+                f"{text}, below {number * peak:.4g}",
+                observed,
+                _in_gbs(limit, number * peak),
                 samples=samples,
                 scale=round(peak, 3),
             )
@@ -106,10 +107,8 @@ def _generation(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.UNKNOWN, "the generation of the link cannot be read from sysfs")
     threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")
     if current < most:
-        message = f"Gen{current:g} while copies run, Gen{most:g} is possible"
-        return failed(message, current, threshold)
-    message = f"Gen{current:g} while copies run"
-    return passed(message, current, threshold)
+        return failed(f"Gen{current:g} while copies run, Gen{most:g} is possible", current, threshold)
+    return passed(f"Gen{current:g} while copies run", current, threshold)
 
 
 def _memory(given: CheckInput) -> CheckResult:
@@ -168,8 +167,7 @@ def _peers(given: CheckInput) -> CheckResult:
         return passed(f"{message}; no threshold for this product", observed)
     threshold = _in_gbs(limit, floor)
     if observed < floor:
-        message = f"{message}, below {floor:g}"
-        return failed(message, observed, threshold)
+        return failed(f"{message}, below {floor:g}", observed, threshold)
     return passed(message, observed, threshold)
 
 

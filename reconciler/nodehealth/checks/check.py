@@ -7,7 +7,7 @@ take a missing value for a good one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
 
@@ -65,25 +65,18 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     codes: tuple[int, ...] = ()
 
 
-def passed(
-    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
+def outcome(
+    status: CheckStatus,
+    message: str,
+    observed: float | str | None = None,
+    threshold: Threshold | None = None,
+    **more: Any,
 ) -> CheckResult:
-    """Return the result of a check that passed; `more` are further fields."""
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold, **more)
+    """Return a result; `more` are its further fields."""
+    return CheckResult(status=status, message=message, observed=observed, threshold=threshold, **more)
 
 
-def warned(
-    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
-) -> CheckResult:
-    """Return a warning; `more` are further fields."""
-    return CheckResult(status=CheckStatus.WARN, message=message, observed=observed, threshold=threshold, **more)
-
-
-def failed(
-    message: str, observed: float | str | None = None, threshold: Threshold | None = None, **more: Any
-) -> CheckResult:
-    """Return a failure; `more` are further fields."""
-    return CheckResult(status=CheckStatus.FAIL, message=message, observed=observed, threshold=threshold, **more)
+passed, warned, failed = (partial(outcome, one) for one in (CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL))
 
 
 class Unmeasured(Exception):

@@ -9,6 +9,7 @@ from reconciler.nodehealth.checks.check import (
     failed,
     health_checks,
     meaning,
+    outcome,
     passed,
     warned,
 )
@@ -55,8 +56,7 @@ def _checksum(given: CheckInput) -> CheckResult:
             where = f" on multiprocessors {', '.join(map(str, units))}" if isinstance(units, list) and units else ""
             wrong.append(f"{name.removeprefix('cuda.')}: {count} wrong results{where}")
     if wrong:
-        message = f"sdc_suspect: {'; '.join(wrong)}"
-        return failed(message, total, samples=measured)
+        return failed(f"sdc_suspect: {'; '.join(wrong)}", total, samples=measured)
     if missing is not None:
         raise missing
     if not measured:
@@ -77,17 +77,16 @@ def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
             source=given.threshold("referenceTflops").source,
             citation=given.threshold("referenceTflops").citation,
         )
-        message = f"{message}, {observed / reference:.1%} of the reference"
-        return warned(message, observed, threshold, samples=samples)
+        return warned(f"{message}, {observed / reference:.1%} of the reference", observed, threshold, samples=samples)
     slowest = as_number(found.get("slowestPart"))
     if slowest is None:
         raise Unmeasured(CheckStatus.UNKNOWN, f"{message}; the multiprocessors could not be told apart")
     is_uneven = slowest < given.limit("slowestPart")
-    return CheckResult(
-        status=CheckStatus.WARN if is_uneven else CheckStatus.PASS,
-        message=f"{message}; multiprocessor {found.get('slowestSm')} has {slowest:.1%} of the median's speed",
-        observed=observed,
-        threshold=given.threshold("slowestPart"),
+    return outcome(
+        CheckStatus.WARN if is_uneven else CheckStatus.PASS,
+        f"{message}; multiprocessor {found.get('slowestSm')} has {slowest:.1%} of the median's speed",
+        observed,
+        given.threshold("slowestPart"),
         samples=samples,
     )
 
@@ -98,11 +97,11 @@ def _soak(given: CheckInput) -> CheckResult:
     if first <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, "cuda.soak: no rate")
     part = last / first
-    return CheckResult(
-        status=CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
-        message=f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
-        observed=last,
-        threshold=given.threshold("lastPart"),
+    return outcome(
+        CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
+        f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
+        last,
+        given.threshold("lastPart"),
         samples=int(given.field(ReadingId.CUDA_SOAK, "count")),
     )
 

@@ -10,6 +10,7 @@ from reconciler.nodehealth.checks.check import (
     failed,
     health_checks,
     meaning,
+    outcome,
     passed,
     warned,
 )
@@ -93,7 +94,7 @@ def _recovery(given: CheckInput) -> CheckResult:
     if code not in RECOVERY:
         raise Unmeasured(CheckStatus.UNKNOWN, f"the driver asks for recovery action {code}, which is not known")
     text, status, action = RECOVERY[code]
-    return CheckResult(status=status, message=f"the driver asks for a {text}", observed=text, action=action)
+    return outcome(status, f"the driver asks for a {text}", text, action=action)
 
 
 def _is_silent(sweep: Sweep, slot: str) -> bool:

@@ -8,6 +8,7 @@ from reconciler.nodehealth.checks.check import (
     as_number,
     failed,
     health_checks,
+    outcome,
     passed,
     warned,
 )
@@ -75,8 +76,7 @@ def _imex(given: CheckInput) -> CheckResult:
     daemons = given.value(ReadingId.PROCFS_DAEMONS)
     if not isinstance(daemons, list) or "nvidia-imex" not in daemons:
         if given.expected.imex:
-            text = f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}"
-            return failed(text)
+            return failed(f"IMEX does not run, so no job can use memory of other nodes{given.expected.said_by}")
         raise Unmeasured(CheckStatus.SKIP, "IMEX does not run on this node")
     if given.sweep.find(ReadingId.IMEX_DOMAIN) is not None or given.expected.imex_nodes:
         return _imex_domain(given)
@@ -97,7 +97,7 @@ def _imex_domain(given: CheckInput) -> CheckResult:
         return passed(text, ready)
     is_ours = any(given.sweep.node in (one.get("name"), one.get("host")) for one in bad)
     named = ", ".join(sorted(f"{one.get('name') or one.get('host')} {one.get('status')}" for one in bad)[:5])
-    return CheckResult(status=FAIL if is_ours else WARN, message=f"{text}: {named}" if bad else text, observed=ready)
+    return outcome(FAIL if is_ours else WARN, f"{text}: {named}" if bad else text, ready)
 
 
 def _plugin(given: CheckInput) -> CheckResult:
@@ -110,8 +110,7 @@ def _plugin(given: CheckInput) -> CheckResult:
     )
     limit = Threshold(value=found, source=_SPEC, citation="GPUs that NVML counts")
     status = PASS if allocatable == found else WARN
-    text = f"Kubernetes counts {plural(allocatable, 'GPU')}, NVML {found}"
-    return CheckResult(status=status, message=text, observed=allocatable, threshold=limit)
+    return outcome(status, f"Kubernetes counts {plural(allocatable, 'GPU')}, NVML {found}", allocatable, limit)
 
 
 _REDIRECTS = 0x0C  # P2P request redirect, P2P completion redirect

@@ -16,6 +16,7 @@ from reconciler.nodehealth.checks.check import (
     as_number,
     failed,
     health_checks,
+    outcome,
     passed,
     warned,
 )
@@ -87,12 +88,10 @@ def _active(given: CheckInput) -> CheckResult:
         usual = min(next(known, 0), len(states))
     down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
     if active < wanted:
-        text = f"{active} of {wanted} links are active{said_by}; down: {down}"
-        return failed(text, active, limit)
+        return failed(f"{active} of {wanted} links are active{said_by}; down: {down}", active, limit)
     if active < usual:
         limit = Threshold(value=usual, source=ThresholdSource.VENDOR, citation="NVIDIA, links of this product")
-        text = f"{active} of the usual {usual} links are active on every GPU; down: {down}"
-        return warned(text, active, limit)
+        return warned(f"{active} of the usual {usual} links are active on every GPU; down: {down}", active, limit)
     return passed(f"{active} links are active", active, limit)
 
 
@@ -113,7 +112,7 @@ def _speed(given: CheckInput) -> CheckResult:
     limit = Threshold(value=known, source=ThresholdSource.VENDOR, citation="NVIDIA, per link and direction")
     slow = [speed for speed in speeds if speed < known]
     text = f"{len(slow)} of {len(speeds)} links are slow: {min(speeds):g} MB/s" if slow else f"{min(speeds):g} MB/s"
-    return CheckResult(status=FAIL if slow else PASS, message=text, observed=min(speeds), threshold=limit)
+    return outcome(FAIL if slow else PASS, text, min(speeds), limit)
 
 
 _FATAL = ("recovery_failed", "integrity")
@@ -139,8 +138,7 @@ def _errors(given: CheckInput) -> CheckResult:
         return failed(f"new link errors: {text}", text, samples=samples)
     crc = sum(known[name].per_second for name in _CRC if name in known)
     if crc >= given.limit("crcASecond"):
-        limit = given.threshold("crcASecond")
-        return failed(f"{crc:.0f} CRC errors a second", text, limit)
+        return failed(f"{crc:.0f} CRC errors a second", text, given.threshold("crcASecond"))
     if _windows(given) > given.limit("windows"):
         limit = given.threshold("windows")
         text = f"replays or recoveries continue: {text}"
@@ -193,7 +191,7 @@ def _fabric(given: CheckInput) -> CheckResult:
     if state in {_IN_PROGRESS, _NOT_STARTED} and age >= limit * MINUTE:
         status, name = (WARN, "startMinutes") if state == _IN_PROGRESS else (FAIL, "missingMinutes")
         text = f"the fabric {text} for {age / MINUTE:.0f} minutes: the GPU cannot reach its peers"
-        return CheckResult(status=status, message=text, observed=age / MINUTE, threshold=given.threshold(name))
+        return outcome(status, text, age / MINUTE, given.threshold(name))
     raise Unmeasured(CheckStatus.UNKNOWN, f"the fabric {text}")
 
 
@@ -224,7 +222,7 @@ def _health(given: CheckInput) -> CheckResult:
     if not bad:
         return passed("the fabric is complete", 0)
     status = FAIL if any(each is FAIL for _, each in bad) else WARN
-    return CheckResult(status=status, message=f"fabric: {', '.join(text for text, _ in bad)}", observed=f"{mask:#x}")
+    return outcome(status, f"fabric: {', '.join(text for text, _ in bad)}", f"{mask:#x}")
 
 
 def _ports(given: CheckInput) -> dict[str, dict[str, Any]]:
@@ -260,8 +258,7 @@ def _ports_state(given: CheckInput) -> CheckResult:
     lost = [name for name, row in ports.items() if not _is_up(row) and any(_was_up(old, name) for _, old in known)]
     gone = sorted({name for _, old in known for name, row in old.items() if _is_up(row)} - set(ports))
     if (lost or gone) and not any(wanted.values()):
-        text = f"ports went down: {', '.join(sorted(lost) + gone)}"
-        return failed(text, len(lost) + len(gone))
+        return failed(f"ports went down: {', '.join(sorted(lost) + gone)}", len(lost) + len(gone))
     if not any(_is_up(row) for row in ports.values()):
         return warned(f"none of {len(ports)} ports is active", 0)
     downs = _grown(ports, earlier, "link_downed")
@@ -271,7 +268,7 @@ def _ports_state(given: CheckInput) -> CheckResult:
         text = f"links went down {plural(downs, 'time')}" if is_flapping else f"{symbols:.0f} symbol errors a second"
         limit = given.threshold("downsInAnHour" if is_flapping else "symbolErrorsASecond")
         observed = downs if is_flapping else symbols
-        return CheckResult(status=FAIL if is_flapping else WARN, message=text, observed=observed, threshold=limit)
+        return outcome(FAIL if is_flapping else WARN, text, observed, limit)
     odd = [*_slower(ports), *_unmanaged(ports)]
     if downs or odd:
         text = "; ".join([*odd, *([f"links went down {plural(downs, 'time')}"] if downs else [])])
@@ -295,8 +292,7 @@ def _short_of(
     text = f"{len(up)} of {expected.ports} {layer} ports are active{given.expected.said_by}"
     text += f"; down: {', '.join(down)}" if down and len(up) < expected.ports else ""
     text += f"; below {expected.rate:g} Gb/s: {', '.join(slow)}" if slow else ""
-    limit = given.expected_limit(expected.ports)
-    return failed(text, len(up) - len(slow), limit)
+    return failed(text, len(up) - len(slow), given.expected_limit(expected.ports))
 
 
 def _rate(row: dict[str, Any]) -> float | None:

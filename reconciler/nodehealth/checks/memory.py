@@ -10,6 +10,7 @@ from reconciler.nodehealth.checks.check import (
     as_number,
     failed,
     health_checks,
+    outcome,
     passed,
     warned,
 )
@@ -26,8 +27,7 @@ def _ecc_mode(given: CheckInput) -> CheckResult:
         return warned("the ECC mode changes at the next reset", _ON[bool(current)])
     if not current and any(word in given.gpu.product for word in _WITHOUT_ECC):
         raise Unmeasured(CheckStatus.SKIP, "this product is sold without ECC, or with ECC off")
-    status = PASS if current else WARN
-    return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
+    return outcome(PASS if current else WARN, f"ECC is {_ON[bool(current)]}", _ON[bool(current)])
 
 
 _WITHOUT_ECC = ("GeForce", "TITAN", "RTX", "Quadro")
@@ -72,8 +72,7 @@ def _sram(given: CheckInput) -> CheckResult:
     )
     corrected = given.field(ReadingId.NVML_SRAM_ECC, "aggregateCor")
     if flag:
-        text = "uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic"
-        return failed(text, uncorrected)
+        return failed("uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic", uncorrected)
     if uncorrected > 0:
         return warned(f"{uncorrected:g} uncorrected SRAM errors since the driver was loaded", uncorrected)
     if corrected > given.limit("corrected"):
@@ -89,16 +88,13 @@ def _corrected(given: CheckInput) -> CheckResult:
         status, text = WARN, f"{an_hour:.0f} corrected memory errors an hour"
     else:
         status, text = PASS, f"{an_hour:.0f} corrected memory errors an hour"
-    return CheckResult(
-        status=status, message=text, observed=an_hour, threshold=given.threshold("errorsAnHour"), samples=grown.samples
-    )
+    return outcome(status, text, an_hour, given.threshold("errorsAnHour"), samples=grown.samples)
 
 
 def _banks(given: CheckInput) -> CheckResult:
     none, low = (int(given.field(ReadingId.NVML_ROW_HISTOGRAM, key)) for key in ("none", "low"))
     if none and _part(given, ReadingId.NVML_REMAPPED_ROWS, "pending"):
-        text = f"{none} banks have no spare rows left, and a remap is pending"
-        return failed(text, none)
+        return failed(f"{none} banks have no spare rows left, and a remap is pending", none)
     if none or low:
         return warned(f"{none} banks have no spare rows left, {low} have few", none + low)
     return passed("all banks have spare rows", 0)

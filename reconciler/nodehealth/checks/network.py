@@ -10,6 +10,7 @@ from reconciler.nodehealth.checks.check import (
     as_number,
     failed,
     health_checks,
+    outcome,
     passed,
 )
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
@@ -25,11 +26,11 @@ def _ping(given: CheckInput) -> CheckResult:
     lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
     dead = [address for address, part in lost.items() if part is not None and part >= given.limit("failLoss")]
     if dead:
-        return CheckResult(
-            status=CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
-            message=f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
-            observed=",".join(dead),
-            threshold=given.threshold("failLoss"),
+        return outcome(
+            CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
+            f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
+            ",".join(dead),
+            given.threshold("failLoss"),
             samples=len(rows),
         )
     odd = [address for address, part in lost.items() if part is None]
@@ -45,12 +46,8 @@ def _ping(given: CheckInput) -> CheckResult:
         if len(rows) > 1
         else "the address answers"
     )
-    return CheckResult(
-        status=status,
-        message=message,
-        observed=",".join(lossy) if lossy else len(rows),
-        threshold=given.threshold("warnLoss"),
-        samples=len(rows),
+    return outcome(
+        status, message, ",".join(lossy) if lossy else len(rows), given.threshold("warnLoss"), samples=len(rows)
     )
 
 
@@ -85,8 +82,7 @@ def _iperf(given: CheckInput) -> CheckResult:
     if broken or len(known) < len(rows) or not known:
         raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
     slowest, address = known[0]
-    message = f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}"
-    return passed(message, slowest, samples=len(rows))
+    return passed(f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}", slowest, samples=len(rows))
 
 
 def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
@@ -102,11 +98,11 @@ def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
         raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; no floor is known, so set `floor` of the test")
     limit = Threshold(value=floor, source=ThresholdSource(found["source"]), citation=str(found.get("citation", "")))
     is_low = rate < floor
-    return CheckResult(
-        status=CheckStatus.FAIL if is_low else CheckStatus.PASS,
-        message=f"{text}, {'below' if is_low else 'at least'} the floor of {floor:g} ({limit.citation})",
-        observed=rate,
-        threshold=limit,
+    return outcome(
+        CheckStatus.FAIL if is_low else CheckStatus.PASS,
+        f"{text}, {'below' if is_low else 'at least'} the floor of {floor:g} ({limit.citation})",
+        rate,
+        limit,
     )
 
 

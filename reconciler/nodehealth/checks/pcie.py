@@ -9,6 +9,7 @@ from reconciler.nodehealth.checks.check import (
     Unmeasured,
     failed,
     health_checks,
+    outcome,
     passed,
     warned,
 )
@@ -33,8 +34,7 @@ def _width(given: CheckInput) -> CheckResult:
     if wanted <= 0 or current <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, f"the driver reports a width of {current} of {wanted} lanes")
     status = FAIL if current < wanted else PASS
-    text = f"{current} of {wanted} lanes{said_by}"
-    return CheckResult(status=status, message=text, observed=current, threshold=limit)
+    return outcome(status, f"{current} of {wanted} lanes{said_by}", current, limit)
 
 
 def _is_slow(given: CheckInput) -> bool:
@@ -84,13 +84,7 @@ def _replays(given: CheckInput) -> CheckResult:
     most = limit * given.limit("failFactor")
     is_failure = a_minute > most and grown.seconds >= 9 * MINUTE
     status = FAIL if is_failure else WARN if a_minute > limit else PASS
-    return CheckResult(
-        status=status,
-        message=f"{a_minute:.1f} replays a minute",
-        observed=round(a_minute, 3),
-        threshold=threshold,
-        samples=grown.samples,
-    )
+    return outcome(status, f"{a_minute:.1f} replays a minute", round(a_minute, 3), threshold, samples=grown.samples)
 
 
 def _errors(given: CheckInput) -> CheckResult:
@@ -101,11 +95,11 @@ def _errors(given: CheckInput) -> CheckResult:
     grown = since_zero(given, ReadingId.NVML_PCIE_ERRORS, "correctable", seconds=10 * MINUTE)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("correctableAMinute") else PASS
-    return CheckResult(
-        status=status,
-        message=f"{a_minute:.1f} correctable PCIe errors a minute",
-        observed=round(a_minute, 3),
-        threshold=given.threshold("correctableAMinute"),
+    return outcome(
+        status,
+        f"{a_minute:.1f} correctable PCIe errors a minute",
+        round(a_minute, 3),
+        given.threshold("correctableAMinute"),
         samples=grown.samples,
     )
 

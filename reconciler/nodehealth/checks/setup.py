@@ -30,8 +30,7 @@ def _inforom(given: CheckInput) -> CheckResult:
 def _versions(given: CheckInput) -> CheckResult:
     driver = given.text(ReadingId.NVML_DRIVER)
     if driver in given.expected.denied_drivers:
-        text = f"driver {driver} is denied{given.expected.said_by}"
-        return failed(text, driver)
+        return failed(f"driver {driver} is denied{given.expected.said_by}", driver)
     if given.expected.drivers and driver not in given.expected.drivers:
         text = f"driver {driver} is not one of {', '.join(given.expected.drivers)}{given.expected.said_by}"
         return warned(text, driver)

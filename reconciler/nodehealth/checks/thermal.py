@@ -7,6 +7,7 @@ from reconciler.nodehealth.checks.check import (
     Unmeasured,
     failed,
     health_checks,
+    outcome,
     passed,
 )
 from reconciler.nodehealth.checks.counters import CounterChange, change, in_a_row, lasting
@@ -24,8 +25,7 @@ def _margin(given: CheckInput) -> CheckResult:
     if margin > slowdown + given.limit("warnDegrees"):
         return passed(text, margin, limit)
     count = in_a_row(given, _is_over)
-    status = FAIL if count >= given.limit("sweeps") else WARN
-    return CheckResult(status=status, message=text, observed=margin, threshold=limit, samples=max(count, 1))
+    return outcome(FAIL if count >= given.limit("sweeps") else WARN, text, margin, limit, samples=max(count, 1))
 
 
 def _is_over(given: CheckInput) -> bool:
@@ -66,8 +66,7 @@ def _compare(degrees: float, warn: Threshold, fail: Threshold) -> CheckResult:
     text = f"{degrees:g} degrees"
     if degrees >= float(fail.value):
         return failed(text, degrees, fail)
-    status = WARN if degrees >= float(warn.value) else PASS
-    return CheckResult(status=status, message=text, observed=degrees, threshold=warn)
+    return outcome(WARN if degrees >= float(warn.value) else PASS, text, degrees, warn)
 
 
 _HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_BRAKE = 0x08, 0x20, 0x40, 0x80  # nvmlClocksEventReasons
@@ -90,11 +89,11 @@ def _throttle(given: CheckInput) -> CheckResult:
     if not causes:
         return passed("no lasting slowdown", 0)
     status = FAIL if any(each is FAIL for each, _, _ in causes) else WARN
-    return CheckResult(
-        status=status,
-        message=", ".join(text for _, _, text in causes),
-        observed=round(max(percent for _, percent, _ in causes), 1),
-        threshold=given.threshold("failPercent" if status is FAIL else "warnPercent"),
+    return outcome(
+        status,
+        ", ".join(text for _, _, text in causes),
+        round(max(percent for _, percent, _ in causes), 1),
+        given.threshold("failPercent" if status is FAIL else "warnPercent"),
         samples=len(given.earlier(_TEN)) + 1,
     )
 
@@ -131,8 +130,7 @@ def _clock(given: CheckInput) -> CheckResult:
         return passed(text, percent, given.threshold("warnPercent"))
     is_lasting = lasting(given, _TEN, lambda each: _clock_percent(each) < given.limit("failPercent"))
     name = "failPercent" if is_lasting else "warnPercent"
-    status = FAIL if is_lasting else WARN
-    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=given.threshold(name))
+    return outcome(FAIL if is_lasting else WARN, text, round(percent, 1), given.threshold(name))
 
 
 def _clock_percent(given: CheckInput) -> float:
@@ -150,8 +148,7 @@ def _limit(given: CheckInput) -> CheckResult:
     text = f"{enforced / 1000:.0f} W of {usual / 1000:.0f} W"
     for status, name in ((FAIL, "failPercent"), (WARN, "warnPercent")):
         if percent < given.limit(name):
-            limit = given.threshold(name)
-            return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
+            return outcome(status, text, round(percent, 1), given.threshold(name))
     return passed(text, round(percent, 1), given.threshold("warnPercent"))
 
 
@@ -167,7 +164,7 @@ def _usage(given: CheckInput) -> CheckResult:
     is_odd = not given.limit("leastWatts") <= watts <= most
     least = given.limit("leastWatts")
     text = f"{watts:.0f} W" + (f", outside {least:g} to {most:.0f} W" if is_odd else "")
-    return CheckResult(status=WARN if is_odd else PASS, message=text, observed=round(watts, 1))
+    return outcome(WARN if is_odd else PASS, text, round(watts, 1))
 
 
 def _is_unreadable(given: CheckInput) -> bool:

@@ -35,8 +35,7 @@ class JobErrors(Struct, frozen=True, kw_only=True, omit_defaults=True):
         gpu = GpuIdentity(slot=self.slot, uuid=self.uuid)
         sweep = Sweep(node=self.node, taken_at=self.ended_at, gpus=(gpu,), readings=(reading,))
         (found,) = judge(sweep, only=(JOB_ERRORS,))
-        text = f"{found.message} while {self.namespace}/{self.job} ran"
-        return replace(found, message=text, since=self.ended_at)
+        return replace(found, message=f"{found.message} while {self.namespace}/{self.job} ran", since=self.ended_at)
 
 
 def job_errors(job: WatchedJob, reports: Mapping[str, NodeReport]) -> tuple[JobErrors, ...]:
