@@ -36,10 +36,10 @@ from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, one_line
-from reconciler.health.rounds import webhooks
 from reconciler.kinds.own import SOURCE
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import NOT_JSON, plural
+from reconciler.messages import receivers_in
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import ClusterFlags, open_cluster
@@ -472,7 +472,7 @@ def _notifier(environ: Mapping[str, str], stack: ExitStack) -> Notifier | None:
     folder = environ.get(ALERT_WEBHOOKS, "")
     if not folder:
         return None
-    notifier = Notifier(lambda: webhooks(folder))
+    notifier = Notifier(lambda: receivers_in(folder))
     notifier.start()
     stack.callback(notifier.stop)
     return notifier

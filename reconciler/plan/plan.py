@@ -9,7 +9,7 @@ from reconciler.kinds.quantities import Gpus
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import PolicyEffect
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Result, Verdict

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from reconciler.kinds.health.pods import DEEP_RUN
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue.pod_requests import amounts_of, container_requests
 from reconciler.kube.objects import split_api_version
@@ -14,9 +15,6 @@ from reconciler.queues.limit_ranges import LimitBounds, pod_total
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 Body = Mapping[str, Any]
-
-DEEP_RUN = ("app.kubernetes.io/component", "deep-run")
-"""The label of our own deep runs."""
 
 _UNBOUNDED = LimitBounds(())  # pods that exist have the defaults of their namespace already
 

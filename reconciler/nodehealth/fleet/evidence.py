@@ -123,13 +123,7 @@ def _entry(node: ObservedNode) -> dict[str, Any]:
         }
         for issue in node.issues
     ]
-    entry = {
-        "name": node.name,
-        "uid": node.uid,
-        "status": str(node.status),
-        "issues": issues,
-        "why": node.why,
-    }
+    entry = {"name": node.name, "uid": node.uid, "status": str(node.status), "issues": issues, "why": node.why}
     return {field: value for field, value in entry.items() if value}
 
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
+from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 from reconciler.plan import (
     Approval,
     Breach,
