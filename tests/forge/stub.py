@@ -70,6 +70,8 @@ class StubForge:
     statuses: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     writers: set[str] = field(default_factory=lambda: {"ada"})
+    said: list[tuple[int, str, str, str]] = field(default_factory=list)  # reviews: request, author, state, commit
+    teams: dict[str, set[str]] = field(default_factory=dict)
     url: str = "https://forge.example.com"
     answers: list[HttpResponse | str] = field(default_factory=list)  # of the next requests: an answer, or a fault
     before: list[Callable[[], None] | None] = field(default_factory=list)  # what others do before the next requests
@@ -133,6 +135,8 @@ class StubForge:
         steps = [unquote(step) for step in parts.path.strip("/").split("/")]
         if steps == ["user"]:
             return _json({"login": BOT, "username": BOT})
+        if steps[0] in ("orgs", "teams", "groups"):
+            return self._member(steps)
         assert steps[:3] == ["repos", "team", "fleet"] or steps[:2] == ["projects", "team/fleet"], steps
         steps = steps[3:] if steps[0] == "repos" else steps[2:]
         match (method, *steps):
@@ -164,9 +168,52 @@ class StubForge:
                 return _json({"id": int(number)})
             case ("GET", "collaborators", user, "permission"):
                 return _json({"permission": "write" if user in self.writers else "read"})
+            case ("GET", "pulls", number, "reviews"):
+                return self._page(path, query, [self._review(*one) for one in self.said if one[0] == int(number)])
+            case ("GET", "merge_requests", number, "approvals"):
+                return _json({"approved_by": self._approvals(int(number))})
+            case ("GET", "merge_requests", number, "versions"):
+                heads = dict.fromkeys(commit for one, _, _, commit in self.said if one == int(number))
+                made = [{"head_commit_sha": head, "created_at": _time(head)} for head in heads]
+                return self._page(path, query, made[::-1])
+            case ("GET", "teams"):
+                return _json([{"id": number, "name": name} for number, name in enumerate(sorted(self.teams))])
+            case ("GET", "members"):
+                return self._page(
+                    path, query, [{"username": user, "access_level": 40} for user in sorted(self.writers)]
+                )
             case ("GET", "members", "all"):
                 return _json([{"username": user, "access_level": 30} for user in sorted(self.writers)])
         raise AssertionError((method, steps))
+
+    def _member(self, steps: list[str]) -> HttpResponse:
+        match steps:
+            case ["orgs", _, "teams", team, "memberships", user]:
+                found = {"state": "active" if user in self.teams.get(team, ()) else "pending"}
+                return _json(found) if team in self.teams else _json({"message": "Not Found"}, 404)
+            case ["teams", number, "members", user] if user in self.teams[sorted(self.teams)[int(number)]]:
+                return _json({"login": user})
+            case ["groups", group, "members"] if (users := self.teams.get(group.rpartition("/")[2])) is not None:
+                return _json([{"username": user} for user in sorted(users)])
+        return _json({"message": "Not Found"}, 404)
+
+    def _review(self, _: int, author: str, state: str, commit: str) -> dict[str, Any]:
+        words = {"github": {"changes": "CHANGES_REQUESTED"}, "gitea": {"changes": "REQUEST_CHANGES"}}[self.kind]
+        is_dismissed = self.kind == "gitea" and state == "dismissed"
+        shown = "APPROVED" if is_dismissed else words.get(state, state.upper())
+        return {"user": {"login": author}, "state": shown, "commit_id": commit, "dismissed": is_dismissed}
+
+    def _approvals(self, number: int) -> list[dict[str, Any]]:
+        """Return what GitLab has: people who approve now, and since when; it keeps no commit and no other word."""
+        last: dict[str, tuple[str, str]] = {}
+        for request, author, state, commit in self.said:
+            if request == number and state != "commented":
+                last[author] = (state, commit)
+        return [
+            {"user": {"username": author}, "approved_at": _time(commit, 30)}
+            for author, (state, commit) in last.items()
+            if state == "approved"
+        ]
 
     def request(self, number: int) -> Request:
         """Return one change request."""
@@ -249,6 +296,11 @@ def _validator(kind: str, path: str, method: str) -> Draft202012Validator:
     if "oneOf" not in schema and "anyOf" not in schema:
         schema = {**schema, "additionalProperties": False}
     return Draft202012Validator(schema)
+
+
+def _time(commit: str, seconds: int = 0) -> str:
+    """Return the time at which a version was pushed: the commits of the model are numbers."""
+    return f"2026-01-01T10:{int(commit, 16) % 60:02}:{seconds:02}.000Z"
 
 
 def _json(body: Any, status: int = 200) -> HttpResponse:

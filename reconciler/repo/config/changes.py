@@ -125,6 +125,8 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
     top, _, name = path.partition(".")
     if top == "budgets":
         return not _is_at_most(after, before), ""
+    if path == "forge.owners_approve":
+        return bool(after), ""
     if top == "evidence_days":
         longer = before is not None and (after is None or _days(after) > _days(before))
         return longer, "older evidence is no longer reported" if longer else ""

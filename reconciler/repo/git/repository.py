@@ -175,6 +175,15 @@ class GitRepository:
         return self._location.root
 
     @property
+    def prefix(self) -> str:
+        """The path of the root below the top."""
+        return self._location.prefix
+
+    def whole(self) -> "GitRepository":
+        """The repository from its top."""
+        return GitRepository(replace(self._location, prefix=""), largest_file=self._largest) if self.prefix else self
+
+    @property
     def object_format(self) -> str:
         """`sha1` or `sha256`."""
         return self._location.object_format
