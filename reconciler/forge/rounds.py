@@ -5,6 +5,7 @@ whoever makes the round. So a fork needs no token, and a push to the base is fol
 """
 
 from collections.abc import Callable, MutableMapping
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -80,13 +81,14 @@ class RequestRound:
         due = [one for one in found if self._is_due(one, seen)]
         lines: list[str] = []
         errors: list[OutsideError] = []
-        work = [(one, self._plan) for one in sorted(due, key=lambda one: seen[one.number].tries)[:MOST]]
+        due.sort(key=lambda one: seen[one.number].tries)
+        work = [(one, partial(self._plan, one, seen)) for one in due[:MOST]]
         rules = self._base.workspace.config.forge or ForgeSettings()
         if rules.commands or rules.owners_approve:
-            work += [(one, self._obey) for one in found[:MOST] if not one.is_fork]
+            work += [(one, partial(self._obey, one)) for one in found[:MOST] if not one.is_fork]
         for one, act in work:
             try:
-                lines += [f"#{one.number}: {line}" for line in act(one, seen)]
+                lines += [f"#{one.number}: {line}" for line in act()]
             except OutsideError as error:
                 errors.append(error)
             except StalePlan:  # somebody pushed meanwhile: the next round has another commit
@@ -133,7 +135,7 @@ class RequestRound:
         if self._remote.fetch([*branches, wanted]).get(wanted) != request.head:
             raise StalePlan(f"the branch of #{request.number} moved meanwhile")
 
-    def _obey(self, request: ChangeRequest, _: Seen) -> list[str]:
+    def _obey(self, request: ChangeRequest) -> list[str]:
         """Answer the commands in comments, and record what code owners approved by reviews."""
         obeyed = Obeyed(
             open_at=self._reopen,

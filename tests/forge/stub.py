@@ -6,9 +6,12 @@ limits of requests, and another controller that acts between two of our requests
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -64,7 +67,7 @@ class StubForge:
     """The model, and the transport of a client. `branches` are the branches that exist, with their commits."""
 
     kind: str = "github"
-    branches: dict[str, str] = field(default_factory=lambda: {"main": "0" * 40})
+    branches: MutableMapping[str, str] = field(default_factory=lambda: {"main": "0" * 40})
     requests: list[Request] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     statuses: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -305,3 +308,36 @@ def _time(commit: str, seconds: int = 0) -> str:
 
 def _json(body: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(status=status, body=json.dumps(body).encode())
+
+
+@contextmanager
+def served(stub: StubForge) -> Iterator[str]:
+    """Serve a stub on loopback; requests that its API does not take end the test by an answer of 500."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def _serve(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+            path = re.sub(r"^/api/v[134]", "", self.path)
+            assert self.headers["Authorization"] == "Bearer canary-token"
+            answer = stub.send(self.command, path, body)
+            self.send_response(answer.status)
+            if answer.next:
+                self.send_header("Link", f'<http://elsewhere{self.path[:7]}{answer.next}>; rel="next"')
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815 - names of http.server
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

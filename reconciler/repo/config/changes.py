@@ -125,8 +125,6 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
     top, _, name = path.partition(".")
     if top == "budgets":
         return not _is_at_most(after, before), ""
-    if path == "forge.owners_approve":
-        return bool(after), ""
     if top == "evidence_days":
         longer = before is not None and (after is None or _days(after) > _days(before))
         return longer, "older evidence is no longer reported" if longer else ""
@@ -146,7 +144,8 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         return bool(effects), "; ".join(effects)
     looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})
     words = "live objects may differ from Git" if looser else ""
-    return looser or (top == "on_immutable_change" and before == "refuse"), words
+    is_other = (top == "on_immutable_change" and before == "refuse") or (path == "forge.owners_approve" and bool(after))
+    return looser or is_other, words
 
 
 def _listed(folders: Any) -> Sequence[str]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from msgspec.structs import replace
 from watchdog.events import (
     DirDeletedEvent,
     DirMovedEvent,
@@ -180,8 +181,10 @@ class GitRepository:
         return self._location.prefix
 
     def whole(self) -> "GitRepository":
-        """The repository from its top."""
-        return GitRepository(replace(self._location, prefix=""), largest_file=self._largest) if self.prefix else self
+        """Keep nothing of what was listed below the root."""
+        if not self.prefix:
+            return self
+        return GitRepository(replace(self._location, prefix=""), largest_file=self._largest)
 
     @property
     def object_format(self) -> str:
