@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from math import inf
 from time import monotonic
 from typing import Protocol
 
@@ -67,6 +68,10 @@ class RoundLane:
         """Return whether a round is made now."""
         return True
 
+    def pause(self) -> float:
+        """Return the seconds until the next look, unless there is news."""
+        return self._interval
+
     def _rounds(self) -> None:
         while not self._stopping.is_set():
             self._news.clear()
@@ -74,7 +79,7 @@ class RoundLane:
                 if self.is_due(request) and not self._stopping.is_set():
                     self._round(request)
             self._stopping.wait(_PAUSE)
-            self._news.wait(self._interval)
+            self._news.wait(self.pause())
 
     def _requests(self) -> list[Request]:
         try:
@@ -129,3 +134,7 @@ class ReviewLane(RoundLane):
     def took(self, request: Request, _: PassOutcome) -> None:
         """Wait for the interval of the source."""
         self._next[request.source.key] = monotonic() + request.source.interval
+
+    def pause(self) -> float:
+        """Return the seconds until a source is due, or may be new."""
+        return min(max(min(self._next.values(), default=inf) - monotonic(), 0.0), super().pause())
