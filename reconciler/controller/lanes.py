@@ -120,12 +120,17 @@ class ReviewLane(RoundLane):
 
     def __init__(self, find: Callable[[], list[Request]], runner: RoundRunner) -> None:
         super().__init__("change requests", find, runner)
-        self._next: dict[str, float] = {}
+        self._next: dict[str, float] = {}  # replaced, never changed: two threads use it
 
     def hint(self, key: str) -> None:
         """Look at a source soon."""
-        self._next.pop(key, None)
+        self._next = {**self._next, key: 0.0}
         self._news.set()
+
+    def found(self, requests: list[Request]) -> None:
+        """Forget the times of other sources."""
+        known = {request.source.key for request in requests}
+        self._next = {key: at for key, at in self._next.items() if key in known}
 
     def is_due(self, request: Request) -> bool:
         """Return whether the interval of a source is over."""
@@ -133,7 +138,7 @@ class ReviewLane(RoundLane):
 
     def took(self, request: Request, _: PassOutcome) -> None:
         """Wait for the interval of the source."""
-        self._next[request.source.key] = monotonic() + request.source.interval
+        self._next = {**self._next, request.source.key: monotonic() + request.source.interval}
 
     def pause(self) -> float:
         """Return the seconds until a source is due, or may be new."""

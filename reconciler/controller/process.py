@@ -33,7 +33,7 @@ from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.notifying import Notifier
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.pages import PagesLane, only_source
-from reconciler.controller.reconcile import Request, Work, reconcile
+from reconciler.controller.reconcile import ChildWork, Request, reconcile
 from reconciler.controller.reviews import review_round
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
@@ -395,10 +395,10 @@ def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     return msgspec.json.encode(_WORK[request.work](request, dict(environ)))
 
 
-_WORK: Mapping[Work, Callable[[Request, dict[str, str]], PassOutcome]] = {
-    Work.PASS: reconcile,
-    Work.HEALTH: health_round,
-    Work.REVIEWS: review_round,
+_WORK: Mapping[ChildWork, Callable[[Request, dict[str, str]], PassOutcome]] = {
+    ChildWork.PASS: reconcile,
+    ChildWork.HEALTH: health_round,
+    ChildWork.REVIEWS: review_round,
 }
 
 
@@ -424,29 +424,19 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
         controller.notifier = notifier
         pages = _pages(flags, controller, environ, scratch)
-        reviews = ReviewLane(lambda: controller.rounds(Work.REVIEWS), reviewing)
+        reviews = ReviewLane(lambda: controller.rounds(ChildWork.REVIEWS), reviewing)
         gauges = FleetGauges(metrics, SystemClock())
-        listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
+        answers = [(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
-            answers = Webhooks(controller, store, metrics, wakes=(controller.hint, reviews.hint))
-            listeners.append(HttpListener(flags.webhooks, answers.answer))
-        for listener in listeners:
-            listener.start()
-            stack.callback(listener.stop)
-        if lease is not None:
-
-            def leadership_changed() -> None:
-                controller.leadership_changed()
-                rounds.interrupt()  # of a leader no more
-                reviewing.interrupt()
-
-            lease.changed = leadership_changed
-            lease.start()
-            stack.callback(lease.stop)
+            hints = Webhooks(controller, store, metrics, wakes=(controller.hint, reviews.hint))
+            answers.append((flags.webhooks, hints.answer))
+        ports = _listen(answers, stack)
+        if lease is not None:  # rounds of a leader no more are interrupted
+            _compete(lease, (controller.leadership_changed, rounds.interrupt, reviewing.interrupt), stack)
         controller.start()
         stack.callback(controller.stop)  # before the Lease is handed over
         health = HealthLane(
-            lambda: controller.rounds(Work.HEALTH),
+            lambda: controller.rounds(ChildWork.HEALTH),
             rounds,
             lambda: open_cluster(flags.cluster, environ),
             gauges=gauges,
@@ -456,9 +446,29 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
             lane.start()
             stack.callback(lane.stop)
         stack.callback(_log.event, "info", "stopping")
-        ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
+
+
+def _listen(answers: Sequence[tuple[str, Answer]], stack: ExitStack) -> list[int]:
+    """Start a listener at each address, and return their ports."""
+    listeners = [HttpListener(address, answer) for address, answer in answers]
+    for listener in listeners:
+        listener.start()
+        stack.callback(listener.stop)
+    return [listener.port for listener in listeners]
+
+
+def _compete(lease: LeaderLease, changed: Sequence[Callable[[], None]], stack: ExitStack) -> None:
+    """Start to compete for a Lease; each of these functions is called when it is won or lost."""
+
+    def call() -> None:
+        for act in changed:
+            act()
+
+    lease.changed = call
+    lease.start()
+    stack.callback(lease.stop)
 
 
 def _pages(

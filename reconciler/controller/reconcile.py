@@ -36,7 +36,7 @@ from reconciler.repo.port import Repository
 _ATTEMPTS = 3  # of a push, when the branch moves meanwhile
 
 
-class Work(StrEnum):
+class ChildWork(StrEnum):
     """The work of a child process: a pass, a round of node health, or one over open change requests."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -56,7 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     access: ClusterFlags = ClusterFlags()
     max_repository: int = 1 << 30  # bytes
     trace: str = ""
-    work: Work = Work.PASS
+    work: ChildWork = ChildWork.PASS
 
 
 def reconcile(request: Request, environ: dict[str, str]) -> PassOutcome:

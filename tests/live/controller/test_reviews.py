@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from reconciler.controller.lanes import ReviewLane
 from reconciler.controller.outcome import PassOutcome
+from reconciler.controller.reconcile import ChildWork, reconcile
 from reconciler.controller.reconcile import Request as Asked
-from reconciler.controller.reconcile import Work, reconcile
 from reconciler.controller.reviews import review_round
 from reconciler.controller.sources.source import ConfigSource, Mode
 from tests.cluster.server import wait_until
@@ -51,7 +52,9 @@ class Hosted:
 
     def asked(self, **changes: object) -> Asked:
         source = replace(self.source, **changes)
-        return Asked(source=source, folder=str(self.state), secret={**TOKEN, "forgeHost": self.host}, work=Work.REVIEWS)
+        return Asked(
+            source=source, folder=str(self.state), secret={**TOKEN, "forgeHost": self.host}, work=ChildWork.REVIEWS
+        )
 
     @property
     def host(self) -> bytes:
@@ -175,6 +178,43 @@ def test_a_suspension_over_budget_becomes_a_change_request(hosted: Hosted) -> No
         assert done.failure is None, done.failure
     (request,) = hosted.stub.requests
     assert (request.branch, "jobs/sleepy.yaml" in request.body) == ("preempt/enforce", True)
+
+
+class Counting:
+    """A runner that counts rounds."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def run(self, request: Asked) -> PassOutcome:
+        self.made.append(request.source.name)
+        return PassOutcome()
+
+    def stop(self) -> None:
+        """Have nothing to end."""
+
+
+def test_a_webhook_is_followed_by_a_round() -> None:
+    """Each source has its own interval; a source that is gone keeps no thread awake."""
+    runner, url = Counting(), "https://git.example.com/a/b"
+    names = ["often", "seldom"]
+    sources = {
+        name: ConfigSource(namespace="default", name=name, url=url, interval=0.1 if name == "often" else 600.0)
+        for name in names
+    }
+    lane = ReviewLane(lambda: [Asked(source=sources[name], folder="") for name in names], runner)
+    lane.start()
+    try:
+        wait_until(lambda: runner.made.count("often") > 1, "the interval of one")
+        assert runner.made.count("seldom") == 1
+        lane.hint("default/seldom")
+        wait_until(lambda: runner.made.count("seldom") == 2, "the webhook")
+        names.remove("often")
+        lane.hint("default/seldom")
+        wait_until(lambda: runner.made.count("seldom") == 3, "the source that is left")
+        wait_until(lambda: lane.pause() == 15.0, "nothing but the longest pause")
+    finally:
+        lane.stop()
 
 
 def test_a_push_to_the_base_is_followed_by_new_plans(hosted: Hosted, tmp_path: Path) -> None:
