@@ -130,7 +130,7 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited.
+    """The GPU quota of a queue before and after, its limit, and what its jobs request. None: unlimited.
 
     The limit of a queue by flavor is what it gets at most with all that its cohorts lend. Quota and limit of a cohort
     are for what its members request beyond their own.
@@ -151,7 +151,7 @@ class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CapacityLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPUs of one product in the inventory of a cluster, with the sums of all guarantees and requests."""
+    """GPUs of one product in the inventory of a cluster, with the sums of all quotas and requests."""
 
     cluster: str
     product: str

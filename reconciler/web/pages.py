@@ -170,7 +170,7 @@ def _link(place: SourceRef) -> Piece:
 
 _QUEUES = (
     Column("queue"),
-    Column("guaranteed", Form.NUMBER),
+    Column("quota", Form.NUMBER),
     Column("requested in Git", Form.NUMBER),
     Column("borrowed", Form.NUMBER),
     Column("waiting", Form.NUMBER),

@@ -440,7 +440,7 @@ def everything() -> Plan:
         breaches=(
             Breach(
                 budget="gpu-quota.count",
-                message="guaranteed GPUs change by 16 in total; the budget allows 8",
+                message="GPU quotas change by 16 in total; the budget allows 8",
                 limit="8",
                 actual="16",
             ),

@@ -89,13 +89,13 @@ def test_a_deleted_queue_says_who_still_asks() -> None:
         ),
         (
             plan(queues=(quota("q", 8, None),)),
-            ("Guaranteed GPUs change to or from unlimited on main (q: 8 → unlimited)",),
+            ("GPU quotas change to or from unlimited on main (q: 8 → unlimited)",),
         ),
         (
             plan(queues=(quota("q", 8, 4.5), quota("r", 1, 1), quota("s", 2, 5.5))),
-            ("Guaranteed GPUs move between queues on main (q: 8 → 4.5, s: 2 → 5.5)",),
+            ("GPU quotas move between queues on main (q: 8 → 4.5, s: 2 → 5.5)",),
         ),
-        (replace(plan(), changes=(plans.MOVED,)), ("No change in requested or guaranteed GPUs",)),
+        (replace(plan(), changes=(plans.MOVED,)), ("No change in requested GPUs or quotas",)),
         (
             plan(gpu("a", 0, 1), gpu("b", 0, 9), gpu("c", 0, 5)),
             ("+15 GPUs requested on main (b: 0 → 9, c: 0 → 5, 1 more)",),
@@ -116,11 +116,11 @@ def test_what_blocks_a_commit_is_counted() -> None:
 def test_a_child_and_its_parent_share_what_they_are_guaranteed() -> None:
     """The headline counts the GPUs of a tree once, like the budget."""
     tree = (quota("root", 0, 16), quota("a", 0, 12, parent="root"), quota("b", 0, 12.5, parent="root"))
-    assert headline(plan(queues=tree)).startswith("+24.5 GPUs guaranteed on main (root: 0 → 16, b: 0 → 12.5, ")
+    assert headline(plan(queues=tree)).startswith("+24.5 GPUs of quota on main (root: 0 → 16, b: 0 → 12.5, ")
     moved = (quota("root", 32, 32), quota("a", 16, 8, parent="root"), quota("b", 16, 24, parent="root"))
-    assert headline(plan(queues=moved)).startswith("Guaranteed GPUs move between queues on main (")
+    assert headline(plan(queues=moved)).startswith("GPU quotas move between queues on main (")
     raised = (quota("root", 16, 20), quota("a", 24, 24, parent="root"))
-    assert headline(plan(queues=raised)).startswith("+4 GPUs guaranteed on main (root: 16 → 20)")
+    assert headline(plan(queues=raised)).startswith("+4 GPUs of quota on main (root: 16 → 20)")
 
 
 def test_lint_headlines() -> None:

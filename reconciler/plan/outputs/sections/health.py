@@ -48,7 +48,7 @@ def _use(view: View, one: QuarantineLine) -> Iterator[Piece]:
     left = [line.capacity for line in view.plan.capacity if (line.cluster, line.product) == (one.cluster, one.product)]
     yield f", {number(left[0])} left" if left else ""
     queues = [
-        f"{line.queue} ({number(line.after)} guaranteed, {line.requested} requested)"
+        f"{line.queue} (quota {number(line.after)}, {line.requested} requested)"
         for line in view.plan.queues
         if line.cluster == one.cluster and line.product in {"", one.product} and (line.after is None or line.after > 0)
     ]

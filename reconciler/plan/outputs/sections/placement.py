@@ -1,4 +1,4 @@
-"""The section about placement: where the jobs of a plan would run, by what is that guaranteed, and why others wait."""
+"""The section about placement: where the jobs of a plan would run, what keeps them there, and why others wait."""
 
 from collections.abc import Iterator, Sequence
 
@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("job"),
     Column("GPUs", Form.NUMBER),
     Column("nodes"),
-    Column("guaranteed by"),
+    Column("kept by"),
     Column("", Form.NOTE),
 )
 _STYLES = {"starts": Style.CREATED, "waits": Style.WARNING, "unknown": Style.WARNING}

@@ -98,7 +98,7 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
-        sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
+        sentences = ("No changes" if plan.is_empty else "No change in requested GPUs or quotas",)
     return (*sentences, *others)
 
 
@@ -204,7 +204,7 @@ def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
 
 
 def _request(row: QueueRow) -> str:
-    quota = f" of {number(row.guaranteed_after)} guaranteed" if row.has_quota and row.exists_after else ""
+    quota = f", quota {number(row.guaranteed_after)}" if row.has_quota and row.exists_after else ""
     product = f" {short_name(row.product)}" if is_slice(row.product) else ""
     most = f" (may grow to {number(row.most)})" if row.most is not None else ""
     return (
@@ -230,11 +230,11 @@ def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
         is_unlimited = any(row.quota_change == float("inf") for row in members)
         delta = sum_of_trees((line for line in plan.queues if line.cluster == cluster), guarantee_delta)
         if is_unlimited:
-            what = "Guaranteed GPUs change to or from unlimited"
+            what = "GPU quotas change to or from unlimited"
         elif delta:
-            what = f"{_signed_gpus(delta)} guaranteed"
+            what = f"{_signed_gpus(delta)} of quota"
         else:
-            what = "Guaranteed GPUs move between queues"
+            what = "GPU quotas move between queues"
         yield f"{what} on {short_name(cluster)} ({_list_queues(members, _guarantee)})"
 
 
