@@ -112,7 +112,7 @@ def test_answers_of_a_plan_that_does_not_fit() -> None:
 def test_a_job_at_the_edge_of_its_memory_is_told(sized: Fleet) -> None:
     """The range of the prediction exceeds the GPU: a reviewer hears of it on the first screen."""
     shown = " ".join(sized.run("plan").out.split())
-    assert "Memory llama-lora may run out of memory: it needs 69.6 to 80.8 of 79.7 GiB" in shown
+    assert "Memory llama-lora may run out of memory: it needs 69.6 to 80.8 GiB on each GPU, which has 79.7" in shown
 
 
 def test_a_node_that_leaves_use_is_the_headline(fleet: Fleet) -> None:

@@ -27,14 +27,14 @@ def check_overcommit(
         return
     taken = used_on_each_node(evaluation.kinds, rows, inventory)
     free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
-    for product, guaranteed, capacity in _overcommitted(usage, free):
+    for product, quota, capacity in _overcommitted(usage, free):
         gone = taken[product] if product else taken.total()
         left_out = f", not counting the {gone} that DaemonSets use" if gone else ""
         evaluation.report_object(
             "capacity.overcommit",
             inventory.document.key,
             inventory.document.at(_NODES),
-            f"the quotas of all queues are {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}{left_out}",
+            f"the quotas of all queues are {quota:g} {product or 'GPUs'}, but the cluster has {capacity}{left_out}",
             hint="lower the quotas of queues, or add nodes",
             field="spec.nodes",
         )

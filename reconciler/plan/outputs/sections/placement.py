@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from reconciler.console.page import Piece, Style, Styled
+from reconciler.kinds.quantities import total
 from reconciler.kube.values import plural
-from reconciler.plan import PlacedWorkload, PlacementLine
+from reconciler.plan import CapacityLine, PlacedWorkload, PlacementLine
 from reconciler.plan.outputs.findings import qualified_name
 from reconciler.plan.outputs.sections.model import (
     Block,
@@ -18,7 +19,7 @@ from reconciler.plan.outputs.sections.model import (
     View,
     strong,
 )
-from reconciler.plan.outputs.summary.queues import arrow
+from reconciler.plan.outputs.summary.queues import arrow, number
 
 _COLUMNS = (
     Column("forecast"),
@@ -34,7 +35,11 @@ _MOST_ROWS, _MOST_NODES = 20, 4
 
 def placement(view: View) -> PageSection | None:
     """Return where the jobs of the plan would run, by cluster."""
-    blocks = [block for line in view.plan.placement for block in placement_blocks(line, full=view.full)]
+    blocks = [
+        block
+        for line in view.plan.placement
+        for block in (*placement_blocks(line, full=view.full), *_difference(line, view.plan.capacity))
+    ]
     return PageSection(title="Placement", blocks=tuple(blocks)) if blocks else None
 
 
@@ -56,6 +61,15 @@ def placement_blocks(line: PlacementLine, *, full: bool = False) -> Iterator[Blo
         yield SentenceBlock((f"No new work: {'; '.join(line.excluded)}",))
     for note in line.notes:
         yield SentenceBlock((Styled(f"Note: {note}", Style.WARNING),))
+
+
+def _difference(line: PlacementLine, capacity: Sequence[CapacityLine]) -> Iterator[Block]:
+    """Yield why GPUs that are allocated are not those that are requested."""
+    requested = total(one.requested for one in capacity if one.cluster == line.cluster)
+    if line.unknown or not capacity or requested == line.allocated_after:
+        return
+    text = f"Allocated is what pods hold or would get, of all workloads; the {number(requested)} requested GPUs are those"
+    yield SentenceBlock((Styled(f"{text} of all jobs in this repository, also of jobs that wait", Style.DIM),))
 
 
 def _figures(line: PlacementLine) -> Iterator[Piece]:

@@ -12,6 +12,7 @@ from reconciler.kube.values import plural
 from reconciler.plan import CapacityLine, Harm, Operation, PlacedWorkload, Plan, Risk
 from reconciler.plan.outputs.summary import risk_counts, short_name
 from reconciler.plan.outputs.summary.queues import QueueRow, arrow, number, queue_rows
+from reconciler.plan.outputs.summary.storage import gib, money, sizes, total_storage
 
 _HARMS = tuple(Harm)
 _MESSAGE = 160  # cells
@@ -32,7 +33,15 @@ def answers(plan: Plan, listed: Plan | None = None) -> tuple[ReviewPoint, ...]:
 
     listed: the part of it that a page lists, of which changes are named; all other answers are about all of it.
     """
-    return (*_changed(listed or plan), *_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
+    return (
+        *_changed(listed or plan),
+        *_fit(plan),
+        *_start(plan),
+        *_cost(plan),
+        *_storage(plan),
+        *_danger(plan),
+        *_next(plan),
+    )
 
 
 def _changed(plan: Plan) -> Iterator[ReviewPoint]:
@@ -155,6 +164,18 @@ def _cost(plan: Plan) -> Iterator[ReviewPoint]:
         yield ReviewPoint(question="Costs", text=_listed(parts), style=Style.WARNING if unknown else Style.PLAIN)
 
 
+def _storage(plan: Plan) -> Iterator[ReviewPoint]:
+    """Yield the GiB that claims request, before and after, and what they cost for a month."""
+    if not plan.claims:
+        return
+    total = total_storage(plan.claims)
+    text = f"{sizes(*total)} GiB in {plural(len(plan.claims), 'claim')} ({gib(total.after - total.before, sign=True)})"
+    known = money(plan.claims)
+    is_priced = any(one.currency for one in plan.claims)
+    text += f", {known} per month" if known and is_priced else ", price unknown" if is_priced else ""
+    yield ReviewPoint(question="Storage", text=text)
+
+
 def _danger(plan: Plan) -> Iterator[ReviewPoint]:
     """Yield how many risks there are, and the worst of them with its objects; and jobs that may run out of memory."""
     if plan.risks:
@@ -166,7 +187,7 @@ def _danger(plan: Plan) -> Iterator[ReviewPoint]:
         chosen = next((one for one in change.sizing.candidates if one.chosen), None) if change.sizing else None
         if chosen is None or change.gpus_before == change.gpus_after or (chosen.high_gib or 0.0) <= chosen.memory_gib:
             continue
-        span = f"{chosen.low_gib:.1f} to {chosen.high_gib:.1f} of {chosen.memory_gib:.1f} GiB"
+        span = f"{chosen.low_gib:.1f} to {chosen.high_gib:.1f} GiB on each GPU, which has {chosen.memory_gib:.1f}"
         text = f"{short_name(change.key.name)} may run out of memory: it needs {span}"
         yield ReviewPoint(question="Memory", text=text, style=Style.WARNING)
         return
