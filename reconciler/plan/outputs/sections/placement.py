@@ -68,8 +68,8 @@ def _difference(line: PlacementLine, capacity: Sequence[CapacityLine]) -> Iterat
     requested = total(one.requested for one in capacity if one.cluster == line.cluster)
     if line.unknown or not capacity or requested == line.allocated_after:
         return
-    text = f"Allocated is what pods hold or would get, of all workloads; the {number(requested)} requested GPUs are those"
-    yield SentenceBlock((Styled(f"{text} of all jobs in this repository, also of jobs that wait", Style.DIM),))
+    text = f"Allocated are GPUs that pods of any workload hold or would get; the {number(requested)} requested ones are"
+    yield SentenceBlock((Styled(f"{text} those of all jobs in this repository, also of jobs that wait", Style.DIM),))
 
 
 def _figures(line: PlacementLine) -> Iterator[Piece]:
