@@ -1,6 +1,7 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 from math import ceil
 from typing import Any
 
@@ -96,7 +97,7 @@ def _claim(body: Body) -> Relations:
     requested = parse_quantity(size) if type(size) in (str, int, float) else None
     return Relations(
         references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
-        volume=None if requested is None else (name, ceil(max(requested, 0))),
+        volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),
     )
 
 

@@ -5,6 +5,8 @@ from msgspec.structs import replace
 
 from reconciler.plan import GpuLine, Plan, QueueLine
 from reconciler.plan.outputs.findings import lint_headline
+from reconciler.plan.outputs.sections.gpus import queues as queues_section
+from reconciler.plan.outputs.sections.model import TableBlock, View
 from reconciler.plan.outputs.summary import blockers, headline, headlines
 from reconciler.plan.outputs.summary.queues import hidden_requests, number, queue_rows, total_requests
 from tests.plan.outputs import plans
@@ -45,6 +47,16 @@ def quota(
 def test_a_kai_quota_joins_the_requests_of_its_queue() -> None:
     (row,) = queue_rows(plan(gpu("q", 8, 32), queues=(quota("q", 64, 64, requested=32),)))
     assert (row.product, row.requested_after, row.guaranteed_after, row.remark) == ("A", 32, 64, "")
+
+
+def test_a_quota_for_any_product_is_compared_with_all_requests_of_its_queue() -> None:
+    """The headline has one sum for the queue; the table has a row for each product, also of one that stays."""
+    made = plan(gpu("q", 19, 3), gpu("q", 2, 2, product=""), queues=(quota("q", 32, 16, requested=5),))
+    assert headline(made).startswith("-16 GPUs requested on main (q: 21 → 5, quota 16)")
+    section = queues_section(View(plan=made))
+    assert section is not None
+    assert isinstance(section.blocks[0], TableBlock)
+    assert len(section.blocks[0].rows) == 2
 
 
 def test_quotas_by_product_join_their_product() -> None:

@@ -59,7 +59,10 @@ def queues(view: View) -> PageSection | None:
     rows = queue_rows(view.plan)
     moving = {row.cluster for row in rows if row.delta}
     changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
-    candidates = rows if view.full and changed else changed
+    whole = {(row.cluster, row.queue) for row in changed} & {(row.cluster, row.queue) for row in rows if row.is_whole}
+    candidates = (
+        rows if view.full and changed else [row for row in rows if row in changed or (row.cluster, row.queue) in whole]
+    )
     shown = [row for row in candidates if view.queues is None or (row.cluster, row.queue) in view.queues]
     unknown = tuple(_unknown(view.plan.unknown_gpus))
     if not shown:

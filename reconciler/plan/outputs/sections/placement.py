@@ -78,7 +78,8 @@ def _figures(line: PlacementLine) -> Iterator[Piece]:
     yield f" by {line.strategy}: {arrow(line.allocated_before, line.allocated_after)} of {line.gpus} GPUs allocated"
     yield f", {arrow(line.stranded_before, line.stranded_after)} stranded"
     yield f", {arrow(line.racks_before, line.racks_after)} racks" if line.racks_after or line.racks_before else ""
-    yield f"; evidence of {line.observed_at}"
+    yield "; evidence of "
+    yield Name(line.observed_at)
     if line.days is not None:
         yield ", "
         yield Styled(f"{plural(line.days, 'day')} old", Style.WARNING if line.days else Style.PLAIN)

@@ -9,7 +9,7 @@ from reconciler.kube.values import plural
 from reconciler.plan import Approval, GpuLine, Harm, Operation, Plan
 from reconciler.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.plan.outputs.findings import Category, Level, findings, loss_headline
-from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, number, queue_rows, signed
+from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, joined_rows, number, queue_rows, signed
 from reconciler.plan.replacements import ABOUT_CHANGES
 from reconciler.sizing.devices import is_slice
 
@@ -191,7 +191,7 @@ def _signed_gpus(delta: float, unit: str = "GPU") -> str:
 
 
 def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
-    clusters = _by_cluster(row for row in rows if row.delta)
+    clusters = _by_cluster(row for row in joined_rows(rows) if row.delta)
     for cluster, members in sorted(clusters.items(), key=lambda item: -abs(sum(row.delta for row in item[1]))):
         delta = total(row.delta for row in members)
         unit = _unit(members)
@@ -248,12 +248,14 @@ def short_name(name: str) -> str:
 
 
 def _list_queues(members: list[QueueRow], describe: Callable[[QueueRow], str]) -> str:
-    return _first([describe(row) for row in sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))])
+    ranked = sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))
+    return _first([describe(row) for row in ranked])
 
 
 def _first(items: list[str]) -> str:
+    separator = "; " if any(", " in item for item in items[:_HEADLINE_ITEMS]) else ", "
     more = len(items) - _HEADLINE_ITEMS
-    return ", ".join(items if more <= 0 else [*items[:_HEADLINE_ITEMS], f"{more} more"])
+    return separator.join(items if more <= 0 else [*items[:_HEADLINE_ITEMS], f"{more} more"])
 
 
 def blockers(plan: Plan) -> tuple[str, ...]:
