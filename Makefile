@@ -55,6 +55,7 @@ bench: $(READY) ## measure sizing, health, probe and agent; plan, lint, commit a
 	@$(BIN)/python -m benchmarks.adopting
 	@$(BIN)/python -m benchmarks.kaiwo
 	@$(BIN)/python -m benchmarks.forecast
+	@$(BIN)/python -m benchmarks.pages
 	@$(BIN)/python -m benchmarks.run $(BENCH)
 
 bench-live: $(READY) ## measure plans and applies on a real API server against bare requests, kubectl and Flux

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -134,7 +135,7 @@ def job_of_row(
 def job_of_use(used: UsedWorkload, known: QueuedJob | None) -> QueuedJob:
     """Return what a workload in the evidence asks for; where its pods may run is `known` from the repository."""
     sites = {one.gpus: one for one in known.pods} if known is not None else {}
-    pods = tuple(_used(one, sites.get(one.pod_gpus)) for one in used.pod_sets)
+    pods = tuple(_used(one, sites) for one in used.pod_sets)
     return QueuedJob(
         key=used.key,
         pods=pods,
@@ -149,10 +150,9 @@ def job_of_use(used: UsedWorkload, known: QueuedJob | None) -> QueuedJob:
     )
 
 
-def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
-    cpu, memory, gpus, share, resource = _amounts(
-        {name: parse_quantity(text) or Fraction(0) for name, text in one.requests.items()}
-    )
+def _used(one: UsedPodSet, sites: Mapping[int, PodAsk]) -> PodAsk:
+    cpu, memory, gpus, share, resource = _amounts_of(tuple(one.requests.items()))
+    known = sites.get(gpus)
     return PodAsk(
         pods=one.count,
         cpu=cpu,
@@ -163,6 +163,11 @@ def _used(one: UsedPodSet, known: PodAsk | None) -> PodAsk:
         prefers=() if known is None else known.prefers,
         topology=None if known is None else known.topology,
     )
+
+
+@lru_cache(maxsize=1024)  # thousands of workloads request the same few amounts
+def _amounts_of(requests: tuple[tuple[str, str], ...]) -> tuple[int, int, int, int, str]:
+    return _amounts({name: parse_quantity(text) or Fraction(0) for name, text in requests})
 
 
 def _amounts(requests: Mapping[str, Fraction]) -> tuple[int, int, int, int, str]:

@@ -109,6 +109,17 @@ def test_nothing_is_changed_through_pages(fleet: Fleet) -> None:
             assert get(f"{address}/source/{path}").status in (404, 400), path
 
 
+@pytest.mark.parametrize("query", ["page=1234567x", "page=0", "page=-1", "page=%C2%B2", f"page={'9' * 5_000}", "q=%FF"])
+def test_any_page_number_is_answered(fleet: Fleet, query: str) -> None:
+    with serving(fleet) as (address, _):
+        assert get(f"{address}/jobs?{query}").status == 200
+
+
+def test_too_many_questions_are_refused(fleet: Fleet) -> None:
+    with serving(fleet) as (address, _):
+        assert get(f"{address}/jobs?{'&'.join('q=a' for _ in range(9))}").status == 400
+
+
 def test_files_with_secrets_are_not_shown(fleet: Fleet) -> None:
     fleet.write(
         "jobs/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: hunter2hunter2}\n"

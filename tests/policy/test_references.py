@@ -355,7 +355,7 @@ def test_children_within_their_parent() -> None:
     assert rules(tree) == []
     (verdict,) = found([*tree, kai_queue("c", 1, parent="root")])
     assert (verdict.rule, verdict.key.name) == ("quota.children", "root")
-    assert verdict.message == "guarantees 16 GPUs, but its children are guaranteed 17 (a 8, b 8, c 1)"
+    assert verdict.message == "has a quota of 16 GPUs, but those of its children are 17 (a 8, b 8, c 1)"
 
 
 def test_a_child_without_end_below_a_parent_with_one() -> None:

@@ -11,6 +11,7 @@ from reconciler.plan import (
     Breach,
     CapacityLine,
     Change,
+    ClaimChange,
     EvidenceChange,
     ExceptionInForce,
     FieldChange,
@@ -327,6 +328,29 @@ def everything() -> Plan:
             CapacityLine(cluster="main", product=H100, before=96, capacity=96, guaranteed=80, requested=32),
             CapacityLine(cluster="main", product=H200, before=40, capacity=40, guaranteed=48, requested=56),
         ),
+        claims=(
+            ClaimChange(
+                cluster="main",
+                key=ADDED_PVC.key,
+                storage_class="weka-fast",
+                before=0,
+                after=500 << 30,
+                currency="USD",
+                per_month_before=0.0,
+                per_month_after=85.0,
+                source=ADDED_PVC.source,
+            ),
+            ClaimChange(
+                cluster="main",
+                key=DELETED.key,
+                storage_class="",
+                before=2 << 40,
+                after=0,
+                currency="USD",
+                per_month_before=None,
+                per_month_after=0.0,
+            ),
+        ),
         jobs=(
             JobChange(
                 word="added",
@@ -440,7 +464,7 @@ def everything() -> Plan:
         breaches=(
             Breach(
                 budget="gpu-quota.count",
-                message="guaranteed GPUs change by 16 in total; the budget allows 8",
+                message="GPU quotas change by 16 in total; the budget allows 8",
                 limit="8",
                 actual="16",
             ),
