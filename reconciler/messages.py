@@ -36,7 +36,7 @@ Told = Mapping[str, str]
 """The stages that people were told of, by key. What is not in it is over, or never was."""
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class WebhookMessage(Struct, frozen=True, kw_only=True):
     """One message. `key` names what it is about, `stage` how far that is: a message is new if its stage is."""
 
     key: str
@@ -56,7 +56,7 @@ def receivers_in(folder: str) -> Receivers:
     return found
 
 
-def payload(message: Message, form: MessageFormat) -> dict[str, Any]:
+def payload(message: WebhookMessage, form: MessageFormat) -> dict[str, Any]:
     """Return the body of the request."""
     match form:
         case MessageFormat.SLACK:
@@ -77,7 +77,7 @@ def payload(message: Message, form: MessageFormat) -> dict[str, Any]:
 
 
 def send(
-    new: Sequence[Message], told: Told, receivers: Receivers, failed: Callable[[str], None], cluster: str = ""
+    new: Sequence[WebhookMessage], told: Told, receivers: Receivers, failed: Callable[[str], None], cluster: str = ""
 ) -> dict[str, str]:
     """Send messages; return what people know then. What no receiver took is still new."""
     sent = []
@@ -104,10 +104,10 @@ def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[
     return True
 
 
-def _bounded(new: Sequence[Message], cluster: str) -> Sequence[Message]:
+def _bounded(new: Sequence[WebhookMessage], cluster: str) -> Sequence[WebhookMessage]:
     """Return at most 20 messages: the last of many says how many there are."""
     if len(new) <= _MAX_COUNT:
         return new
     rest = len(new) - _MAX_COUNT + 1
-    more = Message(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
+    more = WebhookMessage(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
     return [*new[: _MAX_COUNT - 1], more]

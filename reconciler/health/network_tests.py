@@ -9,8 +9,8 @@ from reconciler.kinds.health.jobs import NETWORK_TEST
 from reconciler.kinds.health.network import CONTAINER
 from reconciler.kinds.workloads import POD
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import count, mapping, sequence, text
-from reconciler.live.observe.placed import moment
 from reconciler.nodehealth.active.fabric import EndedTest, declared_tests, with_fabric
 from reconciler.nodehealth.policy import NetworkTest, PolicyBook
 
@@ -54,7 +54,7 @@ def ended_tests(pods: Sequence[Body], declared: Mapping[tuple[str, str], Network
                 nodes=nodes,
                 output=text(end.get("message")),
                 code=count(end.get("exitCode"), 1),
-                ended_at=moment(text(end.get("finishedAt"))),
+                ended_at=unix_time(end.get("finishedAt")),
             )
 
 

@@ -92,7 +92,7 @@ def _namespace(body: Body) -> Relations:
 def _claim(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     name, size = text(spec.get("storageClassName")), _amounts(spec).get("storage")
-    requested = parse_quantity(size) if type(size) in (str, int, float) else None
+    requested = parse_quantity(size) if isinstance(size, str | int | float) and not isinstance(size, bool) else None
     return Relations(
         references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
         volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),

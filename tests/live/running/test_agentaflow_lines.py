@@ -42,7 +42,7 @@ def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     bed.server.client.ensure_namespaces([NAMESPACE])
     for name, product, memory in PRODUCTS:
-        bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})
+        bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})  # type: ignore[arg-type]
     bed.wait(lambda: bed.ready_nodes(NAMESPACE) == len(PRODUCTS), "the nodes are ready")
     make_agentaflow(fleet)
     monkeypatch.chdir(fleet.root)

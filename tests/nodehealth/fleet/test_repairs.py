@@ -154,7 +154,7 @@ CRON_JOB = {
         },
     },
 }
-TEMPLATE = {"cronJob": {"namespace": "ops", "name": "reset"}}
+TEMPLATE: dict[str, Any] = {"cronJob": {"namespace": "ops", "name": "reset"}}
 
 
 def test_a_job_of_the_users_image_takes_the_step(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
