@@ -65,6 +65,14 @@ def _escape(character: str) -> str:
     return f"\\u{point:04x}" if point <= _LAST_IN_PLANE else f"\\U{point:08x}"
 
 
+_SPAN = later(r"(?<!`)`([\w.,:/='()-](?:[\w .,:/='()-]*[\w.,:/='()-])?)`(?!`)", re.ASCII)
+
+
+def spans(text: str) -> list[str]:
+    """Divide a sentence at its commands and field names, such as `kubectl get`: the odd parts stood in backticks."""
+    return _SPAN.split(text)
+
+
 def without_commands(text: str) -> str:
     """Break up text that a build server would read as a command when the output appears in its log."""
     return _LINE_COMMAND.sub(r"\1\\x3a", _LOG_COMMAND.sub(r"\\x23", text))

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge
+from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, Review
 from reconciler.forge.client import ForgeClient, escape
-from reconciler.forge.github import comment_of, gone, may, pull_request, text_of, whoami
+from reconciler.forge.github import approvals_of, comment_of, gone, may, pull_request, text_of, whoami
 
 _PULLS, _READ = "write:repository", "read:repository"
-_ISSUES = "write:issue"
+_ISSUES, _TEAMS = "write:issue", "read:organization"
 _LIMIT = 65_536  # its limit is a setting of the server; this is that of GitHub
 _PAGE = 50  # the default of a server's most items of a page
 
@@ -94,7 +94,23 @@ class Gitea(Forge):
     def may_write(self, user: str) -> bool:
         """Return whether a user has the permission to push."""
         path = f"{self._path}/collaborators/{escape(user)}/permission"
-        return may(lambda: self._client.get(path, _READ, text_of("permission")), ("owner", "admin", "write"))
+        return may(lambda: self._client.get(path, _READ, text_of("permission")) in ("owner", "admin", "write"))
+
+    def reviews(self, number: int) -> Sequence[Review]:
+        """Return the approvals that were neither dismissed nor followed by another review of the same person."""
+        found = self._client.pages(f"{self._path}/pulls/{number}/reviews", _READ, dict, limit=_PAGE)
+        return approvals_of([one | ({"state": "DISMISSED"} if one.get("dismissed") else {}) for one in found])
+
+    def owns(self, owner: str, user: str) -> bool:
+        """Return whether a user is in a team with access to the repository, if the token may see who is in it."""
+        name = owner.rpartition("/")[2].lower()
+        teams = self._client.pages(f"{self._path}/teams", _READ, _team) if "/" in owner else ()
+        paths = (f"/teams/{number}/members/{escape(user)}" for number, team in teams if team == name)
+        return any(may(lambda at=path: self._client.get(at, _TEAMS, bool)) for path in paths)  # type: ignore[misc]
+
+
+def _team(found: Mapping[str, Any]) -> tuple[int, str]:
+    return int(found["id"]), str(found["name"]).lower()
 
 
 def _request(found: Mapping[str, Any]) -> ChangeRequest:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState
+from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState, Review
 from reconciler.forge.client import ForgeClient, escape
 
 _PULLS, _ISSUES = "pull-requests: write", "pull-requests: write, or issues: write"
@@ -117,9 +117,18 @@ class GitHub(Forge):
     def may_write(self, user: str) -> bool:
         """Return whether a user has the permission to push."""
         path = f"{self._path}/collaborators/{escape(user)}/permission"
-        return may(
-            lambda: self._client.get(path, "metadata: read", text_of("permission")), ("admin", "write", "maintain")
-        )
+        allowed = ("admin", "write", "maintain")
+        return may(lambda: self._client.get(path, "metadata: read", text_of("permission")) in allowed)
+
+    def reviews(self, number: int) -> Sequence[Review]:
+        """Return the approvals that were neither dismissed nor followed by a request for changes."""
+        return approvals_of(self._client.pages(f"{self._path}/pulls/{number}/reviews", _PULLS, dict, per_page=100))
+
+    def owns(self, owner: str, user: str) -> bool:
+        """Return whether a user is in a team, if the token may see who is in it."""
+        organization, _, team = owner.removeprefix("@").partition("/")
+        path = f"/orgs/{escape(organization)}/teams/{escape(team)}/memberships/{escape(user)}"
+        return bool(team) and may(lambda: self._client.get(path, "members: read", text_of("state")) == "active")
 
 
 def text_of(key: str) -> Callable[[Any], str]:
@@ -146,14 +155,24 @@ def gone(delete: Callable[[], None]) -> None:
             raise
 
 
-def may(ask: Callable[[], str], allowed: Sequence[str]) -> bool:
-    """Return whether a permission that is asked for is one of these; 404 is none."""
+def may(ask: Callable[[], bool]) -> bool:
+    """Return an answer that the forge gives by 403 or 404 if it is no, or the token may not ask."""
     try:
-        return ask() in allowed
+        return ask()
     except ForgeError as error:
         if error.status not in (_FORBIDDEN, _MISSING):
             raise
         return False
+
+
+def approvals_of(found: Sequence[Mapping[str, Any]]) -> Sequence[Review]:
+    """Return the approvals among reviews of GitHub or Gitea, the oldest first: the last word of a person counts."""
+    last: dict[str, Mapping[str, Any]] = {}
+    for one in found:
+        if one["state"] in ("APPROVED", "CHANGES_REQUESTED", "REQUEST_CHANGES", "DISMISSED"):
+            last[str((one.get("user") or {}).get("login") or "")] = one
+    approved = ((author, one) for author, one in last.items() if author and one["state"] == "APPROVED")
+    return [Review(author=author, commit=str(one.get("commit_id") or "")) for author, one in approved]
 
 
 def comment_of(found: Mapping[str, Any], author: str = "login") -> Comment:

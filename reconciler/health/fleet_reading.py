@@ -1,13 +1,14 @@
 """Read the nodes and the health reports of a live cluster."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.kinds.workloads import NODE, POD
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster, UnknownKind
-from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import annotation
+from reconciler.kube.objects import ObjectKey, split_api_version
+from reconciler.kube.values import annotation, mapping, text
 from reconciler.live.observe.fleet import fleet_node, has_gpus
 from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.nodes import NODE_HEALTH_CHECK, RepairOwner, repair_owner
@@ -62,6 +63,13 @@ def read_fleet(cluster: LiveCluster) -> FleetReading:
 def pods_on(cluster: LiveCluster, node: str) -> Iterator[Body]:
     """Return the pods of one node. Raises `ClusterError`."""
     return cluster.list(cluster.resource(*POD), fields=f"spec.nodeName={node}").objects
+
+
+def find_owner(cluster: LiveCluster, namespace: str, owner: Mapping[str, Any]) -> Body | None:
+    """Return an owner, unless it is gone. It is listed: that is what the chart permits in every mode."""
+    resource = cluster.resource(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
+    listing = cluster.list(resource, namespace=namespace, fields=f"metadata.name={text(owner.get('name'))}")
+    return next((one for one in listing.objects if mapping(one.get("metadata")).get("uid") == owner.get("uid")), None)
 
 
 def _checks(cluster: LiveCluster, notes: list[str]) -> list[Body]:

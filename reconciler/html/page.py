@@ -10,7 +10,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reconciler.console.printable import clip_middle, printable
+from reconciler.console.printable import clip_middle, printable, spans
 
 _TEMPLATES = Path(__file__).with_name("templates")
 
@@ -26,10 +26,16 @@ def _environment() -> Environment:
         auto_reload=False,
         keep_trailing_newline=True,
     )
-    made.filters |= {"shown": printable}
+    made.filters |= {"shown": printable, "said": _said}
     made.filters |= {name: partial(_clipped, cells=cells) for name, cells in (("name", 160), ("short", 26))}
     made.finalize = _without_none
     return made
+
+
+def _said(text: str) -> Markup:
+    """Escape a sentence; commands and field names in backticks become code."""
+    parts = enumerate(spans(printable(text)))
+    return Markup("").join(Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in parts)
 
 
 def _clipped(text: str, *, cells: int) -> str:

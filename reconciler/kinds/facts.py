@@ -131,7 +131,8 @@ class Relations(Struct, frozen=True, kw_only=True):
     `priority` is the value of a priority class. `resources` are those that a queue by flavor covers, or that a
     LimitRange lets containers request by default, and `defaults` the devices among the latter. `scale` is what an
     autoscaler sets. `terms` decide whether workloads in such a queue are admitted.
-    `offered_again` are resources that nodes offer several times for each device, and how often.
+    `offered_again` are resources that nodes offer several times for each device, and how often. `volume` is the
+    storage class of a claim, empty for the default, and the bytes that it requests.
     """
 
     parent_kind: KindId = NO_KIND
@@ -145,6 +146,7 @@ class Relations(Struct, frozen=True, kw_only=True):
     defaults: tuple[tuple[str, int], ...] = ()
     scale: Scale | None = None
     offered_again: tuple[tuple[str, int], ...] = ()
+    volume: tuple[str, int] | None = None
 
 
 class Users(Struct, frozen=True, kw_only=True):

@@ -261,9 +261,7 @@ def node_edits(body: Mapping[str, Any], mark: NodeMark, now: float, *, condition
     operations = [*taints, *labels, *annotations]
     guard = [{"op": "test", "path": "/metadata/uid", "value": mark.uid}] if operations else []
     return NodeEdits(
-        patch=(*guard, *operations),
-        conditions=conditions,
-        changes=(*taint_change, *label_change, *condition_changes),
+        patch=(*guard, *operations), conditions=conditions, changes=(*taint_change, *label_change, *condition_changes)
     )
 
 

@@ -158,7 +158,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
             was, now = _gpus(line.before), _gpus(line.after)
             yield Breach(
                 budget="gpu-quota.unlimited",
-                message=f"the guaranteed GPUs of queue {line.queue} on {line.cluster} change from {was} to {now}",
+                message=f"the quota of queue {line.queue} on {line.cluster} changes from {was} to {now}",
                 limit="no change from or to unlimited",
                 actual=f"{was} to {now}",
             )
@@ -167,7 +167,7 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
     if budgets.gpu_quota_count is not None and change > budgets.gpu_quota_count:
         yield Breach(
             budget="gpu-quota.count",
-            message=f"guaranteed GPUs change by {change:g} in total; the budget allows {budgets.gpu_quota_count}",
+            message=f"GPU quotas change by {change:g} in total; the budget allows {budgets.gpu_quota_count}",
             limit=str(budgets.gpu_quota_count),
             actual=f"{change:g}",
         )
@@ -175,14 +175,14 @@ def _quota(budgets: Budgets, queues: tuple[QueueLine, ...]) -> Iterator[Breach]:
         limit, actual = f"{budgets.gpu_quota_share:.0%}", f"{change / whole:.1%}"
         yield Breach(
             budget="gpu-quota.share",
-            message=f"guaranteed GPUs change by {change:g} of {whole:g} ({actual}); the budget allows {limit}",
+            message=f"GPU quotas change by {change:g} of {whole:g} ({actual}); the budget allows {limit}",
             limit=limit,
             actual=actual,
         )
 
 
 def _unknown(budgets: Budgets, edits: Sequence[Edit], kinds: Kinds, *, is_first: bool) -> Iterator[Breach]:
-    """Yield what cannot be compared with a budget: GPUs that stop, or are guaranteed, and that nobody could count.
+    """Yield what cannot be compared with a budget: GPUs that stop, or of a quota, that nobody could count.
 
     An object of a kind that nobody knows may be a queue. The first objects of all exceed no budget.
     """

@@ -27,6 +27,7 @@ from reconciler.plan.inputs import Inputs
 from reconciler.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.plan.replacements import find_refusals, kept_specs
 from reconciler.plan.risks import RiskContext, find_risks
+from reconciler.plan.storage import claim_changes
 from reconciler.queues.queues import QueueUsage, defines_queues, usage_by_cluster
 
 
@@ -57,6 +58,7 @@ def make_plan(inputs: Inputs) -> Plan:
         unknown_gpus=unknown_lines(edits),
         queues=queues,
         capacity=capacity,
+        claims=claim_changes(edits, {one.name: one.prices for one in inputs.config.clusters}),
         evidence_changes=evidence_changes(measured, inputs.inventories),
         quarantines=inputs.quarantines,
         health_policies=inputs.health_policies,

@@ -9,7 +9,7 @@ from reconciler.kinds.quantities import Gpus
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import PolicyEffect
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Result, Verdict
@@ -129,8 +129,25 @@ class CostLine(Struct, frozen=True, kw_only=True, rename="camel"):
     money_after: float | None = None
 
 
+class ClaimChange(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The storage that a claim requests, in bytes before and after. `per_month` is the price; None: it is unknown.
+
+    storage_class: empty: the default of the cluster. currency: empty where the cluster has no prices.
+    """
+
+    cluster: str
+    key: ObjectKey
+    storage_class: str
+    before: int
+    after: int
+    currency: str = ""
+    per_month_before: float | None = None
+    per_month_after: float | None = None
+    source: SourceRef | None = None
+
+
 class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The guaranteed GPUs of a queue before and after, its limit, and what its jobs request. None: unlimited.
+    """The GPU quota of a queue before and after, its limit, and what its jobs request. None: unlimited.
 
     The limit of a queue by flavor is what it gets at most with all that its cohorts lend. Quota and limit of a cohort
     are for what its members request beyond their own.
@@ -151,7 +168,7 @@ class QueueLine(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CapacityLine(Struct, frozen=True, kw_only=True, rename="camel"):
-    """GPUs of one product in the inventory of a cluster, with the sums of all guarantees and requests."""
+    """GPUs of one product in the inventory of a cluster, with the sums of all quotas and requests."""
 
     cluster: str
     product: str
@@ -432,10 +449,11 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
 class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
     """The nodes that a workload would run on: a forecast, which the scheduler of the cluster may not follow.
 
-    word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
+    word: `starts`, `waits` (for room), `queued` (for quota, as the forecast of its admission says), or `unknown`;
+    before: the same without the plan, for one that waits already.
     nodes: each with the number of pods. racks: how many domains of the topology these are in.
     guaranteed_by: what the cluster is bound by: `nodeAffinity`, `Kueue TAS`, `KAI`, `DRA`, or `forecast only`.
-    why: the reason for which it waits. notes: what speaks against its nodes.
+    why: the reason for which it does not start. notes: what speaks against its nodes.
     """
 
     key: ObjectKey
@@ -502,6 +520,7 @@ class Plan(Struct, frozen=True, kw_only=True, rename="camel"):
     jobs: tuple[JobChange, ...] = ()
     placement: tuple[PlacementLine, ...] = ()  # of clusters with evidence of use, where GPUs change
     admissions: tuple[AdmissionLine, ...] = ()  # only of clusters with evidence of use
+    claims: tuple[ClaimChange, ...] = ()  # whose storage is added, removed or resized
     costs: tuple[CostLine, ...] = ()  # only of clusters with prices, as of the next three
     owners: tuple[OwnerCost, ...] = ()
     commitments: tuple[CommitmentUse, ...] = ()

@@ -1,4 +1,4 @@
-"""`spec.prices` of `reconciler.yaml`: what a GPU hour costs, who says so, and since when."""
+"""`spec.prices` of `reconciler.yaml`: what a GPU hour and storage cost, who says so, and since when."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,10 +29,20 @@ class Prices(Struct, frozen=True, kw_only=True):
     commitments: tuple[Commitment, ...] = ()  # by product, the cheapest first
     spot: tuple[tuple[str, float], ...] = ()  # (product, price), sorted
     owners: str = ""
+    storage_months: tuple[tuple[str, float], ...] = ()  # (storage class, price of a GiB for a month), sorted
 
     def hour(self, product: str, *, spot: bool = False) -> float | None:
         """Return the price of one hour of a product, on demand or on the spot market; None if it is unknown."""
         return dict(self.spot if spot else self.gpu_hours).get(product)
+
+    def month(self, storage_class: str) -> float | None:
+        """Return the price of a GiB of a storage class for a month; None if it is unknown.
+
+        A claim without a class gets the default of the cluster: its price is known if there is only one.
+        """
+        if not storage_class and len(self.storage_months) == 1:
+            return self.storage_months[0][1]
+        return dict(self.storage_months).get(storage_class)
 
     def spend(self, product: str, gpus: float, *, spot: bool = False) -> float | None:
         """Return what an hour of so many GPUs costs; None if a price is unknown.
@@ -103,12 +113,13 @@ def parse_prices(spec: Mapping[str, Any], own: Mapping[str, Any] | None = None) 
         currency=spec["currency"],
         source=written["source"],
         date=written["date"],
-        gpu_hours=_hours(written["gpuHours"]),
+        gpu_hours=_listed(written["gpuHours"]),
         commitments=tuple(sorted(commitments, key=lambda one: (one.product, one.hour, one.count))),
-        spot=_hours(written.get("spot", {})),
+        spot=_listed(written.get("spot", {})),
         owners=spec.get("owners", ""),
+        storage_months=_listed(written.get("storageMonths", {})),
     )
 
 
-def _hours(prices: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
-    return tuple((product, float(price)) for product, price in sorted(prices.items()))
+def _listed(prices: Mapping[str, Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((name, float(price)) for name, price in sorted(prices.items()))

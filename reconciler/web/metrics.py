@@ -97,7 +97,7 @@ METRICS = (
     _metric(
         "gpu_quota_delta",
         MetricType.GAUGE,
-        "Guaranteed GPUs that the last plans add to or remove from queues.",
+        "GPU quota that the last plans add to or remove from queues.",
         {"flavor": "the GPU product; empty: any", "direction": "`up` or `down`"},
     ),
     _metric(
@@ -208,7 +208,7 @@ USE_METRICS = (
         "longest_wait_seconds", MetricType.GAUGE, "Time that the oldest workload of a queue has been waiting.", _QUEUE
     ),
     _metric("gpus_idle", MetricType.GAUGE, "Number of held GPUs times the share of time below 5 %.", _QUEUE),
-    _metric("gpu_quota", MetricType.GAUGE, "Guaranteed GPUs of a queue; an unlimited one has no value.", _QUEUE),
+    _metric("gpu_quota", MetricType.GAUGE, "GPU quota of a queue; an unlimited one has no value.", _QUEUE),
     _metric(
         "gpu_cost_per_hour",
         MetricType.GAUGE,

@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from markupsafe import Markup
 from msgspec import Struct
 
 from reconciler.console.page import Piece, Style, Styled
-from reconciler.html import AmountBar, Cell, Mark, bars, cells, page
+from reconciler.html import AmountBar, Cell, Mark, bars, cells
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import SourceRef
@@ -17,7 +17,6 @@ from reconciler.kube.values import plural
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.placement.scenario import FORMS, scenario_of, unknown_names
 from reconciler.plan.outputs.findings import qualified_name, where
-from reconciler.plan.outputs.html import plan_values, section_values
 from reconciler.plan.outputs.placement import placement_sections
 from reconciler.plan.outputs.sections.model import (
     Block,
@@ -41,18 +40,8 @@ from reconciler.sizing.inventory import Node
 from reconciler.web.snapshot import ClusterState, Snapshot, queue_name
 
 _UNKNOWN = Styled("unknown", Style.WARNING)
-_ROWS = 200
-"""Rows of one page of a table: 10,000 jobs are fifty pages, each far below a megabyte."""
-_MAX_CELLS = 4_000  # nodes that a map shows
-EVENTS = "/events"
+_MAX_CELLS = 2_000  # nodes that a map shows
 _ROWS_WITH = "Rows with"
-
-
-class Query(Struct, frozen=True, kw_only=True):
-    """The question of a reader to a page: words that rows contain, and the number of the page of the table."""
-
-    words: str = ""
-    number: int = 1
 
 
 class Drawn(NamedTuple):
@@ -63,45 +52,23 @@ class Drawn(NamedTuple):
 
 
 class SitePage(Struct, frozen=True, kw_only=True):
-    """A row of the table of pages. `asks`: what its field is for; empty: it has none."""
+    """A row of the table of pages.
+
+    asks: the purpose of its field; empty: it has none. what_if: draws the page for the words in the field; None: they
+    choose rows.
+    """
 
     path: str
     title: str
-    draw: Callable[[Snapshot, Query], Iterable[Drawn]]
+    draw: Callable[[Snapshot], Iterable[Drawn]]
     asks: str = ""
-
-
-def render(snapshot: Snapshot, site_page: SitePage, query: Query) -> str:
-    """Return the HTML of a page."""
-    frame = _frame(site_page.path)
-    if site_page.path == "/plan":
-        return page("plan.html", **frame, **plan_values(snapshot.plan))
-    return page(
-        "site.html",
-        title=site_page.title,
-        repository=snapshot.repository,
-        asks=site_page.asks,
-        query=query.words,
-        sections=[section_values(one.section, one.chart) for one in site_page.draw(snapshot, query)],
-        revision=snapshot.revision,
-        **frame,
-    )
-
-
-def _frame(here: str) -> dict[str, Any]:
-    return {"live": EVENTS, "here": here, "navigation": [(one.title, one.path) for one in PAGES]}
-
-
-def render_source(snapshot: Snapshot, path: str, text: str) -> str:
-    """Return the HTML of a file of the repository, of which each line can be linked."""
-    lines = list(enumerate(text.splitlines(), start=1))
-    return page("source.html", title=path, lines=lines, revision=snapshot.revision, **_frame(""))
+    what_if: Callable[[Snapshot, str], Iterable[Drawn]] | None = None
 
 
 # Overview.
 
 
-def _overview(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+def _overview(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
         yield Drawn(
             PageSection(title=f"Cluster {state.name}", blocks=(_products(state), *_ages(snapshot, state))),
@@ -203,7 +170,7 @@ def _link(place: SourceRef) -> Piece:
 
 _QUEUES = (
     Column("queue"),
-    Column("guaranteed", Form.NUMBER),
+    Column("quota", Form.NUMBER),
     Column("requested in Git", Form.NUMBER),
     Column("borrowed", Form.NUMBER),
     Column("waiting", Form.NUMBER),
@@ -211,27 +178,19 @@ _QUEUES = (
 )
 
 
-def _queues(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+def _queues(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
-        rows = list(_tree(state))
-        shown, note = _paged(rows, query)
-        blocks: list[Block] = [TableBlock(columns=_QUEUES, rows=tuple(shown)), *note]
+        rows = tuple(_tree(state))
+        table: Block = TableBlock(columns=_QUEUES, rows=rows)
         if not rows:
-            blocks = [SentenceBlock(("This repository has no queues for it.",))]
+            table = SentenceBlock(("This repository has no queues for it.",))
         yield Drawn(
-            PageSection(title=f"Queues of {state.name}", count=len(rows), blocks=tuple(blocks)),
+            PageSection(title=f"Queues of {state.name}", count=len(rows), blocks=(table,)),
             bars(list(_queue_bars(state))[:40], title="Requested GPUs by queue; the line is the quota"),
         )
         if waiting := sorted(_waiting(state), key=lambda one: (one.cluster_queue, -one.priority, one.created_at)):
-            rows = [_wait(one) for one in waiting]
-            shown, note = _paged(rows, query)
-            yield Drawn(
-                PageSection(
-                    title=f"Waiting on {state.name}, in order",
-                    count=len(rows),
-                    blocks=(TableBlock(columns=_WAITS, rows=tuple(shown)), *note),
-                )
-            )
+            waits = TableBlock(columns=_WAITS, rows=tuple(map(_wait, waiting)))
+            yield Drawn(PageSection(title=f"Waiting on {state.name}, in order", count=len(waiting), blocks=(waits,)))
 
 
 def _tree(state: ClusterState) -> Iterator[Row]:
@@ -303,13 +262,12 @@ _JOBS = (
 )
 
 
-def _jobs(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+def _jobs(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
         observed = state.observed
         found = sorted(state.jobs, key=lambda job: (-float(job.gpus), job.namespace, job.name))
-        shown, note = _paged([_job(state, job, observed.get(job.key)) for job in found], query)
-        blocks = (TableBlock(columns=_JOBS, rows=tuple(shown)), *note)
-        yield Drawn(PageSection(title=f"Jobs of {state.name}", count=len(found), blocks=blocks))
+        table = TableBlock(columns=_JOBS, rows=tuple(_job(state, job, observed.get(job.key)) for job in found))
+        yield Drawn(PageSection(title=f"Jobs of {state.name}", count=len(found), blocks=(table,)))
 
 
 def _job(state: ClusterState, job: ObjectSummary, seen: UsedWorkload | None) -> Row:
@@ -352,17 +310,17 @@ _NODES = (
 _RACKS = ("topology.kubernetes.io/rack", "cloud.google.com/gce-topology-block", "rack", "topology.kubernetes.io/zone")
 
 
-def _nodes(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+def _nodes(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
         if state.inventory is None:
             yield Drawn(PageSection(title=f"Nodes of {state.name}", blocks=(_products(state),)))
             continue
         used = state.used_gpus
         nodes = sorted((node for node in state.inventory.nodes if node.gpus), key=lambda node: (_rack(node), node.name))
-        shown, note = _paged([_node(state, node, used) for node in nodes], query)
-        rows = (TableBlock(columns=_NODES, rows=tuple(shown)), *_stranded(nodes, used), *note)
+        table = TableBlock(columns=_NODES, rows=tuple(_node(state, node, used) for node in nodes))
+        blocks = (table, *_stranded(nodes, used))
         yield Drawn(
-            PageSection(title=f"Nodes of {state.name}", count=len(nodes), blocks=rows), _map(state, nodes, used)
+            PageSection(title=f"Nodes of {state.name}", count=len(nodes), blocks=blocks), _map(state, nodes, used)
         )
 
 
@@ -404,7 +362,9 @@ def _map(state: ClusterState, nodes: Sequence[Node], used: dict[str, int] | None
             "use unknown" if used is None else f"{used.get(node.name, 0)} in use"
         )
         racks.setdefault(_rack(node) or node.product, []).append(Cell(text=text, status=status, filled=busy))
-    return cells(racks, title="Nodes by rack: filled is in use, the frame is the health; hatched is unknown")
+    more = len(nodes) - _MAX_CELLS
+    rest = f"; {more:,} more nodes are in the table only" if more > 0 else ""
+    return cells(racks, title=f"Nodes by rack: filled is in use, the frame is the health; hatched is unknown{rest}")
 
 
 def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Block]:
@@ -422,10 +382,10 @@ def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Bl
 # Placement, efficiency and cost.
 
 
-def _placement(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
+def _placement(snapshot: Snapshot, words: str = "") -> Iterator[Drawn]:
     """Yield the strategies side by side, in the scenario that the reader wrote, with the edit that would do it."""
-    scenario = scenario_of(query.words) if query.words else None
-    if query.words and scenario is None:
+    scenario = scenario_of(words) if words else None
+    if words and scenario is None:
         yield Drawn(PageSection(title="Not a scenario", blocks=(SentenceBlock((f"Write one of {FORMS}.",)),)))
     prices = {state.name: state.prices for state in snapshot.clusters}
     for one in snapshot.forecasts:
@@ -448,7 +408,7 @@ def _placement(snapshot: Snapshot, query: Query) -> Iterator[Drawn]:
         yield Drawn(PageSection(title="Placement", blocks=(SentenceBlock((_UNKNOWN, f": {words}")),)))
 
 
-def _use(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+def _use(snapshot: Snapshot) -> Iterator[Drawn]:
     for report in snapshot.reports:
         yield from (Drawn(section) for section in report_sections(report))
 
@@ -456,7 +416,7 @@ def _use(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
 # Changes.
 
 
-def _changes(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
+def _changes(snapshot: Snapshot) -> Iterator[Drawn]:
     rows = tuple(
         (Name(one.oid[:12]), one.committed_at, strong(one.subject), Name(one.plan[:19]) if one.plan else "by a person")
         for one in snapshot.history
@@ -466,31 +426,19 @@ def _changes(snapshot: Snapshot, _: Query) -> Iterator[Drawn]:
     yield Drawn(PageSection(title="Commits", count=len(rows), blocks=(block,)))
 
 
-def _paged(rows: Sequence[Row], query: Query) -> tuple[Sequence[Row], tuple[Block, ...]]:
-    """Return the rows of a page that contain all words, and links to the pages before and after."""
-    words = query.words.lower().split()
-    found = [row for row in rows if all(word in _text(row) for word in words)] if words else rows
-    last = max(1, -(-len(found) // _ROWS))
-    at = min(max(query.number, 1), last)
-    links: list[Piece] = [f"{len(found):,} of {len(rows):,}" if words else f"{len(rows):,} rows"]
-    for name, wanted in (("previous", at - 1), ("next", at + 1)):
-        if 1 <= wanted <= last:
-            links += [" · ", Link(name, Style.PLAIN, f"?{urlencode({'q': query.words, 'page': wanted})}")]
-    note = (SentenceBlock((*links, f" · page {at} of {last}")),) if words or last > 1 else ()
-    return found[(at - 1) * _ROWS : at * _ROWS], note
-
-
-def _text(row: Row) -> str:
-    return " ".join(cell if isinstance(cell, str) else cell.text for cell in row).lower()
-
-
 PAGES = (
     SitePage(path="/", title="Overview", draw=_overview),
-    SitePage(path="/plan", title="Plan", draw=lambda _snapshot, _query: ()),
+    SitePage(path="/plan", title="Plan", draw=lambda _: ()),
     SitePage(path="/queues", title="Queues", draw=_queues, asks=_ROWS_WITH),
     SitePage(path="/jobs", title="Jobs", draw=_jobs, asks=_ROWS_WITH),
     SitePage(path="/nodes", title="Nodes", draw=_nodes, asks=_ROWS_WITH),
-    SitePage(path="/placement", title="Placement", draw=_placement, asks="What if, such as nodes+=4x8xNVIDIA-H200"),
+    SitePage(
+        path="/placement",
+        title="Placement",
+        draw=_placement,
+        asks="What if, such as nodes+=4x8xNVIDIA-H200",
+        what_if=_placement,
+    ),
     SitePage(path="/efficiency", title="Efficiency and cost", draw=_use),
     SitePage(path="/changes", title="Changes", draw=_changes),
 )

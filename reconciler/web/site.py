@@ -11,7 +11,7 @@ from reconciler.errors import ReconcilerError
 from reconciler.web.api import json_answer
 from reconciler.web.guard import Guard
 from reconciler.web.listener import HttpAnswer, HttpRequest, text_answer
-from reconciler.web.pages import EVENTS, PAGES, Query, render, render_source
+from reconciler.web.rendering import EVENTS, Query, SnapshotPages
 from reconciler.web.snapshot import Snapshot
 
 _HEADERS = {
@@ -25,7 +25,6 @@ _READING = frozenset({"GET", "HEAD"})
 _FOLLOWERS = 16
 """Connections that follow events: a quarter of all, so that pages are answered, too."""
 _BEAT_SECONDS = 15.0
-_MOST_KEPT = 64  # pages, as they were sent
 _log = Log(__name__)
 
 ReadSource = Callable[[str], str | None]
@@ -37,15 +36,14 @@ class Website:
 
     def __init__(self, take: Callable[[], Snapshot], guard: Guard, read_source: ReadSource) -> None:
         self._take, self._guard, self._read_source = take, guard, read_source
-        self._snapshot = take()
-        self._pages: dict[tuple[str, Query], bytes] = {}
+        self._pages = SnapshotPages(take())
         self._changed = threading.Condition()
         self._version = 0
         self._special: dict[str, Callable[[str], HttpAnswer]] = {
             EVENTS: self._events,
             "/health": lambda _: text_answer(HTTPStatus.OK, "ok"),
             "/source/": self._source,
-            "/api/": lambda path: json_answer(self._snapshot, path),
+            "/api/": lambda path: json_answer(self._pages.snapshot, path),
         }
         self._following = threading.BoundedSemaphore(_FOLLOWERS)
 
@@ -56,10 +54,12 @@ class Website:
         except ReconcilerError as error:
             _log.event("warning", "the pages show the last state that could be read", error=str(error))
             return
+        shown = self._pages.snapshot
+        if snapshot.plan.digest == shown.plan.digest and snapshot.revision == shown.revision:
+            return
+        pages = SnapshotPages(snapshot)
         with self._changed:
-            if snapshot.plan.digest == self._snapshot.plan.digest and snapshot.revision == self._snapshot.revision:
-                return
-            self._snapshot, self._pages = snapshot, {}
+            self._pages = pages
             self._version += 1
             self._changed.notify_all()
 
@@ -82,20 +82,16 @@ class Website:
         return found(request.path) if found is not None else self._page(request)
 
     def _page(self, request: HttpRequest) -> HttpAnswer:
-        page = next((one for one in PAGES if one.path == request.path), None)
-        if page is None:
-            return text_answer(HTTPStatus.NOT_FOUND, "there is no such page")
-        asked = parse_qs(request.query, max_num_fields=8)
-        number = asked.get("page", ["1"])[0]
-        query = Query(
-            words=asked.get("q", [""])[0][:200], number=int(number) if number.isascii() and number[:6].isdigit() else 1
-        )
-        key = (page.path, query)
-        body = self._pages.get(key)
+        try:
+            asked = parse_qs(request.query, max_num_fields=8)
+        except ValueError:
+            return text_answer(HTTPStatus.BAD_REQUEST, "there are too many questions")
+        number = asked.get("page", [""])[0][:6]
+        is_number = number.isascii() and number.isdigit()
+        query = Query(words=asked.get("q", [""])[0][:200], number=int(number) if is_number else 1)
+        body = self._pages.html(request.path, query)
         if body is None:
-            body = render(self._snapshot, page, query).encode()
-            if len(self._pages) < _MOST_KEPT:
-                self._pages[key] = body
+            return text_answer(HTTPStatus.NOT_FOUND, "there is no such page")
         return HttpAnswer(status=HTTPStatus.OK, body=body, content_type="text/html; charset=utf-8")
 
     def _source(self, address: str) -> HttpAnswer:
@@ -103,8 +99,9 @@ class Website:
         text = self._read_source(path)
         if text is None:
             return text_answer(HTTPStatus.NOT_FOUND, "there is no such file, or it is not shown")
-        body = render_source(self._snapshot, path, text).encode()
-        return HttpAnswer(status=HTTPStatus.OK, body=body, content_type="text/html; charset=utf-8")
+        return HttpAnswer(
+            status=HTTPStatus.OK, body=self._pages.source(path, text), content_type="text/html; charset=utf-8"
+        )
 
     def _events(self, _: str) -> HttpAnswer:
         if not self._following.acquire(blocking=False):

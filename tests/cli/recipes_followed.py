@@ -34,7 +34,7 @@ def test_a_plan_counts_gangs_in_pools_that_exist_and_are_large_enough(fleet: Fle
     fleet.write("jobs/ensemble.yaml", RESERVED)
     lint = fleet.run("lint")
     assert (lint.code, "quota." in lint.out) == (0, False), lint.out
-    assert "+16 GPUs requested on main (small: 0 → 16 of 16 guaranteed)" in fleet.run("plan", "--summary").out
+    assert "+16 GPUs requested on main (small: 0 → 16, quota 16)" in fleet.run("plan", "--summary").out
     fleet.write("jobs/ensemble.yaml", RESERVED.replace("size: 2", "size: 3"))
     assert "quota.queue-limit" in fleet.run("lint").out
     fleet.write("jobs/ensemble.yaml", RESERVED.replace("reservation: small", "reservation: other"))

@@ -41,6 +41,25 @@ def test_a_plan_shows_hours_and_money_before_and_after(fleet: Fleet) -> None:
     assert f"{job['moneyBefore']:,.2f} → {job['moneyAfter']:,.2f} EUR" in review
 
 
+def test_storage_is_sized_and_priced(fleet: Fleet) -> None:
+    """F-008: the GiB of claims before and after, and their price for a month; without a price it is unknown."""
+    prices = f"{_PRICES}    storageMonths: {{standard: 0.1}}\n"
+    path = fleet.root / "reconciler.yaml"
+    path.write_text(path.read_text() + prices)
+    fleet.commit()
+    fleet.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    shown = fleet.run("plan", "--width", "120").out
+    assert "Storage  960 → 1,920 GiB in 2 claims (+960), 96.00 → 192.00 EUR per month" in shown
+    row = next(line for line in shown.splitlines() if line.startswith("  default/vit-checkpoints"))
+    assert " ".join(row.split()).endswith(" 800 → 1,600 +800 80.00 → 160.00 EUR jobs/vision/vit.yaml:2:1")
+    path.write_text(path.read_text().replace("    storageMonths: {standard: 0.1}\n", ""))
+    assert "GiB in 2 claims (+960), price unknown" in fleet.run("plan", "--width", "120").out
+    (fleet.root / "jobs/vision/vit.yaml").unlink()
+    assert "Storage  160 → 0 GiB in 1 claim (-160)" in fleet.run("plan", "--width", "120").out
+    found = json.loads(fleet.run("plan", "-o", "json").out)["claims"]
+    assert [(one["key"]["name"], one["before"] >> 30, one["after"]) for one in found] == [("vit-workspace", 160, 0)]
+
+
 def test_a_dataset_that_is_no_number_is_an_error(fleet: Fleet) -> None:
     fleet.edit(_JOB, "metadata:\n", "metadata:\n  annotations: {gpureconciler.io/dataset-samples: 52k}\n")
     planned = fleet.run("plan", "--width", "200")

@@ -236,7 +236,7 @@ def test_harmless_kinds_have_no_unknown_gpus(fleet: Fleet) -> None:
     made = plan(fleet)
     assert made["unknownGpus"] == []
     assert made["breaches"] == []
-    assert "No change in requested or guaranteed GPUs" in fleet.run("plan").out
+    assert "No change in requested GPUs or quotas" in fleet.run("plan").out
 
 
 POD = """\

@@ -97,7 +97,7 @@ def test_overcommit_names_guarantees_and_capacity(measured: Fleet) -> None:
     nodes(measured, (_H100, 3))
     (verdict,) = (one for one in plan(measured)["verdicts"] if one["rule"] == "capacity.overcommit")
     assert verdict["result"] == "warn"
-    assert verdict["message"] == "queues are guaranteed 32 GPUs, but the cluster has 24"
+    assert verdict["message"] == "the quotas of all queues are 32 GPUs, but the cluster has 24"
 
 
 OPEN_QUEUE = """apiVersion: kueue.x-k8s.io/v1beta1
@@ -139,7 +139,7 @@ def test_queues_cannot_give_what_daemon_sets_take(measured: Fleet) -> None:
     nodes(measured, (_H100, 4))
     measured.write("jobs/burn-in.yaml", DAEMON_SET)
     found = {one["rule"]: one["message"] for one in plan(measured)["verdicts"]}
-    expected = "queues are guaranteed 32 GPUs, but the cluster has 28, not counting the 4 that DaemonSets use"
+    expected = "the quotas of all queues are 32 GPUs, but the cluster has 28, not counting the 4 that DaemonSets use"
     assert found["capacity.overcommit"] == expected
     measured.edit("queues/h100.yaml", "quota: 32", "quota: 28")
     assert "capacity.overcommit" not in {one["rule"] for one in plan(measured)["verdicts"]}

@@ -105,14 +105,14 @@ def test_answers_of_a_plan_that_does_not_fit() -> None:
     assert found["Fits"] == "no: main has 40 NVIDIA-H200 for 56 requested"
     assert found["Changes"].startswith("gpt-35b-pretrain 8 → 32 GPUs, adds llama-70b-sft 0 → 16 GPUs")
     assert found["Danger"].startswith("2 risks: 1 data loss, 1 disruption; old-run-workspace: deleting the claim")
-    assert found["To do"].startswith("fix 1 policy denial; `reconciler approve --reason 'TEXT'`")
+    assert found["To do"].startswith("fix 1 policy denial (max-gpus-per-job); `reconciler approve --reason 'TEXT'`")
     assert answers(plans.quiet()) == ()
 
 
 def test_a_job_at_the_edge_of_its_memory_is_told(sized: Fleet) -> None:
     """The range of the prediction exceeds the GPU: a reviewer hears of it on the first screen."""
     shown = " ".join(sized.run("plan").out.split())
-    assert "Memory llama-lora may run out of memory: it needs 69.6 to 80.8 of 79.7 GiB" in shown
+    assert "Memory llama-lora may run out of memory: it needs 69.6 to 80.8 GiB on each GPU, which has 79.7" in shown
 
 
 def test_a_node_that_leaves_use_is_the_headline(fleet: Fleet) -> None:

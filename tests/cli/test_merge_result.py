@@ -59,7 +59,7 @@ def test_the_result_of_the_merge_is_planned(moved: Fleet) -> None:
     ran = moved.run("plan", "--merge-result", "--base", "main")
     assert ran.code == 0, ran.err
     assert "The base has moved" not in ran.out
-    assert "h100: 19 → 35 of 40 guaranteed" in ran.out
+    assert "h100: 19 → 35, quota 40" in ran.out
     assert "merge of HEAD into main" in ran.out
     made = json.loads(moved.run("plan", "--merge-result", "--base", "main", "-o", "json").out)
     assert made["head"]["commit"] == ""

@@ -109,6 +109,17 @@ def test_nothing_is_changed_through_pages(fleet: Fleet) -> None:
             assert get(f"{address}/source/{path}").status in (404, 400), path
 
 
+@pytest.mark.parametrize("query", ["page=1234567x", "page=0", "page=-1", "page=%C2%B2", f"page={'9' * 5_000}", "q=%FF"])
+def test_any_page_number_is_answered(fleet: Fleet, query: str) -> None:
+    with serving(fleet) as (address, _):
+        assert get(f"{address}/jobs?{query}").status == 200
+
+
+def test_too_many_questions_are_refused(fleet: Fleet) -> None:
+    with serving(fleet) as (address, _):
+        assert get(f"{address}/jobs?{'&'.join('q=a' for _ in range(9))}").status == 400
+
+
 def test_files_with_secrets_are_not_shown(fleet: Fleet) -> None:
     fleet.write(
         "jobs/secret.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a}\nstringData: {a: hunter2hunter2}\n"
@@ -174,7 +185,8 @@ def test_other_addresses_want_a_login(fleet: Fleet, tmp_path: Path) -> None:
     """WV-04: nothing is served; a secret that can be guessed, and two ways to log in, are refused, too."""
     ran = fleet.run("web", "--address", "0.0.0.0:8484")
     assert ran.code == 2
-    assert "everybody who reaches this address could read the pages" in ran.err
+    assert "everybody who reaches this address could read the pages; listen on 127.0.0.1, or add one of" in ran.err
+    assert "***" not in ran.err
     assert "--token-file" in ran.err
     assert fleet.run("serve", "--address", "0.0.0.0:8484").code == 2
     mixed = fleet.run("serve", "--address", "127.0.0.1:0", "-g", "8")

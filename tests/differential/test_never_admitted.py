@@ -28,7 +28,7 @@ Case = tuple[str, str]
 
 @pytest.mark.usefixtures("kueue", "kwok")
 def test_what_is_never_admitted(bed: Bed) -> None:
-    """F-047: what we say is never admitted, Kueue refuses or keeps waiting, and it admits everything else."""
+    """F-047, F-157: what we say is never admitted, Kueue refuses or keeps waiting, and it admits everything else."""
     prefix = f"never-{os.urandom(2).hex()}"
     worlds = [world(prefix, seed) for seed in range(WORLDS)]
     ours = {case: answer for one in worlds for case, answer in answers(one, prefix).items()}

@@ -5,10 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,43 +14,10 @@ import yaml
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
 from tests.cluster.bed.gitea import USER, Gitea
 from tests.forge.gitea_fleet import hosted
-from tests.forge.stub import BOT, Request, StubForge
+from tests.forge.stub import BOT, Request, StubForge, served
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "gitops-repo-template"
-
-
-@contextmanager
-def served(stub: StubForge) -> Iterator[str]:
-    """Serve a stub on loopback; requests that its API does not take end the test by an answer of 500."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-            path = re.sub(r"^/api/v[34]", "", self.path)
-            assert self.headers["Authorization"] == "Bearer canary-token"
-            answer = stub.send(self.command, path, body)
-            self.send_response(answer.status)
-            if answer.next:
-                self.send_header("Link", f'<http://elsewhere{self.path[:7]}{answer.next}>; rel="next"')
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815 - names of http.server
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def scripts(path: str) -> list[str]:

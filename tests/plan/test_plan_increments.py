@@ -39,7 +39,7 @@ def test_the_headline_counts_changed_jobs_once() -> None:
     assert made.gpus == (GpuLine(cluster="main", queue="team-a", product="", before=128, after=144),)
     assert headline(made) == (
         "1 object must be replaced: the API server does not change it in place; "
-        "+16 GPUs requested on main (team-a: 128 → 144 of 64 guaranteed)"
+        "+16 GPUs requested on main (team-a: 128 → 144, quota 64)"
     )
 
 

@@ -139,7 +139,7 @@ def test_the_queue_as_a_whole_is_not_added_to_its_products() -> None:
     budgets = Budgets(delete_count=None, delete_share=None, gpu_quota_count=15, gpu_quota_share=0.6)
     made = plan(before, after, budgets=budgets)
     assert queue(made, "cq").is_total
-    assert headline(made) == "+16 GPUs guaranteed on main (cq: 16 → 32)"
+    assert headline(made) == "+16 GPUs of quota on main (cq: 16 → 32)"
     assert [(breach.budget, breach.actual) for breach in made.breaches] == [
         ("gpu-quota.count", "16"),
         ("gpu-quota.share", "66.7%"),
@@ -150,7 +150,7 @@ def test_the_queue_as_a_whole_stays_when_its_last_workload_leaves() -> None:
     quotas = cluster_queue("cq", {"hopper": 16, "ampere": 8})
     made = plan([*KUEUE, quotas, queued("a")], [*KUEUE, quotas])
     assert (queue(made, "cq").before, queue(made, "cq").after, queue(made, "cq").requested) == (24, 24, 0)
-    assert headline(made) == "-16 GPUs requested on main (cq: 16 → 0 of 24 guaranteed)"
+    assert headline(made) == "-16 GPUs requested on main (cq: 16 → 0, quota 24)"
 
 
 def test_a_cohort_that_has_the_name_of_a_member_is_another_object() -> None:
@@ -174,10 +174,10 @@ def test_a_deleted_cohort_is_not_requested_by_members_within_their_quotas() -> N
 
 def test_a_parent_and_its_child_that_grow_together_are_counted_once() -> None:
     before, after = ([kai_queue("root", size), kai_queue("a", size, parent="root")] for size in (16, 24))
-    assert headline(plan(before, after)) == "+8 GPUs guaranteed on main (a: 16 → 24, root: 16 → 24)"
-    assert headline(plan(after, before)).startswith("-8 GPUs guaranteed on main")
+    assert headline(plan(before, after)) == "+8 GPUs of quota on main (a: 16 → 24, root: 16 → 24)"
+    assert headline(plan(after, before)).startswith("-8 GPUs of quota on main")
     grown = plan([kai_queue("root", 64), *before[1:]], [kai_queue("root", 64), *after[1:]])
-    assert headline(grown) == "+8 GPUs guaranteed on main (a: 16 → 24)"
+    assert headline(grown) == "+8 GPUs of quota on main (a: 16 → 24)"
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_children_within_their_parent() -> None:
     assert rules(tree) == []
     (verdict,) = found([*tree, kai_queue("c", 1, parent="root")])
     assert (verdict.rule, verdict.key.name) == ("quota.children", "root")
-    assert verdict.message == "guarantees 16 GPUs, but its children are guaranteed 17 (a 8, b 8, c 1)"
+    assert verdict.message == "has a quota of 16 GPUs, but those of its children are 17 (a 8, b 8, c 1)"
 
 
 def test_a_child_without_end_below_a_parent_with_one() -> None:
@@ -466,11 +466,12 @@ def test_a_cohort_adds_and_never_bounds() -> None:
     assert rules([cohort, *members, flavor("h100", "H100")]) == []
 
 
-def test_shares_of_gpus_fit_into_a_limit() -> None:
-    shared = job(pods=10, gpus=None)
+@pytest.mark.parametrize(("pods", "expected"), [(10, []), (11, [("quota.queue-limit", "deny")])])
+def test_shares_of_gpus_fit_into_a_limit(pods: int, expected: list[tuple[str, str]]) -> None:
+    """F-155: ten halves are five GPUs, and eleven are more."""
+    shared = job(pods=pods, gpus=None)
     shared["spec"]["template"]["metadata"] = {"annotations": {"gpu-fraction": "0.5"}}
-    assert rules([kai_queue("team-a", 5, limit=5), shared]) == []
-    assert rules([kai_queue("team-a", 4, limit=4), shared]) == [("quota.queue-limit", "deny")]
+    assert rules([kai_queue("team-a", 5, limit=5), shared]) == expected
 
 
 @pytest.mark.parametrize(

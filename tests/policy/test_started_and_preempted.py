@@ -35,19 +35,19 @@ def verdicts(*bodies: Body, gpus: int = 64) -> dict[str, Verdict]:
 @pytest.mark.parametrize(
     ("labels", "leaf", "top", "reported"),
     [
-        ({"priorityClassName": "build"}, 8, -1, "(priority 100), but queue leaf is guaranteed 8"),
-        ({"priorityClassName": "build"}, 16, 8, "(priority 100), but queue top is guaranteed 8"),
+        ({"priorityClassName": "build"}, 8, -1, "(priority 100), but the quota of queue leaf is 8"),
+        ({"priorityClassName": "build"}, 16, 8, "(priority 100), but the quota of queue top is 8"),
         ({"priorityClassName": "build"}, 16, 16, ""),
         ({"priorityClassName": "train"}, 0, 0, ""),
-        ({"priorityClassName": "own"}, 8, 8, "(priority 100), but queue leaf is guaranteed 8"),
+        ({"priorityClassName": "own"}, 8, 8, "(priority 100), but the quota of queue leaf is 8"),
         ({"priorityClassName": "elsewhere"}, 8, 8, ""),
         ({"priorityClassName": "own", "kai.scheduler/preemptibility": "preemptible"}, 8, 8, ""),
-        ({"kai.scheduler/preemptibility": "non-preemptible"}, 8, 8, ", but queue leaf is guaranteed 8"),
+        ({"kai.scheduler/preemptibility": "non-preemptible"}, 8, 8, ", but the quota of queue leaf is 8"),
         (
             {"kai.scheduler/preemptibility": "non-preemptible", "priorityClassName": "no-such-class"},
             8,
             8,
-            ", but queue leaf is guaranteed 8",
+            ", but the quota of queue leaf is 8",
         ),
         ({}, 0, 0, ""),
     ],
@@ -80,7 +80,7 @@ def test_the_priority_of_pods_counts() -> None:
 def test_a_limit_below_the_quota_is_reported() -> None:
     """F-039: the limit wins, so part of the quota is kept for nobody."""
     found = verdicts(kai_queue("a", 16, limit=8, parent="top"), kai_queue("b", 8, limit=8, parent="top"), TOP)
-    assert found["quota.limit-below-quota"].message == "is guaranteed 16 GPUs, but its limit is 8"
+    assert found["quota.limit-below-quota"].message == "has a quota of 16 GPUs, but its limit is 8"
     assert not verdicts(kai_queue("a", -1, limit=8, parent="top"), TOP), "all that the limit allows"
 
 

@@ -89,7 +89,7 @@ def _changes() -> tuple[Panel, ...]:
         Panel(
             "Planned quota",
             ((f"sum by (flavor, direction) ({metric('gpu_quota_delta')}{{{_SELECT}}})", "{{flavor}} {{direction}}"),),
-            description="Guaranteed GPUs that the last plans add to or remove from queues.",
+            description="GPU quota that the last plans add to or remove from queues.",
         ),
         Panel(
             "Policy results",

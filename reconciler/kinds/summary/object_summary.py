@@ -182,6 +182,7 @@ class ObjectSummary(msgspec.Struct, frozen=True, array_like=True):
     spot: bool = False  # all its pods ask for nodes that a cloud may take back
     hours: float = 0.0  # that it runs, as `length` says; 0: unknown
     length: str = ""  # the field that says so: an estimate, or a limit
+    volume: tuple[str, int] | None = None  # of a claim: its storage class, empty: the default; and the bytes
     queued_as: tuple[str, str] = ("", "")  # of a workload in a queue by flavor: its priority class, that of its pods
 
     @property

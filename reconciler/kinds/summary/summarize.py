@@ -138,6 +138,7 @@ def _relations(row: Kind, body: Body) -> dict[str, Any]:
         "defaults": relations.defaults,
         "scale": relations.scale,
         "offered_again": relations.offered_again,
+        "volume": relations.volume,
         "queue_role": row.queueing.role,
     }
 

@@ -1,6 +1,8 @@
 """Built-in kinds of Kubernetes: pods and what runs them, storage, configuration, access."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from math import ceil
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +20,7 @@ from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
-from reconciler.kube.quantities import is_positive
+from reconciler.kube.quantities import is_positive, parse_quantity
 from reconciler.kube.values import count, mapping, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
@@ -88,8 +90,17 @@ def _namespace(body: Body) -> Relations:
 
 
 def _claim(body: Body) -> Relations:
-    name = text(mapping(body.get("spec")).get("storageClassName"))
-    return Relations(references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else ())
+    spec = mapping(body.get("spec"))
+    name, size = text(spec.get("storageClassName")), _amounts(spec).get("storage")
+    requested = parse_quantity(size) if isinstance(size, str | int | float) and not isinstance(size, bool) else None
+    return Relations(
+        references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
+        volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),
+    )
+
+
+def _amounts(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return mapping(mapping(spec.get("resources")).get("requests"))
 
 
 CONFIG_MAP = ("", "ConfigMap")

@@ -7,7 +7,7 @@ take a missing value for a good one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
 
@@ -63,6 +63,20 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     scale: float = 0.0
     since: float = 0.0
     codes: tuple[int, ...] = ()
+
+
+def outcome(
+    status: CheckStatus,
+    message: str,
+    observed: float | str | None = None,
+    threshold: Threshold | None = None,
+    **more: Any,
+) -> CheckResult:
+    """Return a result; `more` are its further fields."""
+    return CheckResult(status=status, message=message, observed=observed, threshold=threshold, **more)
+
+
+passed, warned, failed = (partial(outcome, one) for one in (CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL))
 
 
 class Unmeasured(Exception):

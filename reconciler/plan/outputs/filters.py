@@ -70,6 +70,7 @@ def apply_filters(plan: Plan, filters: Filters) -> Filtered:
         jobs=tuple(job for job in plan.jobs if (job.cluster, job.key) in keys),
         unknown_gpus=tuple(one for one in plan.unknown_gpus if (one.cluster, one.key) in keys),
         capacity=tuple(line for line in plan.capacity if _wanted(filters, "cluster", line.cluster)),
+        claims=tuple(one for one in plan.claims if (one.cluster, one.key) in keys),
         admissions=tuple(one for one in plan.admissions if _is_asked(one, filters, keys)),
         costs=tuple(line for line in plan.costs if _wanted(filters, "cluster", line.cluster)),
         owners=tuple(line for line in plan.owners if _wanted(filters, "cluster", line.cluster)),

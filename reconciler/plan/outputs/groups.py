@@ -29,6 +29,7 @@ _KEY_FIELDS = tuple(
         r"(^|\.)(storageClassName|accessModes(\[0\])?)$",
         r"(^|\.)(priorityClassName|schedulerName)$",
         r"^spec\.(clusterIP|type)$",
+        r"^spec\.(node|reason|effect|until)$",
     )
 )
 _IMAGE = later(r"(^|\.)image$")
@@ -60,6 +61,12 @@ def key_fields(change: Change) -> tuple[tuple[str, str], ...]:
     ]
     others = [(step, value) for _, step, value in sorted(ranked)]
     return tuple(dict.fromkeys((*first, *others)))[:_MAX_KEY_FIELDS]
+
+
+def queue_edit(change: Change) -> str:
+    """Return the queue that an object moves to; empty if its queue stays."""
+    fields = (field for field in change.fields if field.has_before and field.has_after and _QUEUE.search(field.path))
+    return next((str(field.after) for field in fields), "")
 
 
 def importance(path: str) -> int:

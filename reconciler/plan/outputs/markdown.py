@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from reconciler.console.page import Piece, Style
-from reconciler.console.printable import clip, clip_middle, printable, without_commands
+from reconciler.console.printable import clip, clip_middle, printable, spans, without_commands
 from reconciler.kube.patterns import later
 from reconciler.kube.values import plural
 from reconciler.outputs import DEFAULTS, RenderOptions
@@ -72,7 +72,11 @@ _MAX_SCOPE = 100
 
 def prose(text: str, *, longest: int = _MAX_PROSE) -> str:
     """Escape a sentence that contains strings of users. It must not be placed at the start of a line."""
-    shown = clip(printable(text), longest)
+    parts = spans(clip(printable(text), longest))
+    return "".join(f"`{part}`" if index % 2 else _escaped(part) for index, part in enumerate(parts))
+
+
+def _escaped(shown: str) -> str:
     marked = _URL.sub(_mark, _ISSUE.sub(_mark, _REFERENCE.sub(_mark, shown)))
     return "".join(_SIGNS_OF.get(sign) or _character_reference(sign) for sign in _INSIDE.sub(_UNDERSCORE, marked))
 

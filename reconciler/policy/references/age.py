@@ -47,11 +47,6 @@ def age_in_days(timestamp: str, today: date | None) -> int | None:
     return None if taken is None or today is None else (today - taken).days
 
 
-def is_too_old(days: int | None, most: int | None) -> bool:
-    """Return whether an age is more than `spec.evidence.maxAge` allows. Evidence from the future is too old as well."""
-    return days is not None and most is not None and not 0 <= days <= most
-
-
 def evidence_ages(evidence: Mapping[str, DatedEvidence], today: date | None) -> dict[str, int]:
     """Return the age of the evidence of each cluster in days; negative for one from the future."""
     ages = {cluster: age_in_days(one.taken_at, today) for cluster, one in evidence.items()}

@@ -1,4 +1,4 @@
-"""The GPUs that the evidence lists: against what queues are guaranteed, and against the evidence before."""
+"""The GPUs that the evidence lists: against the quotas of queues, and against the evidence before."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -19,7 +19,7 @@ _NODES = ("spec", "nodes")
 def check_overcommit(
     evaluation: Evaluation, rows: Iterable[ObjectSummary], usage: QueueUsage, inventory: Inventory | None
 ) -> None:
-    """Check that the queues are guaranteed no more GPUs than the cluster has; an unlimited queue is not compared.
+    """Check that the quotas of all queues fit the GPUs of the cluster; an unlimited queue is not compared.
 
     What DaemonSets take of the nodes no queue can give.
     """
@@ -27,14 +27,14 @@ def check_overcommit(
         return
     taken = used_on_each_node(evaluation.kinds, rows, inventory)
     free = {product: gpus - taken[product] for product, gpus in inventory.gpus_by_product.items()}
-    for product, guaranteed, capacity in _overcommitted(usage, free):
+    for product, quota, capacity in _overcommitted(usage, free):
         gone = taken[product] if product else taken.total()
         left_out = f", not counting the {gone} that DaemonSets use" if gone else ""
         evaluation.report_object(
             "capacity.overcommit",
             inventory.document.key,
             inventory.document.at(_NODES),
-            f"queues are guaranteed {guaranteed:g} {product or 'GPUs'}, but the cluster has {capacity}{left_out}",
+            f"the quotas of all queues are {quota:g} {product or 'GPUs'}, but the cluster has {capacity}{left_out}",
             hint="lower the quotas of queues, or add nodes",
             field="spec.nodes",
         )

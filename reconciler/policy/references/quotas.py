@@ -232,9 +232,9 @@ def _check_children(evaluation: Evaluation, usage: QueueUsage) -> None:
         total = sum(quota.guaranteed or 0.0 for _, quota in quotas)
         if total > guaranteed:
             shares = ", ".join(f"{name} {quota.guaranteed:g}" for name, quota in quotas if quota.guaranteed)
-            message = f"guarantees {plural(guaranteed, 'GPU')}, but its children are guaranteed {total:g} ({shares})"
+            message = f"has a quota of {plural(guaranteed, 'GPU')}, but those of its children are {total:g} ({shares})"
             hint = f"raise {_short(field) or 'the quota'} to at least {total:g}, or lower the children's"
-            # Releases of Volcano disagree about a parent that is guaranteed nothing itself.
+            # Releases of Volcano disagree about a parent without a quota of its own.
             is_open = bool(not guaranteed and _root(evaluation, parent)) and not _exceeds(total, row.quotas[0].limit)
             result = Result.WARN if is_open else None
             evaluation.report_object(
@@ -255,15 +255,15 @@ def _exceeds(amount: float, limit: float | None) -> bool:
 def _check_unlimited(
     evaluation: Evaluation, parent: ObjectSummary, guaranteed: float, children: Sequence[ObjectSummary]
 ) -> None:
-    """Warn of children with an unlimited guarantee below a parent with a limited one."""
+    """Warn of children with an unlimited quota below a parent with a limited one."""
     for child in children:
         if child.quotas[0].guaranteed is None:
             evaluation.report_object(
                 "quota.children",
                 child.key,
                 child.place,
-                f"is guaranteed unlimited GPUs, but its parent {parent.name} is guaranteed {guaranteed:g}",
-                hint="set a number: guarantees beyond the parent's quota cannot be kept",
+                f"has an unlimited quota, but that of its parent {parent.name} is {guaranteed:g}",
+                hint="set a number: nothing beyond the quota of the parent is granted",
                 field=_quota_fields(evaluation, child.key)[0],
                 result=Result.WARN,
             )
@@ -274,7 +274,7 @@ def _check_tree_limits(evaluation: Evaluation, usage: QueueUsage) -> None:
     for queue in sorted(filter(usage.is_tree, usage.queues)):
         quota = usage.queues[queue].quotas[0]
         if quota.limit is not None and quota.guaranteed is not None and quota.limit < quota.guaranteed:
-            message = f"is guaranteed {plural(quota.guaranteed, 'GPU')}, but its limit is {quota.limit:g}"
+            message = f"has a quota of {plural(quota.guaranteed, 'GPU')}, but its limit is {quota.limit:g}"
             _, field = _quota_fields(evaluation, queue)
             hint = f"raise {_short(field) or 'the limit'}, or lower the quota"
             row = usage.queues[queue]
@@ -390,7 +390,7 @@ def _check_cohorts(evaluation: Evaluation, usage: QueueUsage) -> None:
         inside = f"cohort {row.parent}" if row.parent else "no cohort"
         message = f"is in {inside}, not in cohort {cohort.name} with {', '.join(names[:_MAX_NAMES])}, so they share"
         message += " nothing, and its quota is added to theirs"
-        hint = f"change the parent of {names[0]}, or guarantee nothing in {cohort.name} and everything in its children"
+        hint = f"change the parent of {names[0]}, or set no quota in {cohort.name} and all of it in its children"
         evaluation.report("quota.cohort", row, message, hint=hint, field="spec.cohortName")
 
 
@@ -414,7 +414,7 @@ def _check_limits(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsag
 
 
 def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: QueueUsage) -> None:
-    """Check workloads that KAI never preempts: they get what their queue and those above it are guaranteed."""
+    """Check workloads that KAI never preempts: they get the quota of their queue and of those above it."""
     least = usage.from_above(partial(_least_guarantee, usage))
     for queue, rows in by_queue.items():
         if not _follows_kai(evaluation, usage, queue):
@@ -429,13 +429,13 @@ def _check_preemption(evaluation: Evaluation, by_queue: _Workloads, usage: Queue
                 continue
             message = f"requests {plural(gpus, 'GPU')} and is not preemptible"
             message += "" if row.preemptibility else f" (priority {priority})"
-            message += f", but queue {name} is guaranteed {guaranteed:g}"
+            message += f", but the quota of queue {name} is {guaranteed:g}"
             hint = "use a priority class below 100, or raise the quota: KAI lends GPUs only to preemptible workloads"
             evaluation.report("quota.non-preemptible", row, message, hint=hint, field=row.references[0].field)
 
 
 def _least_guarantee(usage: QueueUsage, queue: QueueKey, above: _Limit | None) -> _Limit:
-    """Return the least that a queue in a tree and those above it are guaranteed, and the name of that queue."""
+    """Return the least quota of a queue in a tree and of those above it, and the name of that queue."""
     own = usage.queues[queue].quotas[0].guaranteed if usage.is_tree(queue) else None
     return min(above or (inf, ""), (inf if own is None else own, "" if own is None else queue.name))
 

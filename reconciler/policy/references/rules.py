@@ -122,8 +122,8 @@ RULES: Mapping[str, Rule] = {
         action=Result.AUDIT,
     ),
     "quota.children": Rule(
-        title="Child queues are guaranteed no more than their parent",
-        reason="guarantees that exceed the parent's in total cannot all be kept",
+        title="The quotas of child queues fit that of their parent",
+        reason="quotas that exceed the parent's in total cannot all be granted",
     ),
     "quota.root-queue": Rule(
         title="Workloads are in KAI queues that have a parent",
@@ -166,8 +166,8 @@ RULES: Mapping[str, Rule] = {
         parameters=("excludeResourcePrefixes",),
     ),
     "quota.non-preemptible": Rule(
-        title="A workload that KAI never preempts fits the guarantees of its queue",
-        reason="workloads of priority 100 or more, and those that say so, get only guaranteed GPUs, of their queue and"
+        title="A workload that KAI never preempts fits the quota of its queue",
+        reason="workloads of priority 100 or more, and those that say so, get only GPUs of a quota: of their queue and"
         " of those above it: one that requests more waits forever",
     ),
     "quota.limit-below-quota": Rule(
@@ -198,8 +198,8 @@ RULES: Mapping[str, Rule] = {
         action=Result.WARN,
     ),
     "capacity.overcommit": Rule(
-        title="Guarantees fit the cluster",
-        reason="queues that are guaranteed more GPUs than the cluster has cannot all have them at the same time",
+        title="Quotas fit the cluster",
+        reason="where quotas exceed the GPUs of the cluster, the queues cannot all use them at the same time",
         action=Result.WARN,
     ),
     "evidence.shrinks": Rule(

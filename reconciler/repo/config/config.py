@@ -111,8 +111,7 @@ class Budgets(Struct, frozen=True, kw_only=True):
     """Limits on what a plan may change without an approval. None: no limit.
 
     `delete_share` is a fraction of the existing objects, `disruption_share` one of the running GPUs. The change of the
-    GPU quota is the sum over queues of |after - before| guaranteed GPUs; `gpu_quota_share` is a fraction of the GPUs
-    guaranteed before.
+    GPU quota is the sum over queues of |after - before| GPUs; `gpu_quota_share` is a fraction of the quotas before.
     """
 
     delete_count: int | None = 10

@@ -22,7 +22,7 @@ from reconciler.kube.problems import Problem, Violation
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.violations import foreign_cluster
 from reconciler.kube.yaml import Document, write
-from reconciler.sizing.devices import is_gpu
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 KIND = "GpuUsage"
 _API_VERSION = "gpureconciler.io/v1alpha1"
@@ -137,11 +137,13 @@ class Usage(Struct, frozen=True, kw_only=True):
     document: Document | None = None
 
     def held_gpus(self) -> dict[str, int]:
-        """Return the GPUs that pods hold, by node."""
+        """Return the whole GPUs that pods hold, by node."""
         found: dict[str, int] = {}
         for pods in (one for workload in self.workloads for one in workload.pod_sets):
+            whole = (amount for name, amount in pods.requests.items() if name in WHOLE_GPUS)
+            gpus = sum(int(parse_quantity(amount) or 0) for amount in whole)
             for node, number in pods.nodes:
-                found[node] = found.get(node, 0) + number * pods.pod_gpus
+                found[node] = found.get(node, 0) + number * gpus
         return found
 
 

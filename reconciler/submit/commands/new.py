@@ -70,9 +70,7 @@ Examples:
 """,
 )
 @_NAME
-@click.option(
-    "--gpus", metavar="N", type=click.IntRange(0, 1_000_000), default=8, show_default=True, help="Guaranteed GPUs."
-)
+@click.option("--gpus", metavar="N", type=click.IntRange(0, 1_000_000), default=8, show_default=True, help="GPU quota.")
 @click.option(
     "--gpu", "product", metavar="PRODUCT", default="", help="GPU product of its nodes. [default: the most frequent one]"
 )

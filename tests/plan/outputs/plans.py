@@ -5,12 +5,12 @@ from msgspec.structs import replace
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.plan import (
     Approval,
     Breach,
     CapacityLine,
     Change,
+    ClaimChange,
     EvidenceChange,
     ExceptionInForce,
     FieldChange,
@@ -25,6 +25,7 @@ from reconciler.plan import (
     Revision,
     Risk,
 )
+from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config.changes import SettingChange
 from reconciler.sizing.summary import CandidateSummary, SizingSummary
@@ -327,6 +328,29 @@ def everything() -> Plan:
             CapacityLine(cluster="main", product=H100, before=96, capacity=96, guaranteed=80, requested=32),
             CapacityLine(cluster="main", product=H200, before=40, capacity=40, guaranteed=48, requested=56),
         ),
+        claims=(
+            ClaimChange(
+                cluster="main",
+                key=ADDED_PVC.key,
+                storage_class="weka-fast",
+                before=0,
+                after=500 << 30,
+                currency="USD",
+                per_month_before=0.0,
+                per_month_after=85.0,
+                source=ADDED_PVC.source,
+            ),
+            ClaimChange(
+                cluster="main",
+                key=DELETED.key,
+                storage_class="",
+                before=2 << 40,
+                after=0,
+                currency="USD",
+                per_month_before=None,
+                per_month_after=0.0,
+            ),
+        ),
         jobs=(
             JobChange(
                 word="added",
@@ -440,7 +464,7 @@ def everything() -> Plan:
         breaches=(
             Breach(
                 budget="gpu-quota.count",
-                message="guaranteed GPUs change by 16 in total; the budget allows 8",
+                message="GPU quotas change by 16 in total; the budget allows 8",
                 limit="8",
                 actual="16",
             ),

@@ -71,6 +71,12 @@ def test_pages_are_complete_and_safe(make: object) -> None:
     assert plan.digest in shown
 
 
+def test_commands_in_sentences_are_code() -> None:
+    page = render_html(plans.everything())
+    assert "<code>reconciler approve --reason &#39;TEXT&#39;</code> on this branch" in page
+    assert "`reconciler" not in page
+
+
 def test_a_page_tells_what_the_others_tell() -> None:
     """Headlines, answers, a bar for each queue that changes with quota and limit, findings, and objects with diffs."""
     page = render_html(plans.everything())

@@ -10,6 +10,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec.structs import replace
 
+from reconciler.console.printable import printable, spans
 from reconciler.outputs import RenderOptions
 from reconciler.plan import Plan
 from reconciler.plan.outputs.markdown import GITHUB_LIMIT, code, fence, marker, prose, render_markdown, size
@@ -155,12 +156,17 @@ def test_no_string_does_harm(plan: Plan, limit: int, scope: str, full: bool, lin
 
 @given(TEXT)
 def test_prose_shows_the_text_itself(text: str) -> None:
-    """Escapes are for machines: a reader sees what was written, but for the parting spaces."""
+    """Escapes are for machines: a reader sees what was written, but for the parting spaces, and code as code."""
     shown = prose(f"x {text}", longest=10_000)
-    rendered = "".join(live_text(f"y {shown}")).replace("\u200b", "")
-    from reconciler.console.printable import printable  # noqa: PLC0415 - only this test compares with it
+    _, inline = pieces(f"y {shown}")
+    rendered = "".join(token.content for token in inline).replace("\u200b", "")
+    assert rendered.split() == f"y x {''.join(spans(printable(text)))}".split()
 
-    assert rendered.split() == f"y x {printable(text)}".split()
+
+def test_commands_in_sentences_are_code() -> None:
+    assert prose("run `reconciler approve --reason 'TEXT'` again") == "run `reconciler approve --reason 'TEXT'` again"
+    for hostile in ("`@all`", "``a``", "`a", "` a`", "`<b>`", "`a|b`", "`#1`", "`a\\`"):
+        assert "&#96;" in prose(hostile), hostile
 
 
 @given(TEXT)

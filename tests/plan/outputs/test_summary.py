@@ -5,6 +5,8 @@ from msgspec.structs import replace
 
 from reconciler.plan import GpuLine, Plan, QueueLine
 from reconciler.plan.outputs.findings import lint_headline
+from reconciler.plan.outputs.sections.gpus import queues as queues_section
+from reconciler.plan.outputs.sections.model import TableBlock, View
 from reconciler.plan.outputs.summary import blockers, headline, headlines
 from reconciler.plan.outputs.summary.queues import hidden_requests, number, queue_rows, total_requests
 from tests.plan.outputs import plans
@@ -45,6 +47,16 @@ def quota(
 def test_a_kai_quota_joins_the_requests_of_its_queue() -> None:
     (row,) = queue_rows(plan(gpu("q", 8, 32), queues=(quota("q", 64, 64, requested=32),)))
     assert (row.product, row.requested_after, row.guaranteed_after, row.remark) == ("A", 32, 64, "")
+
+
+def test_a_quota_for_any_product_is_compared_with_all_requests_of_its_queue() -> None:
+    """The headline has one sum for the queue; the table has a row for each product, also of one that stays."""
+    made = plan(gpu("q", 19, 3), gpu("q", 2, 2, product=""), queues=(quota("q", 32, 16, requested=5),))
+    assert headline(made).startswith("-16 GPUs requested on main (q: 21 → 5, quota 16)")
+    section = queues_section(View(plan=made))
+    assert section is not None
+    assert isinstance(section.blocks[0], TableBlock)
+    assert len(section.blocks[0].rows) == 2
 
 
 def test_quotas_by_product_join_their_product() -> None:
@@ -89,13 +101,13 @@ def test_a_deleted_queue_says_who_still_asks() -> None:
         ),
         (
             plan(queues=(quota("q", 8, None),)),
-            ("Guaranteed GPUs change to or from unlimited on main (q: 8 → unlimited)",),
+            ("GPU quotas change to or from unlimited on main (q: 8 → unlimited)",),
         ),
         (
             plan(queues=(quota("q", 8, 4.5), quota("r", 1, 1), quota("s", 2, 5.5))),
-            ("Guaranteed GPUs move between queues on main (q: 8 → 4.5, s: 2 → 5.5)",),
+            ("GPU quotas move between queues on main (q: 8 → 4.5, s: 2 → 5.5)",),
         ),
-        (replace(plan(), changes=(plans.MOVED,)), ("No change in requested or guaranteed GPUs",)),
+        (replace(plan(), changes=(plans.MOVED,)), ("No change in requested GPUs or quotas",)),
         (
             plan(gpu("a", 0, 1), gpu("b", 0, 9), gpu("c", 0, 5)),
             ("+15 GPUs requested on main (b: 0 → 9, c: 0 → 5, 1 more)",),
@@ -116,11 +128,11 @@ def test_what_blocks_a_commit_is_counted() -> None:
 def test_a_child_and_its_parent_share_what_they_are_guaranteed() -> None:
     """The headline counts the GPUs of a tree once, like the budget."""
     tree = (quota("root", 0, 16), quota("a", 0, 12, parent="root"), quota("b", 0, 12.5, parent="root"))
-    assert headline(plan(queues=tree)).startswith("+24.5 GPUs guaranteed on main (root: 0 → 16, b: 0 → 12.5, ")
+    assert headline(plan(queues=tree)).startswith("+24.5 GPUs of quota on main (root: 0 → 16, b: 0 → 12.5, ")
     moved = (quota("root", 32, 32), quota("a", 16, 8, parent="root"), quota("b", 16, 24, parent="root"))
-    assert headline(plan(queues=moved)).startswith("Guaranteed GPUs move between queues on main (")
+    assert headline(plan(queues=moved)).startswith("GPU quotas move between queues on main (")
     raised = (quota("root", 16, 20), quota("a", 24, 24, parent="root"))
-    assert headline(plan(queues=raised)).startswith("+4 GPUs guaranteed on main (root: 16 → 20)")
+    assert headline(plan(queues=raised)).startswith("+4 GPUs of quota on main (root: 16 → 20)")
 
 
 def test_lint_headlines() -> None:

@@ -64,7 +64,7 @@ def test_colour_changes_nothing_but_colour() -> None:
 
 def test_the_headline_comes_first() -> None:
     first = render_text(plans.small(), RenderOptions(width=120)).splitlines()[0]
-    assert first == "+24 GPUs requested on main (h100-training: 8 → 32 of 64 guaranteed)"
+    assert first == "+24 GPUs requested on main (h100-training: 8 → 32, quota 64)"
 
 
 def test_every_changed_field_has_its_reason() -> None:

@@ -28,6 +28,7 @@ from reconciler.plan.outputs.sections.model import PageSection, View
 from reconciler.plan.outputs.sections.placement import placement
 from reconciler.plan.outputs.sections.settings import settings
 from reconciler.plan.outputs.sections.sizing import sizing
+from reconciler.plan.outputs.sections.storage import storage
 
 
 class SectionRow(NamedTuple):
@@ -56,6 +57,7 @@ SECTIONS: tuple[SectionRow, ...] = (
     SectionRow(sizing),
     SectionRow(admissions),
     SectionRow(costs),
+    SectionRow(storage),
     SectionRow(drift, in_summary=True),
     SectionRow(errors, in_lint=True, in_summary=True),
     SectionRow(edited),

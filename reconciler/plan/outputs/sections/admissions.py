@@ -29,7 +29,7 @@ def admissions(view: View) -> PageSection | None:
     if not lines:
         return None
     table = TableBlock(columns=_COLUMNS, rows=tuple(map(_row, lines)))
-    return PageSection(title="Admission", blocks=(table, *(SentenceBlock((text,)) for text in _sources(lines))))
+    return PageSection(title="Admission", blocks=(table, *_sources(lines)))
 
 
 def _row(line: AdmissionLine) -> Row:
@@ -79,8 +79,9 @@ def duration(seconds: int) -> str:
     return " ".join(parts[:2])
 
 
-def _sources(lines: Sequence[AdmissionLine]) -> Iterator[str]:
+def _sources(lines: Sequence[AdmissionLine]) -> Iterator[SentenceBlock]:
     """Yield when the evidence of each cluster was recorded: what ran since then is not known."""
     for cluster, moment, days in sorted({(one.cluster, one.observed_at, one.evidence_days or 0) for one in lines}):
         age = f", {plural(days, 'day')} before" if days > 0 else ""
-        yield f"A forecast from what ran and waited on {cluster} at {moment}{age}, not a promise"
+        start = "A forecast from what ran and waited on "
+        yield SentenceBlock((start, Name(cluster), " at ", Name(moment), f"{age}, not a promise"))

@@ -55,11 +55,14 @@ _QUEUE_COLUMNS = (
 
 
 def queues(view: View) -> PageSection | None:
-    """Return requested and guaranteed GPUs of the queues that change; the others are counted."""
+    """Return requests and quotas of the queues that change; the others are counted."""
     rows = queue_rows(view.plan)
     moving = {row.cluster for row in rows if row.delta}
     changed = [row for row in rows if row.is_changed or (row.is_parent and row.over_limit and row.cluster in moving)]
-    candidates = rows if view.full and changed else changed
+    whole = {(row.cluster, row.queue) for row in changed} & {(row.cluster, row.queue) for row in rows if row.is_whole}
+    candidates = (
+        rows if view.full and changed else [row for row in rows if row in changed or (row.cluster, row.queue) in whole]
+    )
     shown = [row for row in candidates if view.queues is None or (row.cluster, row.queue) in view.queues]
     unknown = tuple(_unknown(view.plan.unknown_gpus))
     if not shown:
@@ -133,14 +136,14 @@ _CAPACITY_COLUMNS = (
     Column("cluster"),
     Column("product", Form.PRODUCT),
     Column("GPUs", Form.NUMBER),
-    Column("guaranteed", Form.NUMBER),
+    Column("quotas", Form.NUMBER),
     Column("requested", Form.NUMBER),
     Column("", Form.NOTE),
 )
 
 
 def capacity(view: View) -> PageSection | None:
-    """Return the GPUs of the clusters, before and after, beside guarantees and requests; and changes of evidence."""
+    """Return the GPUs of the clusters, before and after, beside quotas and requests; and changes of evidence."""
     if not view.plan.capacity and not view.plan.evidence_changes:
         return None
     table = TableBlock(columns=_CAPACITY_COLUMNS, rows=tuple(map(_capacity_row, view.plan.capacity)))
@@ -154,13 +157,13 @@ def _evidence_age(line: CapacityLine) -> str:
 
 
 def _commitment(line: CapacityLine) -> str:
-    """Compare all guaranteed GPUs with those of the cluster: `8 overcommitted`, `16 uncommitted`."""
+    """Compare all quotas with the GPUs of the cluster: `quotas exceed the GPUs by 8`, `16 in no quota`."""
     if line.guaranteed is None:
         return "a queue is unlimited"
     spare = line.capacity - line.guaranteed
     if spare < 0:
-        return f"{number(-spare)} overcommitted"
-    return f"{number(spare)} uncommitted" if spare else "fully committed"
+        return f"quotas exceed the GPUs by {number(-spare)}"
+    return f"{number(spare)} in no quota" if spare else "all in quotas"
 
 
 def _evidence_change(change: EvidenceChange) -> SentenceBlock:

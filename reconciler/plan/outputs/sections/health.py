@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from reconciler.console.page import Piece, Style, Styled
+from reconciler.kube.objects import SourceRef
 from reconciler.kube.values import plural
-from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import QuarantineLine
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.plan.outputs.findings import where
 from reconciler.plan.outputs.sections.model import Name, PageSection, SentenceBlock, View
 from reconciler.plan.outputs.summary.queues import number, signed
@@ -30,6 +31,8 @@ def _pieces(view: View, one: QuarantineLine) -> Iterator[Piece]:
     yield f" of {one.cluster} {_VERBS[one.word]}"
     yield f" ({one.check})" if one.check else ""
     yield f": {one.reason}" if one.word != "ends" else ""
+    if one.word == "begins":
+        yield "; running pods stop" if one.evicts else "; running pods stay, new ones go elsewhere"
     yield f"; slots {', '.join(one.slots)}" if one.slots else ""
     yield f"; until {one.until}" if one.until and one.word != "ends" else ""
     yield ". "
@@ -40,7 +43,14 @@ def _pieces(view: View, one: QuarantineLine) -> Iterator[Piece]:
         yield from _use(view, one)
     else:
         yield "No GPUs are lost or returned"
-    yield f" ({where(one.place)})" if one.place is not None else ""
+    yield from _place(one.place)
+
+
+def _place(place: SourceRef | None) -> Iterator[Piece]:
+    if place is not None:
+        yield " ("
+        yield Name(where(place))
+        yield ")"
 
 
 def _use(view: View, one: QuarantineLine) -> Iterator[Piece]:
@@ -48,7 +58,7 @@ def _use(view: View, one: QuarantineLine) -> Iterator[Piece]:
     left = [line.capacity for line in view.plan.capacity if (line.cluster, line.product) == (one.cluster, one.product)]
     yield f", {number(left[0])} left" if left else ""
     queues = [
-        f"{line.queue} ({number(line.after)} guaranteed, {line.requested} requested)"
+        f"{line.queue} (quota {number(line.after)}, {line.requested} requested)"
         for line in view.plan.queues
         if line.cluster == one.cluster and line.product in {"", one.product} and (line.after is None or line.after > 0)
     ]
@@ -83,4 +93,4 @@ def _effect(one: PolicyEffect) -> Iterator[Piece]:
     if one.unknown:
         yield ". "
         yield Styled(f"Unknown: {'; '.join(one.unknown)}", Style.WARNING)
-    yield f" ({where(one.place)})" if one.place is not None else ""
+    yield from _place(one.place)

@@ -9,7 +9,7 @@ from reconciler.kube.values import plural
 from reconciler.plan import Approval, GpuLine, Harm, Operation, Plan
 from reconciler.plan.gpus import guarantee_delta, sum_of_trees
 from reconciler.plan.outputs.findings import Category, Level, findings, loss_headline
-from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, number, queue_rows, signed
+from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, joined_rows, number, queue_rows, signed
 from reconciler.plan.replacements import ABOUT_CHANGES
 from reconciler.sizing.devices import is_slice
 
@@ -98,7 +98,7 @@ def headlines(plan: Plan) -> tuple[str, ...]:
     sentences = (*sentences, *_replacement_headlines(plan))
     others = (*([settings_headline(plan)] if plan.settings else []), *([edited_headline(plan)] if plan.edited else []))
     if not sentences and not (plan.is_empty and others):
-        sentences = ("No changes" if plan.is_empty else "No change in requested or guaranteed GPUs",)
+        sentences = ("No changes" if plan.is_empty else "No change in requested GPUs or quotas",)
     return (*sentences, *others)
 
 
@@ -191,7 +191,7 @@ def _signed_gpus(delta: float, unit: str = "GPU") -> str:
 
 
 def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
-    clusters = _by_cluster(row for row in rows if row.delta)
+    clusters = _by_cluster(row for row in joined_rows(rows) if row.delta)
     for cluster, members in sorted(clusters.items(), key=lambda item: -abs(sum(row.delta for row in item[1]))):
         delta = total(row.delta for row in members)
         unit = _unit(members)
@@ -204,7 +204,7 @@ def _request_headlines(rows: Sequence[QueueRow]) -> Iterable[str]:
 
 
 def _request(row: QueueRow) -> str:
-    quota = f" of {number(row.guaranteed_after)} guaranteed" if row.has_quota and row.exists_after else ""
+    quota = f", quota {number(row.guaranteed_after)}" if row.has_quota and row.exists_after else ""
     product = f" {short_name(row.product)}" if is_slice(row.product) else ""
     most = f" (may grow to {number(row.most)})" if row.most is not None else ""
     return (
@@ -230,11 +230,11 @@ def _quota_headlines(plan: Plan, rows: Sequence[QueueRow]) -> Iterable[str]:
         is_unlimited = any(row.quota_change == float("inf") for row in members)
         delta = sum_of_trees((line for line in plan.queues if line.cluster == cluster), guarantee_delta)
         if is_unlimited:
-            what = "Guaranteed GPUs change to or from unlimited"
+            what = "GPU quotas change to or from unlimited"
         elif delta:
-            what = f"{_signed_gpus(delta)} guaranteed"
+            what = f"{_signed_gpus(delta)} of quota"
         else:
-            what = "Guaranteed GPUs move between queues"
+            what = "GPU quotas move between queues"
         yield f"{what} on {short_name(cluster)} ({_list_queues(members, _guarantee)})"
 
 
@@ -248,12 +248,14 @@ def short_name(name: str) -> str:
 
 
 def _list_queues(members: list[QueueRow], describe: Callable[[QueueRow], str]) -> str:
-    return _first([describe(row) for row in sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))])
+    ranked = sorted(members, key=lambda row: -max(abs(row.delta), row.quota_change))
+    return _first([describe(row) for row in ranked])
 
 
 def _first(items: list[str]) -> str:
+    separator = "; " if any(", " in item for item in items[:_HEADLINE_ITEMS]) else ", "
     more = len(items) - _HEADLINE_ITEMS
-    return ", ".join(items if more <= 0 else [*items[:_HEADLINE_ITEMS], f"{more} more"])
+    return separator.join(items if more <= 0 else [*items[:_HEADLINE_ITEMS], f"{more} more"])
 
 
 def blockers(plan: Plan) -> tuple[str, ...]:

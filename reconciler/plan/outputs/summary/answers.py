@@ -7,15 +7,19 @@ from msgspec import Struct
 
 from reconciler.console.page import Style
 from reconciler.console.printable import clip
-from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import plural
-from reconciler.plan import CapacityLine, Harm, Operation, PlacedWorkload, Plan, Risk
+from reconciler.plan import CapacityLine, Harm, PlacedWorkload, Plan, Risk
+from reconciler.plan.outputs.followers import told
+from reconciler.plan.outputs.groups import ChangeGroup
 from reconciler.plan.outputs.summary import risk_counts, short_name
-from reconciler.plan.outputs.summary.queues import QueueRow, arrow, number, queue_rows
+from reconciler.plan.outputs.summary.changed import changed_names
+from reconciler.plan.outputs.summary.queues import QueueRow, number, queue_rows
+from reconciler.plan.outputs.summary.storage import gib, money, sizes, total_storage
 
 _HARMS = tuple(Harm)
 _MESSAGE = 160  # cells
 _MOST_CHANGES = 4
+_PRICE = ".prices."  # of a setting
 _MOST = 2  # queues or products that one answer names
 
 
@@ -32,39 +36,34 @@ def answers(plan: Plan, listed: Plan | None = None) -> tuple[ReviewPoint, ...]:
 
     listed: the part of it that a page lists, of which changes are named; all other answers are about all of it.
     """
-    return (*_changed(listed or plan), *_fit(plan), *_start(plan), *_cost(plan), *_danger(plan), *_next(plan))
+    return (
+        *_changed(listed or plan),
+        *_fit(plan),
+        *_start(plan),
+        *_cost(plan),
+        *_storage(plan),
+        *_danger(plan),
+        *_next(plan),
+    )
 
 
 def _changed(plan: Plan) -> Iterator[ReviewPoint]:
-    """Yield the changed objects by name: jobs with their GPUs first, then what is deleted, then the others by kind."""
-    resized = [job for job in plan.jobs if job.gpus_before != job.gpus_after]
-    jobs = [
-        f"{_JOB_VERBS.get(job.word, '')}{short_name(job.key.name)} {arrow(job.gpus_before, job.gpus_after)} GPUs"
-        for job in sorted(resized, key=lambda job: -abs(float(job.gpus_after - job.gpus_before)))
-    ]
-    told = {job.key for job in resized}
-    rest = [change for change in plan.changes if change.key not in told]
-    gone = [f"deletes {_named(change.key)}" for change in rest if change.operation is Operation.DELETE]
-    others = {change.key.kind: change.key for change in rest if change.operation is not Operation.DELETE}
-    kinds = Counter(change.key.kind for change in rest if change.operation is not Operation.DELETE)
-    kept = [_named(others[kind]) if count == 1 else plural(count, kind) for kind, count in kinds.most_common()]
-    if parts := [*jobs, *gone, *kept]:
-        yield ReviewPoint(question="Changes", text=_listed(parts, most=_MOST_CHANGES))
-
-
-_JOB_VERBS = {"added": "adds ", "removed": "deletes ", "suspended": "suspends ", "resumed": "resumes "}
-
-
-def _named(key: ObjectKey) -> str:
-    return f"{key.kind} {short_name(key.name)}"
+    """Yield the changed objects by name, and why the job that changes most is resized, if its size was computed."""
+    if names := changed_names(plan):
+        yield ReviewPoint(question="Changes", text=_listed(names, most=_MOST_CHANGES))
+    sized = [change for change in plan.changes if change.sizing is not None and change.gpus_before != change.gpus_after]
+    for change in sorted(sized, key=lambda one: -abs(float(one.gpus_after - one.gpus_before)))[:1]:
+        for one in told(ChangeGroup(first=change), full=False).followers[:1]:
+            yield ReviewPoint(question="Why", text=f"{short_name(change.key.name)}: {one.because}")
 
 
 def _fit(plan: Plan) -> Iterator[ReviewPoint]:
     """Yield whether the changed queues keep within their limits, and the cluster has the GPUs."""
     changed = [row for row in queue_rows(plan) if row.is_changed and row.exists_after and not row.is_parent]
-    if not any(row.delta > 0 or row.quota_is_changed for row in changed):
+    lost = {line.cluster for line in plan.capacity if line.capacity < line.before}
+    if not lost and not any(row.delta > 0 or row.quota_is_changed for row in changed):
         return
-    clusters = {row.cluster for row in changed}
+    clusters = {row.cluster for row in changed} | lost
     over = [f"{_queue(row)} requests {number(row.over_limit)} over its limit" for row in changed if row.over_limit]
     lines = [line for line in plan.capacity if line.cluster in clusters]
     short = [line for line in lines if line.requested > line.capacity]
@@ -145,31 +144,65 @@ def _cost(plan: Plan) -> Iterator[ReviewPoint]:
     parts = [
         f"{before:,.2f} → {after:,.2f} {currency} per hour ({after - before:+,.2f})"
         for currency, (before, after) in sorted(sums.items())
-        if before != after
+        if round(after - before, 2)
     ]
-    if unknown and any(line.price is None for line in plan.costs):
+    parts += _runs(plan)
+    if unknown:
         parts.append(f"no price of {_listed(sorted(unknown))}")
-    if not parts and sums and plan.changes:
-        parts = ["unchanged"]
+    if not parts and sums and (plan.changes or any(_PRICE in one.setting for one in plan.settings)):
+        listed = ", ".join(f"{after:,.2f} {currency}" for currency, (_, after) in sorted(sums.items()))
+        parts = [f"{listed} per hour, {'unchanged' if plan.changes else 'at the new prices'}"]
     if parts:
         yield ReviewPoint(question="Costs", text=_listed(parts), style=Style.WARNING if unknown else Style.PLAIN)
+
+
+def _runs(plan: Plan) -> Iterator[str]:
+    """Yield what the whole runs of the changed jobs cost, where both sides are known."""
+    runs: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for job in plan.jobs:
+        if job.money_before is not None and job.money_after is not None and job.money_before != job.money_after:
+            runs[job.currency][0] += job.money_before
+            runs[job.currency][1] += job.money_after
+    for currency, (before, after) in sorted(runs.items()):
+        yield f"whole runs {before:,.2f} → {after:,.2f} {currency}"
+
+
+def _storage(plan: Plan) -> Iterator[ReviewPoint]:
+    """Yield the GiB that claims request, before and after, and what they cost for a month."""
+    if not plan.claims:
+        return
+    total = total_storage(plan.claims)
+    text = f"{sizes(*total)} GiB in {plural(len(plan.claims), 'claim')} ({gib(total.after - total.before, sign=True)})"
+    priced = [one for one in plan.claims if None not in (one.per_month_before, one.per_month_after)]
+    if any(one.currency for one in priced):
+        text += f", {money(priced)} per month"
+    unknown = {one.storage_class for one in plan.claims if one.currency and one not in priced}
+    if unknown:
+        text += f"; no price of {_listed([name or 'the default class' for name in sorted(map(short_name, unknown))])}"
+    yield ReviewPoint(question="Storage", text=text)
 
 
 def _danger(plan: Plan) -> Iterator[ReviewPoint]:
     """Yield how many risks there are, and the worst of them with its objects; and jobs that may run out of memory."""
     if plan.risks:
-        worst = _worst(plan.risks)
-        alike = [short_name(risk.key.name) for risk in plan.risks if risk.rule == worst.rule]
-        text = f"{risk_counts(plan)}; {_listed(list(dict.fromkeys(alike)))}: {clip(worst.message, _MESSAGE)}"
-        yield ReviewPoint(question="Danger", text=text, style=Style.WARNING)
+        worst: dict[str, list[Risk]] = defaultdict(list)
+        for risk in plan.risks:
+            if risk.harm is _worst(plan.risks).harm:
+                worst[risk.rule].append(risk)
+        told_of = (f"{_objects(alike)}: {clip(alike[0].message, _MESSAGE)}" for alike in [*worst.values()][:_MOST])
+        yield ReviewPoint(question="Danger", text="; ".join((risk_counts(plan), *told_of)), style=Style.WARNING)
     for change in plan.changes:
         chosen = next((one for one in change.sizing.candidates if one.chosen), None) if change.sizing else None
         if chosen is None or change.gpus_before == change.gpus_after or (chosen.high_gib or 0.0) <= chosen.memory_gib:
             continue
-        span = f"{chosen.low_gib:.1f} to {chosen.high_gib:.1f} of {chosen.memory_gib:.1f} GiB"
+        span = f"{chosen.low_gib:.1f} to {chosen.high_gib:.1f} GiB on each GPU, which has {chosen.memory_gib:.1f}"
         text = f"{short_name(change.key.name)} may run out of memory: it needs {span}"
         yield ReviewPoint(question="Memory", text=text, style=Style.WARNING)
         return
+
+
+def _objects(risks: Iterable[Risk]) -> str:
+    return _listed(list(dict.fromkeys(short_name(risk.key.name) for risk in risks)))
 
 
 def _worst(risks: Iterable[Risk]) -> Risk:
@@ -180,18 +213,21 @@ def _next(plan: Plan) -> Iterator[ReviewPoint]:
     """Yield the next step of whoever proposes the change."""
     steps = []
     wrong = [
-        plural(len(found), word) for found, word in ((plan.errors, "error"), (plan.denials, "policy denial")) if found
+        f"{plural(len(found), word)} ({_listed([*dict.fromkeys(short_name(one.rule) for one in found)])})"
+        for found, word in ((plan.errors, "error"), (plan.denials, "policy denial"))
+        if found
     ]
     if wrong:
         steps.append(f"fix {' and '.join(wrong)}")
     if plan.edited:
         steps.append("run `reconciler commit`, since rendered files differ from their sources")
     if plan.unapproved:
-        steps.append("`reconciler approve --reason 'TEXT'` on this branch, or stay within the budgets")
+        broken = _listed([clip(one.message.partition(";")[0], _MESSAGE) for one in plan.unapproved])
+        steps.append(f"`reconciler approve --reason 'TEXT'` on this branch, or stay within the budgets: {broken}")
     if steps:
         yield ReviewPoint(question="To do", text="; ".join(steps), style=Style.ERROR)
     elif plan.risks and (hint := _worst(plan.risks).hint):
-        text = f"before merging: {clip(hint, _MESSAGE)}; no check blocks it"
+        text = f"before merging: {clip(hint, _MESSAGE)} (nothing blocks the merge)"
         yield ReviewPoint(question="To do", text=text, style=Style.WARNING)
     elif plan.changes:
         yield ReviewPoint(question="To do", text="nothing: no errors, no denials, within all budgets" + _approved(plan))

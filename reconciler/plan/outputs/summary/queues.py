@@ -1,13 +1,14 @@
 """GPUs of a plan by queue: requests joined with quotas, sums, and how amounts are written."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.kinds.quantities import Gpus, exact, total
 from reconciler.plan import Plan
+from reconciler.sizing.devices import is_slice
 
 
 class QueueRow(Struct, frozen=True, kw_only=True):
@@ -63,6 +64,11 @@ class QueueRow(Struct, frozen=True, kw_only=True):
         """True if the quota changes, or the queue is created or deleted."""
         differs = self.guaranteed_before != self.guaranteed_after or self.exists_before != self.exists_after
         return self.has_quota and differs
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the row has the quota of its queue for GPUs of any product, so that other rows count in it, too."""
+        return self.has_quota and not self.product and not self.is_cohort
 
     @property
     def quota_change(self) -> float:
@@ -167,6 +173,28 @@ def queue_rows(plan: Plan) -> tuple[QueueRow, ...]:
             is_cohort=quota.is_cohort,
         )
     return tuple(rows[key] for key in sorted(rows))
+
+
+def joined_rows(rows: Iterable[QueueRow]) -> Iterator[QueueRow]:
+    """Yield one row for each queue whose quota is for any product, with the requests for all of them."""
+    queues: dict[tuple[str, str, bool], list[QueueRow]] = defaultdict(list)
+    for row in rows:
+        queues[row.cluster, row.queue, row.is_cohort or is_slice(row.product)].append(row)
+    for members in queues.values():
+        granted = [row for row in members if row.is_whole]
+        if len(members) == 1 or len(granted) != 1:
+            yield from members
+            continue
+        before, after = (total(getattr(row, f"requested_{side}") for row in members) for side in ("before", "after"))
+        grown = [row.largest for row in members]
+        is_elastic = any(row.most is not None for row in members)
+        yield replace(
+            granted[0],
+            requested_before=before,
+            requested_after=after,
+            most=total(most for _, most in grown) if is_elastic else None,
+            most_before=total(most for most, _ in grown) if is_elastic else None,
+        )
 
 
 class RequestTotal(Struct, frozen=True, kw_only=True):

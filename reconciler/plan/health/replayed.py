@@ -10,7 +10,6 @@ from msgspec import Struct
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.values import mapping, plural
 from reconciler.nodehealth.catalogue import RECORDED
-from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode
 from reconciler.nodehealth.fleet.failures import UNLISTED, Rules
@@ -18,6 +17,7 @@ from reconciler.nodehealth.fleet.replay import MAX_A_WEEK, compare_replays, gate
 from reconciler.nodehealth.fleet.state import FleetNode
 from reconciler.nodehealth.policy import XID_CHECK, CheckMode, HealthPolicy, Lane, PolicyBook
 from reconciler.nodehealth.report import NodeReport
+from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 
 _MAX_SHOWN = 10
 _JUDGED_ELSEWHERE = frozenset({"jobs", "selector"})
