@@ -390,7 +390,7 @@ class _Rounds:
             queue.used, queue.held = amount, held
 
     def _would_lose(self, job: KaiJob, pods: int, gone: Sequence[KaiJob]) -> list[KaiJob] | None:
-        """Return the jobs that would find no place; None if the first pods of a job would find none. Nothing changes."""
+        """Return the jobs that would find no place; None if the first pods of a job would not. Nothing changes."""
         before = dict(self._free), dict(self._running), {q: (q.used, q.held) for q in self._queues.values()}
         lost = self._lost(job._replace(pods=pods), gone)
         self._restore(*before)
