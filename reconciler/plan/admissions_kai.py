@@ -15,7 +15,7 @@ from reconciler.plan.plan import AdmissionLine, Displaced, Operation
 from reconciler.queues.forecast.gather import name_of
 from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.queues import QueueKey, QueueUsage
-from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
+from reconciler.repo.evidence.usage import SUSPENDED, WAITING, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS
 
 STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN = "starts", "waits", "preempts", "never", "unknown"
@@ -73,7 +73,7 @@ def kai_lines(
         displaces = tuple(
             displaced(evidence, used[other], used[other].queue, preempted.reason)
             for other, preempted in sorted(outcome.preempted.items())
-            if preempted.by == name and other in used
+            if preempted.by == name and other in used and used[other].state != WAITING
         )
         yield _line(evidence, usage, row, PREEMPTS if displaces else STARTS, displaces=displaces)
 

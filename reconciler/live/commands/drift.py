@@ -47,7 +47,8 @@ def command(*, repo: str, everything: bool, write: bool, change_request: bool, e
 
     spec.drift of reconciler.yaml decides what happens to each field: `revert` (an apply sets it back), `adopt` (it
     stays, and the edit is shown as a diff) or `ignore` (it stays until the rule expires). A field can be adopted if its
-    value is copied from a source file; computed values and secrets are not. Nothing is written to a cluster.
+    value is copied from a source file, or somebody added it beside such values; computed values and secrets cannot.
+    Nothing is written to a cluster.
     """
     environ = options.environment()
     run = opening.open_run(repo, options.head_flags(flags, write=write, change_request=change_request), environ)

@@ -6,9 +6,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from reconciler.cli import gpu_scheduler
 from tests.cli.agentaflow_fleet import PRODUCTS, make_agentaflow
@@ -16,9 +18,12 @@ from tests.cli.fleet import Fleet
 from tests.cluster.bed.bed import PLAYED, Bed
 from tests.cluster.kubeconfig import with_contexts
 from tests.seeds import AGENTAFLOW, AGENTAFLOW_LINES
+from tools.crds import manifest
+from tools.health_crd import REPORT
 
 pytestmark = [pytest.mark.usefixtures("kwok", "scheduler", "kueue"), pytest.mark.timeout(900)]
 NAMESPACE = "agentaflow"
+REPORTS = "/apis/gpureconciler.io/v1alpha1/nodehealthreports"
 EXAMPLE = "examples/k8s/pytorch-training-workload.yaml"
 SHOWN = {
     "status": "1 running",
@@ -33,8 +38,8 @@ SHOWN = {
 
 
 @pytest.fixture
-def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    """Return a repository whose GPUWorkload runs on the cluster, as the current folder."""
+def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fleet]:
+    """Yield a repository whose GPUWorkload runs on the cluster, as the current folder."""
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(with_contexts(bed.kubeconfig, ("main",)))
     monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
@@ -42,8 +47,11 @@ def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monke
         monkeypatch.delenv(name, raising=False)
     bed.server.client.ensure_namespaces([NAMESPACE])
     for name, product, memory in PRODUCTS:
-        bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})  # type: ignore[arg-type]
+        if bed.find(f"/api/v1/nodes/{name}") is None:
+            bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})
     bed.wait(lambda: bed.ready_nodes(NAMESPACE) == len(PRODUCTS), "the nodes are ready")
+    bed.apply(yaml.safe_load(manifest(REPORT)))
+    bed.wait(lambda: bed.server.client.request("GET", REPORTS).ok, "NodeHealthReport")
     make_agentaflow(fleet)
     monkeypatch.chdir(fleet.root)
     played = f"podTemplate:\n    metadata: {{annotations: {{{PLAYED[0]}: {PLAYED[1]}}}}}\n"
@@ -57,7 +65,9 @@ def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monke
     bed.wait(lambda: bed.bound(NAMESPACE), "Kueue admits the Job, and kube-scheduler places its pod")
     for pod in bed.pods(NAMESPACE):
         bed.set_phase(pod, "Running")
-    return fleet
+    yield fleet
+    for name, _, _ in PRODUCTS:
+        bed.delete(f"/api/v1/nodes/{name}")
 
 
 def test_each_line_of_the_readme_works_on_a_cluster(repository: Fleet, tmp_path: Path) -> None:
