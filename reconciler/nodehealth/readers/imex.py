@@ -29,9 +29,10 @@ class ImexSource:
             return SourceReadings()
         try:
             found = run_program(("nvidia-imex-ctl", "-N", "-j"), seconds=_SECONDS, environ=self._environ)
-            reading = NodeReading(name=ReadingId.IMEX_DOMAIN, value=imex_domain(found.text))
         except ProcessError as problem:
-            reading = not_run(ReadingId.IMEX_DOMAIN, problem)
+            return SourceReadings(readings=(not_run(ReadingId.IMEX_DOMAIN, problem),))
+        try:
+            reading = NodeReading(name=ReadingId.IMEX_DOMAIN, value=imex_domain(found.text))
         except ValueError as problem:
             detail = f"exit code {found.code}, {problem}{f': {found.message}' if found.message else ''}"
             reading = NodeReading(name=ReadingId.IMEX_DOMAIN, error=ReadError.FAILED, detail=detail[:300])
