@@ -30,7 +30,7 @@ def waiting(**rule: Any) -> Rounds:
     action = rule.pop("action", RESET)
     fleet = Rounds(40, spec={**SPEC, "repair": {"mode": "enforce", **rule}})
     stage = {"uid": "uid-n001", "reason": "Xid 95", "slots": ("0000:9b:00.0",), "action": action}
-    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", stage=Stage.REPAIR, **stage)]  # type: ignore[arg-type]
+    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", stage=Stage.REPAIR, **stage)]
     fleet.round(report("n001", 0))
     assert fleet.of("n001").phase is HealthPhase.REMEDIATING
     return fleet
