@@ -9,9 +9,9 @@ import click
 from msgspec import Struct
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.kube.client.port import LiveCluster
-from reconciler.plan.live.clusters import access_flags
 from reconciler.submit.live.sessions import is_terminal
 from reconciler.submit.live.workloads import ContainerTarget, choose, pods_of
 
