@@ -7,14 +7,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.errors import ReconcilerError
+from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.http import IncomingWebhook
 
 _SLACK_TITLE, _SLACK_TEXT = 150, 3000  # characters that Slack takes in a block
 _MAX_COUNT = 20  # messages at one time: more are one that says so
 
 
-class MessageFormat(StrEnum):
+class NoticeFormat(StrEnum):
     """The format of a receiver: an incoming webhook of Slack, one of Teams, or anything that reads JSON."""
 
     SLACK = "slack"
@@ -22,21 +22,21 @@ class MessageFormat(StrEnum):
     JSON = "json"
 
 
-KEYS: Mapping[str, MessageFormat] = {
-    "slack-url": MessageFormat.SLACK,
-    "webhook-url": MessageFormat.SLACK,
-    "teams-url": MessageFormat.TEAMS,
-    "json-url": MessageFormat.JSON,
+KEYS: Mapping[str, NoticeFormat] = {
+    "slack-url": NoticeFormat.SLACK,
+    "webhook-url": NoticeFormat.SLACK,
+    "teams-url": NoticeFormat.TEAMS,
+    "json-url": NoticeFormat.JSON,
 }
 """Keys of the Secret, each a URL, and what is sent there."""
 
-Receivers = Sequence[tuple[IncomingWebhook, MessageFormat]]
+Receivers = Sequence[tuple[IncomingWebhook, NoticeFormat]]
 
 Told = Mapping[str, str]
 """The stages that people were told of, by key. What is not in it is over, or never was."""
 
 
-class WebhookMessage(Struct, frozen=True, kw_only=True):
+class Notice(Struct, frozen=True, kw_only=True):
     """One message. `key` names what it is about, `stage` how far that is: a message is new if its stage is."""
 
     key: str
@@ -56,28 +56,36 @@ def receivers_in(folder: str) -> Receivers:
     return found
 
 
-def payload(message: WebhookMessage, form: MessageFormat) -> dict[str, Any]:
+def webhook_in(folder: str, key: str) -> IncomingWebhook:
+    """Return one webhook of a mounted Secret. Raises `ConfigError` if it has none with this key."""
+    try:
+        return IncomingWebhook((Path(folder or "/nowhere") / key).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"the Secret of webhooks has no key {key}") from error
+
+
+def payload(message: Notice, form: NoticeFormat) -> dict[str, Any]:
     """Return the body of the request."""
     match form:
-        case MessageFormat.SLACK:
+        case NoticeFormat.SLACK:
             title = {"type": "plain_text", "text": message.title[:_SLACK_TITLE]}
             slack: list[dict[str, Any]] = [{"type": "header", "text": title}]
             if message.text:
                 slack.append({"type": "section", "text": {"type": "plain_text", "text": message.text[:_SLACK_TEXT]}})
             return {"text": message.title, "blocks": slack}
-        case MessageFormat.TEAMS:
+        case NoticeFormat.TEAMS:
             blocks = [{"type": "TextBlock", "text": message.title, "weight": "bolder", "wrap": True}]
             blocks += [{"type": "TextBlock", "text": message.text, "wrap": True}] if message.text else []
             card = {"type": "AdaptiveCard", "version": "1.4", "body": blocks}
             content = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
             return {"type": "message", "attachments": [content]}
-        case MessageFormat.JSON:
+        case NoticeFormat.JSON:
             status = "resolved" if message.is_over else "firing"
             return {"status": status, "key": message.key, "title": message.title, "text": message.text}
 
 
 def send(
-    new: Sequence[WebhookMessage], told: Told, receivers: Receivers, failed: Callable[[str], None], cluster: str = ""
+    new: Sequence[Notice], told: Told, receivers: Receivers, failed: Callable[[str], None], cluster: str = ""
 ) -> dict[str, str]:
     """Send messages; return what people know then. What no receiver took is still new."""
     sent = []
@@ -104,10 +112,10 @@ def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[
     return True
 
 
-def _bounded(new: Sequence[WebhookMessage], cluster: str) -> Sequence[WebhookMessage]:
+def _bounded(new: Sequence[Notice], cluster: str) -> Sequence[Notice]:
     """Return at most 20 messages: the last of many says how many there are."""
     if len(new) <= _MAX_COUNT:
         return new
     rest = len(new) - _MAX_COUNT + 1
-    more = WebhookMessage(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
+    more = Notice(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
     return [*new[: _MAX_COUNT - 1], more]

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.console.logs import Log
 from reconciler.controller.contested import contested
 from reconciler.controller.exporting import SpanExporter
@@ -26,7 +27,6 @@ from reconciler.errors import ReconcilerError
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.times import timestamp, unix_time
 from reconciler.plan.live.choices import ContestedField
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.repo.git.remote import remove_mirror
 from reconciler.web.metrics import Metrics
 

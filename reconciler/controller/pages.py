@@ -10,12 +10,12 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
+from reconciler.console.access import open_cluster
 from reconciler.console.logs import Log
 from reconciler.controller.reconcile import Request, open_remote, require_folder
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
 from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener

@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.clock import Clock, SystemClock
+from reconciler.console.access import ClusterFlags, open_cluster
 from reconciler.console.logs import Log, set_up
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health import HealthLane, health_round
@@ -45,7 +46,6 @@ from reconciler.kube.values import NOT_JSON, plural
 from reconciler.messages import receivers_in
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
 from reconciler.settings import ALERT_WEBHOOKS
 from reconciler.web.guard import PageLogin, choose_guard

@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
@@ -24,7 +25,6 @@ from reconciler.forge.pushed import PushedRequests
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
 from reconciler.plan.live.choices import ContestedField
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.plan.outputs.commit import finished_proposal
 from reconciler.plan.outputs.summary import commit_message
 from reconciler.plan.planning import Planned

@@ -18,6 +18,7 @@ from reconciler.health.state_store import HealthCase, LaneState, StateStore
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping, text
+from reconciler.live.observe.owners import RepairOwner
 from reconciler.live.observe.placed import controller_of
 from reconciler.nodehealth.exports.labels import NodeLabels, node_labels
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
@@ -25,7 +26,7 @@ from reconciler.nodehealth.fleet.evaluate import FleetInput, evaluate, is_stale
 from reconciler.nodehealth.fleet.state import FleetNode, FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.inflight.postflight import with_job_errors
 from reconciler.nodehealth.limits import rejudged_reports
-from reconciler.nodehealth.nodes import MANAGER, NodeEdits, NodeMark, RepairOwner, node_edits, node_mark
+from reconciler.nodehealth.nodes import MANAGER, NodeEdits, NodeMark, node_edits, node_mark
 from reconciler.nodehealth.policy import CheckRule, PolicyBook
 from reconciler.nodehealth.published import EXPECTED, expected_text
 from reconciler.nodehealth.quarantine import NodeQuarantine

@@ -1,7 +1,6 @@
 """Carry out the steps of a repair that people have merged: drain a node, or ask the user's tool, as the policy says."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
@@ -14,10 +13,10 @@ from reconciler.health.events import EventTarget, record_event
 from reconciler.health.fast_lane import HealthRules, LaneRound
 from reconciler.health.fleet_reading import pods_on
 from reconciler.health.state_store import StateStore
-from reconciler.http import IncomingWebhook
 from reconciler.kinds.health.repairs import CRON_JOB, repair_job
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
+from reconciler.messages import webhook_in
 from reconciler.nodehealth.fleet.decisions import HealthDecision
 from reconciler.nodehealth.fleet.evaluate import FleetInput
 from reconciler.nodehealth.fleet.repairs import RepairStep, RepairTry, current_tries, due_steps
@@ -76,7 +75,7 @@ def _begin(
     if not step.is_shadow and step.template is not None:
         _create_job(cluster, step, step.template, since)
     elif not step.is_shadow:
-        IncomingWebhook(_repair_url(environ)).post(msgspec.to_builtins(step.asked))
+        webhook_in(environ.get(ALERT_WEBHOOKS, ""), "repair-url").post(msgspec.to_builtins(step.asked))
     what = "a ticket" if step.is_ticket else f"{step.action} (attempt {step.attempt} of {step.attempts})"
     return f"{what}: {step.reason}"
 
@@ -94,10 +93,3 @@ def _create_job(cluster: LiveCluster, step: RepairStep, template: RepairTemplate
     except ClusterError as error:
         if error.status != _EXISTS:  # an earlier round created it, and could not remember
             raise
-
-
-def _repair_url(environ: Mapping[str, str]) -> str:
-    try:
-        return (Path(environ.get(ALERT_WEBHOOKS) or "/nowhere") / "repair-url").read_text("utf-8")
-    except OSError as error:
-        raise ConfigError("the policy names no CronJob, and the Secret of webhooks has no key repair-url") from error

@@ -19,6 +19,7 @@ OUTSIDE = (
     "__main__.py",
     "clock.py",
     "http.py",
+    "messages.py",
     "packages.py",
     "processes.py",
     "resources.py",

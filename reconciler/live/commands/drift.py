@@ -7,13 +7,14 @@ import click
 import msgspec
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.errors import InvalidInput, OutsideError
 from reconciler.forge.checkouts import bring, edits_of
 from reconciler.forge.identity import ProposedChange
 from reconciler.live.drift import Adoptions, adopt
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.outputs.drift import render_diff, render_drift
 from reconciler.plan.replacements import ABOUT_CHANGES, UNKNOWN
 from reconciler.plan.use_cases import plan

@@ -175,6 +175,18 @@ class CheckInput(Struct, frozen=True, kw_only=True):
         """Return a number inside a value."""
         return self._number(f"{name}.{key}", self.table(name, slot).get(key))
 
+    def maybe(self, name: ReadingId, key: str = "") -> float | None:
+        """Return a number, or one inside a value; None if it is missing."""
+        try:
+            return self.field(name, key) if key else self.number(name)
+        except Unmeasured:
+            return None
+
+    @property
+    def is_mig(self) -> bool:
+        """True if the GPU is in MIG mode."""
+        return self.maybe(ReadingId.NVML_MIG_MODE, "current") == 1
+
     def table(self, name: ReadingId, slot: str | None = None) -> Mapping[str, Any]:
         """Return a value that has named parts."""
         value = self.value(name, slot)

@@ -68,7 +68,7 @@ def _counts(given: CheckInput) -> list[int]:
 
 
 def _active(given: CheckInput) -> CheckResult:
-    if _is_on(given, given.slot):
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode uses no NVLink")
     states = _states(given, given.slot)
     active, wanted = sum(state == 1 for state in states), given.expected.nvlinks
@@ -93,12 +93,6 @@ def _active(given: CheckInput) -> CheckResult:
         limit = Threshold(value=usual, source=ThresholdSource.VENDOR, citation="NVIDIA, links of this product")
         return warned(f"{active} of the usual {usual} links are active on every GPU; down: {down}", active, limit)
     return passed(f"{active} links are active", active, limit)
-
-
-def _is_on(given: CheckInput, slot: str) -> bool:
-    """Say whether a GPU is in MIG mode."""
-    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, slot)
-    return mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1
 
 
 def _speed(given: CheckInput) -> CheckResult:
@@ -153,17 +147,10 @@ def _windows(given: CheckInput) -> int:
     found: set[int] = set()
     for before, after in pairwise((*given.earlier(_HALF_HOUR), given.sweep)):
         for name in _RETRIES:
-            one, other = (_counter(given.at(sweep), name) for sweep in (before, after))
+            one, other = (given.at(sweep).maybe(ReadingId.NVML_NVLINK_ERRORS, name) for sweep in (before, after))
             if one is not None and other is not None and other > one:
                 found.add(int((given.sweep.taken_at - after.taken_at) // MINUTE))
     return len(found)
-
-
-def _counter(given: CheckInput, name: str) -> float | None:
-    try:
-        return given.field(ReadingId.NVML_NVLINK_ERRORS, name)
-    except Unmeasured:
-        return None
 
 
 _NOT_SUPPORTED, _NOT_STARTED, _IN_PROGRESS, _COMPLETED = range(4)
@@ -177,7 +164,7 @@ _TRUE, _CONFIGURED = 1, 1  # of two bits: 1 true, 2 false, 0 not known; of the c
 
 
 def _fabric(given: CheckInput) -> CheckResult:
-    if _is_on(given, given.slot):
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode is not part of a fabric")
     state = int(given.field(ReadingId.NVML_FABRIC, "state"))
     if state == _NOT_SUPPORTED:

@@ -7,7 +7,6 @@ from reconciler.nodehealth.checks.check import (
     CheckInput,
     CheckResult,
     Unmeasured,
-    as_number,
     failed,
     health_checks,
     outcome,
@@ -40,7 +39,7 @@ def _uncorrected(given: CheckInput) -> CheckResult:
     if count == 0:
         return passed("no uncorrected memory errors since the driver was loaded", 0)
     grown = change(given, ReadingId.NVML_ECC_UNCORRECTED, seconds=DAY)
-    if _number(given, ReadingId.NVML_RECOVERY_ACTION) or _part(given, ReadingId.NVML_REMAPPED_ROWS, "failure"):
+    if given.maybe(ReadingId.NVML_RECOVERY_ACTION) or given.maybe(ReadingId.NVML_REMAPPED_ROWS, "failure"):
         text = "and the driver asks for a recovery, or a remap failed"
         return failed(f"{plural(count, 'uncorrected memory error')}, {text}", count)
     if grown is not None and grown.difference >= given.limit("errorsInADay"):
@@ -52,17 +51,6 @@ def _uncorrected(given: CheckInput) -> CheckResult:
         )
     text = "contained: the driver asks for no recovery"
     return warned(f"{plural(count, 'uncorrected memory error')}, {text}", count)
-
-
-def _number(given: CheckInput, name: ReadingId) -> float | None:
-    reading = given.sweep.find(name, given.slot)
-    return as_number(reading.value) if reading is not None and reading.error is None else None
-
-
-def _part(given: CheckInput, name: ReadingId, key: str) -> float | None:
-    reading = given.sweep.find(name, given.slot)
-    value = reading.value if reading is not None and reading.error is None else None
-    return as_number(value.get(key)) if isinstance(value, dict) else None
 
 
 def _sram(given: CheckInput) -> CheckResult:
@@ -93,7 +81,7 @@ def _corrected(given: CheckInput) -> CheckResult:
 
 def _banks(given: CheckInput) -> CheckResult:
     none, low = (int(given.field(ReadingId.NVML_ROW_HISTOGRAM, key)) for key in ("none", "low"))
-    if none and _part(given, ReadingId.NVML_REMAPPED_ROWS, "pending"):
+    if none and given.maybe(ReadingId.NVML_REMAPPED_ROWS, "pending"):
         return failed(f"{none} banks have no spare rows left, and a remap is pending", none)
     if none or low:
         return warned(f"{none} banks have no spare rows left, {low} have few", none + low)
@@ -119,7 +107,7 @@ _PAGES = ("single_bit", "double_bit", "pending")
 
 def _repair(given: CheckInput) -> CheckResult:
     """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
-    beyond = _number(given, ReadingId.NVML_UNREPAIRABLE)
+    beyond = given.maybe(ReadingId.NVML_UNREPAIRABLE)
     if beyond:
         return failed("memory is beyond repair: replace the GPU", 1)
     channel, tpc = (int(given.field(ReadingId.NVML_REPAIR, key)) for key in ("channel_pending", "tpc_pending"))
@@ -130,8 +118,7 @@ def _repair(given: CheckInput) -> CheckResult:
 
 def _rows(given: CheckInput, key: str) -> int:
     """Return a part of the remapped rows. With MIG on, NVML has none: SKIP, whatever it returns."""
-    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, given.slot)
-    if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "remapped rows cannot be read while MIG is on")
     return int(given.field(ReadingId.NVML_REMAPPED_ROWS, key))
 

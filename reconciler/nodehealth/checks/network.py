@@ -12,6 +12,7 @@ from reconciler.nodehealth.checks.check import (
     health_checks,
     outcome,
     passed,
+    warned,
 )
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
@@ -38,17 +39,11 @@ def _ping(given: CheckInput) -> CheckResult:
         why = next(str(row.get("error", "no packet was sent")) for row in rows if str(row.get("address")) == odd[0])
         raise Unmeasured(CheckStatus.UNKNOWN, f"{_named(odd, rows)} could not be pinged: {why}")
     lossy = [address for address, part in lost.items() if (part or 0) >= given.limit("warnLoss")]
-    status = CheckStatus.WARN if lossy else CheckStatus.PASS
-    message = (
-        f"{_named(lossy, rows)} lost packets"
-        if lossy
-        else f"all {plural(len(rows), 'address')} answer"
-        if len(rows) > 1
-        else "the address answers"
-    )
-    return outcome(
-        status, message, ",".join(lossy) if lossy else len(rows), given.threshold("warnLoss"), samples=len(rows)
-    )
+    limit, samples = given.threshold("warnLoss"), len(rows)
+    if lossy:
+        return warned(f"{_named(lossy, rows)} lost packets", ",".join(lossy), limit, samples=samples)
+    text = f"all {plural(samples, 'address')} answer" if samples > 1 else "the address answers"
+    return passed(text, samples, limit, samples=samples)
 
 
 def _is_ours(dead: list[str], rows: list[dict[str, object]]) -> bool:

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.client.streams import PodStreams
-from reconciler.plan.live.clusters import access_flags
 from reconciler.submit.live.sessions import is_terminal
 from reconciler.submit.live.workloads import ContainerTarget, choose, pods_of
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.health import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
@@ -21,7 +22,6 @@ from reconciler.nodehealth.exports.labels import AUTOPILOT_HEALTH
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.nodes import TAINT
 from reconciler.nodehealth.report import ProfileRun
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.messages import MessageFormat, send
+from reconciler.messages import NoticeFormat, send
 from reconciler.nodehealth.exports.notices import notices
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
 from reconciler.nodehealth.fleet.state import FleetState, HealthPhase, NodeState
@@ -36,6 +36,6 @@ def test_a_day_without_a_decision_is_told_once(rounds: list[tuple[HealthPhase, i
     found = []
     for phase, days in rounds:
         new = notices(fleet(phase, days), told)
-        told = send(new, told, [(RECEIVER, MessageFormat.JSON)], pytest.fail)
+        told = send(new, told, [(RECEIVER, NoticeFormat.JSON)], pytest.fail)
         found.append(len(new))
     assert (found, told) == (counts, {})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from reconciler import messages
 from reconciler.health import repairing
 from reconciler.health.draining import DrainedNode
 from reconciler.health.fast_lane import HealthRules, LaneRound
@@ -24,11 +25,12 @@ from tests.nodehealth.fleet.rounds import SPEC, Rounds, report
 RESET, TICKET = RepairAction.RESET_GPU, RepairAction.CONTACT_SUPPORT
 
 
-def waiting(action: RepairAction = RESET, **rule: Any) -> Rounds:
-    """Return a fleet with a node that Git wants repaired."""
+def waiting(**rule: Any) -> Rounds:
+    """Return a fleet with a node that Git wants repaired, by the `action` among the fields of the rule."""
+    action = rule.pop("action", RESET)
     fleet = Rounds(40, spec={**SPEC, "repair": {"mode": "enforce", **rule}})
     stage = {"uid": "uid-n001", "reason": "Xid 95", "slots": ("0000:9b:00.0",), "action": action}
-    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", stage=Stage.REPAIR, **stage)]  # type: ignore[arg-type]
+    fleet.quarantines = [NodeQuarantine(name="n001", node="n001", stage=Stage.REPAIR, **stage)]
     fleet.round(report("n001", 0))
     assert fleet.of("n001").phase is HealthPhase.REMEDIATING
     return fleet
@@ -54,7 +56,7 @@ def test_steps_are_bounded() -> None:
 
 def test_what_is_not_due() -> None:
     """F-096: another stage, another machine, a node that somebody else repairs, or one that has been restarted."""
-    assert due(waiting(RepairAction.RUN_DIAG), {})[0].action is TICKET, "no step that a tool can take"
+    assert due(waiting(action=RepairAction.RUN_DIAG), {})[0].action is TICKET, "no step that a tool can take"
     staged = waiting()
     staged.quarantines = [NodeQuarantine(name="n001", node="n001", uid="uid-n001", reason="r", stage=Stage.DRAIN)]
     assert due(staged, {}) == []
@@ -94,7 +96,7 @@ class Outside:
         self.is_busy = is_busy
         for name in ("pods_on", "uses_gpus", "record_event", "resume_drained"):
             monkeypatch.setattr(repairing, name, getattr(self, name))
-        monkeypatch.setattr(repairing, "IncomingWebhook", lambda *_: SimpleNamespace(post=self.sent.append))
+        monkeypatch.setattr(messages, "IncomingWebhook", lambda *_: SimpleNamespace(post=self.sent.append))
 
     def pods_on(self, *_: Any) -> list[dict[str, Any]]:
         return [{}]
