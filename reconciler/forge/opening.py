@@ -256,6 +256,14 @@ def pipeline_request(environ: Mapping[str, str]) -> int:
     return int(found[1]) if found else 0
 
 
+def pipeline_branch(environ: Mapping[str, str]) -> str:
+    """Return the branch whose push a pipeline is about; empty if it is about none."""
+    pushed = environ.get("GITHUB_REF", "")
+    return (
+        pushed.removeprefix("refs/heads/") if pushed.startswith("refs/heads/") else environ.get("CI_COMMIT_BRANCH", "")
+    )
+
+
 def pipeline_link(environ: Mapping[str, str]) -> str:
     """Return the page of the run of a pipeline; empty outside of one."""
     server, repository = environ.get("GITHUB_SERVER_URL", ""), environ.get("GITHUB_REPOSITORY", "")
