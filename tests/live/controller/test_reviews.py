@@ -17,6 +17,7 @@ from reconciler.controller.reviews import review_round
 from reconciler.controller.sources.source import ConfigSource, Mode
 from tests.cluster.server import wait_until
 from tests.fakes.gitrepo import Sandbox
+from tests.forge.project import RemoteBranches
 from tests.forge.stub import BOT, Note, Request, StubForge, served
 from tests.live.controller.gitserver import GitServer
 from tests.live.controller.process import controller
@@ -24,20 +25,6 @@ from tests.live.controller.test_pass import job, push
 from tests.live.controller.test_preempting import ENFORCE, fleet, use
 
 TOKEN = {"forgeToken": b"canary-token"}
-
-
-class ServerBranches(dict[str, str]):
-    """The branches of a Git server, as its forge shows them."""
-
-    def __init__(self, server: GitServer) -> None:
-        self._server = server
-
-    def __contains__(self, branch: object) -> bool:
-        return bool(self.get(str(branch)))
-
-    def get(self, branch: str, default: str = "") -> str:  # type: ignore[override]
-        found = self._server.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
-        return found.strip() or default
 
 
 @dataclass(kw_only=True)
@@ -86,7 +73,7 @@ class Hosted:
 
 @pytest.fixture
 def hosted(server: GitServer, person: Sandbox, tmp_path: Path) -> Iterator[Hosted]:
-    stub = StubForge(kind="gitea", branches=ServerBranches(server))
+    stub = StubForge(kind="gitea", branches=RemoteBranches(server.git))
     with served(stub) as url:
         stub.url = url
         settings = (person.folder / "reconciler.yaml").read_text()
@@ -128,7 +115,7 @@ def test_an_approval_is_pushed_from_the_mirror(hosted: Hosted) -> None:
     for _ in range(3):
         done = hosted.round()
         assert done.failure is None, done.failure
-        head = hosted.stub.branches.get("change", "")
+        head = hosted.stub.branches["change"]
         hosted.server.git("update-ref", f"refs/pull/{request.number}/head", head)
     assert hosted.server.git("log", "--format=%an %s", f"{request.head}..change").splitlines() == [
         f"gpu-reconciler Approve the plan of #{request.number}"
