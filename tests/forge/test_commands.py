@@ -12,6 +12,7 @@ from tests.fakes.gitrepo import Sandbox
 from tests.forge.project import Project, make
 from tests.forge.stub import Request, served
 from tests.live.controller.test_preempting import ENFORCE, fleet, use
+from tests.live.observe.test_propose import EVIDENCE, H100, inventory, node
 
 
 @pytest.fixture(params=["github", "gitlab", "gitea"])
@@ -57,15 +58,17 @@ def test_what_is_submitted_and_pushed_becomes_a_change_request(project: Project,
 
 def test_quotas_that_fit_the_nodes_become_a_change_request(project: Project) -> None:
     """F-161: updated in place, and closed when the queues fit."""
-    queue = project.fleet.root / "queues/h100.yaml"
-    project.fleet.edit("queues/h100.yaml", "memory: 960Gi", "memory: 4000Gi")
+    evidence = project.fleet.root / EVIDENCE
+    fits = evidence.read_text()
+    small = [node(f"n{number}", H100, "NVIDIA-H100-80GB-HBM3").replace("cpus: 95", "cpus: 40") for number in range(8)]
+    evidence.write_text(inventory(*small))
     project.fleet.commit()
     for _ in range(2):
         done = project.fleet.run("propose", "--change-request")
         assert done.code == 0, done
     request = only(project)
     assert (request.branch.startswith("reconciler/quotas/main-nodes-"), request.state) == (True, "open")
-    queue.write_text(queue.read_text().replace("4000Gi", "960Gi"))
+    evidence.write_text(fits)
     project.fleet.commit()
     assert project.fleet.run("propose", "--change-request").code == 0
     assert only(project).state == "closed"
