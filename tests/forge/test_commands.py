@@ -49,10 +49,10 @@ def test_what_is_submitted_and_pushed_becomes_a_change_request(project: Project,
         (study / "train.py").write_text(text)
         done = project.fleet.run(*words, "python train.py")
         assert (done.code, "change request" in done.out) == (0, True), done
+        assert "canary-token" not in done.out + done.err
         request = only(project)
         assert (request.branch, request.target, request.state) == ("submit/ada-study", "main", "open")
-    assert "train.py" in request.body
-    assert "canary-token" not in done.out + done.err
+        assert "train.py" in request.body
     assert project.fleet.git("status", "--porcelain") == ""
 
 

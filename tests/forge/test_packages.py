@@ -165,6 +165,6 @@ def test_pipelines_use_the_packages(fleet: Fleet) -> None:
         assert (fleet.root / path).read_bytes() == (ROOT / "action.yml").read_bytes()
     component = (ROOT / "templates/plan/template.yml").read_bytes()
     assert (fleet.root / ".gitlab/reconciler.yml").read_bytes() == component
-    for path in fleet.root.glob(".git*/workflows/*.yaml"):
-        for used in re.findall(r"- uses: (\S+)", path.read_text()):
+    for workflow in fleet.root.glob(".git*/workflows/*.yaml"):
+        for used in re.findall(r"- uses: (\S+)", workflow.read_text()):
             assert used.startswith("./.git") or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", used), used
