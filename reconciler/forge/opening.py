@@ -58,7 +58,7 @@ class ForgeAddress(Struct, frozen=True, kw_only=True):
 
 
 class ForgeAccess(Struct, frozen=True, kw_only=True):
-    """What is not in the repository: a token or an App, and how to get there. Never shown.
+    """The access that is not in the repository: a token or an App, and how to get there. Never shown.
 
     hosts: those that the token may be sent to. account: who the token is, if it may not ask.
     """
