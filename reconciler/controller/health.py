@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from reconciler.clock import Clock, SystemClock
 from reconciler.controller.lanes import INTERVAL_SECONDS, RoundLane, RoundRunner
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, change_requests, open_remote, require_folder
+from reconciler.controller.reconcile import (
+    Request,
+    author_of,
+    change_requests,
+    open_remote,
+    require_folder,
+    source_flags,
+)
 from reconciler.controller.sources.source import Mode
 from reconciler.errors import ReconcilerError, RemoteError, RepositoryError, StalePlan
 from reconciler.forge import ForgeError
@@ -81,12 +88,7 @@ def _known_head(request: Request, remote: GitRemote) -> str:
 
 
 def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> opening.Run:
-    flags = {
-        "revision": commit_id,
-        "base": commit_id,
-        "cluster": request.source.cluster or None,
-        "cache_dir": str(Path(request.folder) / "cache"),
-    }
+    flags = {**source_flags(request), "revision": commit_id, "base": commit_id}
     repository = remote.repository(request.source.path, identity=author_of(request.source))
     require_folder(repository, commit_id, request.source)
     return opening.open_repository(repository, flags, environ)

@@ -182,13 +182,13 @@ def _prepared(
 
 def _flags(request: Request, commit: str) -> dict[str, str | None]:
     """Return the settings of a pass over a commit."""
-    return {
-        "revision": commit,
-        "base": commit,
-        "cluster": request.source.cluster or None,
-        "decision_log": str(Path(request.folder).parent.parent / "decisions.jsonl"),
-        "cache_dir": str(Path(request.folder) / "cache"),
-    }
+    log = str(Path(request.folder).parent.parent / "decisions.jsonl")
+    return {**source_flags(request), "revision": commit, "base": commit, "decision_log": log}
+
+
+def source_flags(request: Request) -> dict[str, str | None]:
+    """Return the settings of everything that is made over a source."""
+    return {"cluster": request.source.cluster or None, "cache_dir": str(Path(request.folder) / "cache")}
 
 
 def require_folder(repository: Repository, commit: str, source: ConfigSource) -> None:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, open_remote, require_folder, source_forge
+from reconciler.controller.reconcile import Request, author_of, open_remote, require_folder, source_flags, source_forge
 from reconciler.errors import ConfigError
 from reconciler.forge import Forge
 from reconciler.forge.checkouts import reopener
@@ -28,7 +28,7 @@ def review_round(request: Request, environ: dict[str, str]) -> PassOutcome:
         base = repository.resolve(source.ref).oid
         outcome = PassOutcome(revision=source.revision(base), commit=base)
         require_folder(repository, base, source)
-        flags = {"cluster": source.cluster or None, "cache_dir": str(Path(request.folder) / "cache")}
+        flags = source_flags(request)
         run = opening.open_repository(repository, {**flags, "revision": base}, environ)
         done = RequestRound(
             _forge(request, run, environ),

@@ -32,7 +32,7 @@ class UseSample(Struct, frozen=True, kw_only=True):
 
 
 class ClusterUse(Struct, frozen=True, kw_only=True):
-    """What is known of a cluster. started: how long each workload waited, by its identity.
+    """The known use of a cluster. started: how long each workload waited, by its identity.
 
     fresh_seconds: how long evidence counts.
     """

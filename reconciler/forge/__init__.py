@@ -85,7 +85,7 @@ class StatusState(StrEnum):
 
 
 class CommitStatus(Struct, frozen=True, kw_only=True):
-    """What a commit is said to be in one respect, such as `reconciler/plan`; `summary` is one line."""
+    """The status of a commit in one respect, such as `reconciler/plan`; `summary` is one line."""
 
     context: str
     state: StatusState

@@ -1,4 +1,4 @@
-"""What a forge shows about a plan: one comment that is replaced in place, a status of the commit, and annotations."""
+"""A plan on a forge: one comment that is replaced in place, a status of the commit, and annotations."""
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ _RESULTS = {0: "passed", 3: "invalid input", 4: "a policy denies it", 5: "unsafe
 
 
 class Reviewed(Struct, frozen=True, kw_only=True):
-    """What was written. `is_outdated`: nothing, because the change request has newer commits than the plan."""
+    """The status and whether a comment was written; `is_outdated`: nothing was, because there are newer commits."""
 
     status: CommitStatus | None = None
     is_written: bool = False

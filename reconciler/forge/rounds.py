@@ -36,7 +36,7 @@ class SeenRequest(Struct, frozen=True, kw_only=True):
 
 
 Seen = MutableMapping[int, SeenRequest]
-"""What earlier rounds saw, by number; the same mapping holds what this round sees."""
+"""The change requests that earlier rounds saw, by number; the same mapping holds those of this round."""
 
 
 class RoundDone(Struct, frozen=True, kw_only=True):

@@ -41,7 +41,6 @@ OUTSIDE = (
     "kube/client",
     "live/apply",
     "live/opening.py",
-    "messages.py",
     "nodehealth/readers",
     "plan/decisions.py",
     "plan/opening.py",

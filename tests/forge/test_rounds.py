@@ -1,76 +1,15 @@
 """Rounds over open change requests: forks and moved bases are planned, code owners approve, nobody else does."""
 
-import os
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from reconciler.forge.checkouts import reopener
-from reconciler.forge.rounds import RequestRound, RoundDone, Seen
+from reconciler.forge.rounds import RoundDone
 from reconciler.plan import opening
-from reconciler.repo.checkout import CheckoutRemote
-from tests.cli.fleet import IDENTITY, Fleet, run_verb
-from tests.forge.stub import BOT, Note, Request, StubForge
-
-
-@dataclass(kw_only=True)
-class Project:
-    """A fleet whose `origin` is a folder, and a stub of its forge."""
-
-    fleet: Fleet
-    stub: StubForge
-    seen: Seen = field(default_factory=dict)
-
-    def push(self, branch: str, number: int = 0) -> str:
-        """Push HEAD to a branch, and to the reference of a change request."""
-        oid = self.fleet.git("rev-parse", "HEAD")
-        kind = "merge-requests" if self.stub.kind == "gitlab" else "pull"
-        more = [f"HEAD:refs/{kind}/{number}/head"] if number else []
-        self.fleet.git("push", "--quiet", "--force", "origin", f"HEAD:refs/heads/{branch}", *more)
-        self.stub.branches[branch] = oid
-        return oid
-
-    def request(self, branch: str, *, is_fork: bool = False) -> Request:
-        """Commit all edits on a branch, and open a change request."""
-        number = self.stub._next()
-        self.fleet.git("switch", "--quiet", "--create", branch)
-        self.fleet.commit()
-        self.push(branch, number)
-        made = Request(number=number, branch=branch, target="main", title="", body="", author="eve", is_fork=is_fork)
-        self.stub.requests.append(made)
-        self.fleet.git("switch", "--quiet", "main")
-        return made
-
-    def round(self, **changes: object) -> RoundDone:
-        """Make a round by the commit that `main` is at."""
-        environ = {**os.environ}
-        run = opening.open_run(str(self.fleet.root), {"revision": "main"}, environ)
-        reopen = reopener(run, {}, environ, run.workspace.tree.commit_id)
-        remote = CheckoutRemote(self.fleet.root)
-        given = {"target": "main", "reopen": reopen, "is_mirror": True, **changes}
-        return RequestRound(self.stub.open(), remote, run, **given).make(self.seen)  # type: ignore[arg-type]
-
-    def statuses(self, commit: str) -> list[tuple[str, str]]:
-        """Return state and text of the statuses of a commit, the oldest first."""
-        return [(said["state"], said["description"]) for oid, said in self.stub.statuses if oid == commit]
-
-    def replies(self) -> list[str]:
-        """Return our answers to commands."""
-        return [one.body for one in self.stub.notes if one.author == BOT and "note:answer" in one.body]
-
-
-def make(folder: Path, capture: pytest.CaptureFixture[str], kind: str = "gitea", forge: str = "") -> Project:
-    """Make a fleet with settings of its forge."""
-    fleet = Fleet(folder / "fleet", capture)
-    assert run_verb(capture, ["init", str(fleet.root)]).code == 0
-    fleet.edit("reconciler.yaml", "  sources: [queues", f"  forge: {{kind: {kind}{forge}}}\n  sources: [queues")
-    fleet.commit("forge")
-    fleet.git("init", "--quiet", "--bare", str(folder / "origin"))
-    fleet.git("remote", "add", "origin", str(folder / "origin"))
-    made = Project(fleet=fleet, stub=StubForge(kind=kind))
-    made.push("main")
-    return made
+from tests.cli.fleet import IDENTITY
+from tests.forge.project import Project, make
+from tests.forge.stub import Note, Request
 
 
 @pytest.fixture(autouse=True)
@@ -169,7 +108,7 @@ def test_what_cannot_be_read_is_a_failure(tmp_path: Path, capsys: pytest.Capture
     project.round()
     state, text = project.statuses(project.stub.branches["change"])[-1]
     assert (state, text.startswith("reconciler.yaml:2")) == ("failure", True), text
-    project.stub.branches["change"] = "f" * 40
+    project.stub.branches = {"change": "f" * 40}
     assert project.round() == RoundDone()
     assert project.seen[1].is_planned is False
 
@@ -190,7 +129,7 @@ def test_reviews_of_code_owners_approve(kind: str, tmp_path: Path, capsys: pytes
     assert stub.branches["change"] == head
     stub.said.append((request.number, "ada", "approved", head))
     assert any("Approved through" in line for line in project.round().lines)
-    made = project.fleet.git("ls-remote", "origin", "refs/heads/change").split()[0]
+    made = stub.branches["change"]
     assert project.fleet.git("rev-parse", f"{made}^") == head
     assert "Reconciler-Approved-By: ada" in project.fleet.git("log", "-1", "--format=%B", made)
     assert project.statuses(made)[-1][0] == "success"
@@ -225,6 +164,6 @@ def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.Captur
     assert "may not push" in outsider
     assert ("CODEOWNERS" in writer, "`jobs/" in writer, "bob" in writer) == (True, True, True)
     assert "Approved through" in owner
-    made = project.fleet.git("ls-remote", "origin", "refs/heads/change").split()[0]
+    made = stub.branches["change"]
     assert project.fleet.git("rev-parse", f"{made}^") == head
     assert project.statuses(made)[-1][0] == "success"

@@ -11,7 +11,7 @@ from reconciler.errors import ConfigError
 from reconciler.forge.checkouts import bring, forge_of, reopener, work_edits
 from reconciler.forge.identity import ProposedChange
 from reconciler.forge.obeying import Obeyed
-from reconciler.forge.opening import pipeline_link, pipeline_request
+from reconciler.forge.opening import pipeline_branch, pipeline_link, pipeline_request
 from reconciler.forge.reviewing import review, verify_status
 from reconciler.forge.rounds import MOST, RequestRound
 from reconciler.kube.values import plural
@@ -208,7 +208,7 @@ def refresh(*, scope: str, repo: str, **flags: Any) -> int:
         forge,
         remote,
         run,
-        target=run.workspace.repository.head_branch() or forge.default_branch(),
+        target=pipeline_branch(environ) or run.workspace.repository.head_branch() or forge.default_branch(),
         reopen=reopener(run, settings, environ, run.workspace.tree.commit_id),
         scope=scope,
     ).make({})

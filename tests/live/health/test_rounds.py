@@ -53,10 +53,16 @@ def fleet(lane_cluster: KubernetesCluster, clock: SetClock) -> LiveFleet:
 def run(server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path, clock: SetClock) -> Round:
     source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=20)
 
-    def make(kubeconfig: Path = private_server.kubeconfig, user: str = "", **changes: object) -> PassOutcome:
+    def make(
+        kubeconfig: Path = private_server.kubeconfig,
+        user: str = "",
+        secret: dict[str, bytes] | None = None,
+        **changes: object,
+    ) -> PassOutcome:
         request = Request(
             source=replace(source, **changes),
             folder=str(tmp_path / "state"),
+            secret=secret or {},
             access=ClusterFlags(kubeconfig=str(kubeconfig), user=user),
         )
         return health_round(request, dict(os.environ), clock)
