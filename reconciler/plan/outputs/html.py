@@ -176,6 +176,7 @@ def _block(block: Block) -> dict[str, Any]:
 
 
 def _table(table: TableBlock) -> dict[str, Any]:
+    table = table.without_empty_notes()
     return {
         "columns": [{"title": one.title, "is_number": one.form is Form.NUMBER} for one in table.columns],
         "rows": [_pieces(row) for row in table.rows[:_MAX_ROWS]],
