@@ -94,7 +94,8 @@ def _namespace(body: Body) -> Relations:
 def _claim(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     name, size = text(spec.get("storageClassName")), _amounts(spec).get("storage")
-    requested = parse_quantity(size) if type(size) in (str, int, float) else None
+    is_written = isinstance(size, str | int | float) and not isinstance(size, bool)
+    requested = parse_quantity(size) if is_written else None
     return Relations(
         references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
         volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),
