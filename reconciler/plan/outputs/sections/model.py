@@ -55,9 +55,9 @@ class TableBlock(Struct, frozen=True, kw_only=True):
     footer: tuple[Row, ...] = ()
 
     def without_empty_notes(self) -> "TableBlock":
-        """Return the table without a last column of notes that has neither a title nor a note."""
+        """Return the table without its column of notes, if there are none."""
         last = len(self.columns) - 1
-        if self.columns[last].title or any(_text(row[last]) for row in (*self.rows, *self.footer)):
+        if self.columns[last].form is not Form.NOTE or any(_text(row[last]) for row in (*self.rows, *self.footer)):
             return self
         return TableBlock(
             columns=self.columns[:last],
