@@ -75,7 +75,9 @@ def _overview(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
         yield Drawn(
             PageSection(title=f"Cluster {state.name}", blocks=(_products(state), *_ages(snapshot, state))),
-            bars(list(_product_bars(state)), title="GPUs in use, of those that the nodes have (grey)"),
+            bars(
+                list(_product_bars(state)), title="GPUs in use, of those that the nodes have (grey); hatched is unknown"
+            ),
         )
         if waiting := _waiting(state):
             yield Drawn(PageSection(title=f"Waiting on {state.name}", count=len(waiting), blocks=(_reasons(waiting),)))
@@ -94,7 +96,10 @@ _PRODUCTS = (
 def _products(state: ClusterState) -> Block:
     if state.inventory is None:
         return SentenceBlock(
-            (_UNKNOWN, f": there is no evidence of the nodes of {state.name}; run `reconciler observe`")
+            (
+                _UNKNOWN,
+                f": there is no evidence of the nodes of {state.name} that is new enough; run `reconciler observe`",
+            )
         )
     used = state.used_gpus
     rows: list[Row] = []
@@ -140,7 +145,12 @@ def _ages(snapshot: Snapshot, state: ClusterState) -> Iterator[Block]:
         ("health", state.health and state.health.taken_at, state.health),
     )
     for what, moment, found in taken:
-        if found is None or found.document is None:
+        if what in state.expired:
+            place, why = state.expired[what]
+            yield SentenceBlock(
+                (f"Evidence of {what}: ", _UNKNOWN, ", ", "" if place is None else _link(place), f" {why}")
+            )
+        elif found is None or found.document is None:
             yield SentenceBlock((f"Evidence of {what}: ", _UNKNOWN, ", there is none"))
         else:
             yield SentenceBlock((f"Evidence of {what}: ", _link(found.document.source), f", taken at {moment}"))
@@ -398,7 +408,7 @@ def _map(state: ClusterState, nodes: Sequence[Node], used: dict[str, int] | None
 def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Block]:
     """Yield how the free GPUs are spread: those on nodes that are partly used serve no job that wants whole nodes."""
     if used is None:
-        yield SentenceBlock(("Free GPUs: ", _UNKNOWN, ", there is no evidence of use"))
+        yield SentenceBlock(("Free GPUs: ", _UNKNOWN, ", there is no evidence of use that is new enough"))
         return
     free = [node.gpus - used.get(node.name, 0) for node in nodes if node.is_open]
     whole = sum(node.gpus for node in nodes if node.is_open and not used.get(node.name))

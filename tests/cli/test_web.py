@@ -139,6 +139,23 @@ def test_without_evidence_all_is_unknown(fleet: Fleet) -> None:
         assert (stats["totalGPUs"], stats["availableGPUs"], stats["pendingWorkloads"]) == (64, None, None)
 
 
+def test_evidence_that_is_too_old_says_nothing(fleet_with_use: Fleet) -> None:
+    """WV-03: with `spec.evidence.maxAge`, every figure from older evidence is unknown, and the page says why."""
+    text = (fleet_with_use.root / "reconciler.yaml").read_text()
+    fleet_with_use.write("reconciler.yaml", f"{text}  evidence: {{maxAge: 7d}}\n")
+    fleet_with_use.edit("evidence/main/usage.yaml", "2026-11-01T06:00:00Z", "2026-10-01T06:00:00Z")
+    with serving(fleet_with_use) as (address, _):
+        shown = text_of(f"{address}/")
+        assert "Evidence of use: unknown, evidence/main/usage.yaml:2:1 taken at 2026-10-01T06:00:00Z, " in shown
+        assert "days old, and spec.evidence.maxAge allows 7" in shown
+        nodes = text_of(f"{address}/nodes")
+        assert "Free GPUs: unknown" in nodes or "Nodes of main unknown" in nodes
+        assert "will run is unknown" in text_of(f"{address}/placement") or "Unknown: the evidence is" in text_of(
+            f"{address}/placement"
+        )
+        assert {row["inUse"] for row in json.loads(get(f"{address}/api/v1/gpus").data)} <= {None}
+
+
 def test_json_is_what_the_commands_print(fleet_with_use: Fleet) -> None:
     """WV-05: one function makes the report of the command and that of the page."""
     with serving(fleet_with_use) as (address, _):

@@ -94,8 +94,9 @@ def _namespace(body: Body) -> Relations:
 def _claim(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     name, size = text(spec.get("storageClassName")), _amounts(spec).get("storage")
-    is_written = isinstance(size, str | int | float) and not isinstance(size, bool)
-    requested = parse_quantity(size) if is_written else None
+    requested = None
+    if isinstance(size, str | int | float) and not isinstance(size, bool):
+        requested = parse_quantity(size)
     return Relations(
         references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
         volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),
