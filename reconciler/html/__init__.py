@@ -5,6 +5,6 @@ repository names is escaped, and the policy of the page runs only the script tha
 """
 
 from reconciler.html.charts import AmountBar, Cell, Mark, bars, cells
-from reconciler.html.page import fragment, page
+from reconciler.html.page import fragment, page, source_address
 
-__all__ = ["AmountBar", "Cell", "Mark", "bars", "cells", "fragment", "page"]
+__all__ = ["AmountBar", "Cell", "Mark", "bars", "cells", "fragment", "page", "source_address"]

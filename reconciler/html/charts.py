@@ -49,11 +49,17 @@ def bars(rows: Sequence[AmountBar], *, title: str) -> Markup:
             "y": index * _ROW,
             "before": round(row.before * scale, 1),
             "after": room if row.after is None else round(row.after * scale, 1),
+            "hatch": _hatch(index * _ROW, room) if row.after is None else "",
             "marks": [(mark.name, round(_LABEL + mark.at * scale, 1), mark.at) for mark in row.marks],
         }
         for index, row in enumerate(rows)
     ]
     return fragment("bars.svg", rows=drawn, title=title, width=WIDTH, height=len(rows) * _ROW, label=_LABEL, row=_ROW)
+
+
+def _hatch(y: int, room: int) -> str:
+    """Return slanted lines across the bar of an unknown amount, as the path of an SVG."""
+    return "".join(f"M{_LABEL + x} {y + 21}l12-12" for x in range(0, room - 12, 10))
 
 
 def _amounts(row: AmountBar) -> list[float]:

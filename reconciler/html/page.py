@@ -6,12 +6,15 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from reconciler.console.printable import clip_middle, printable, spans
+from reconciler.kube.patterns import later
 
+_PLACE = later(r"(.+?)(?::(\d+))?(?::\d+)?")
 _TEMPLATES = Path(__file__).with_name("templates")
 
 
@@ -26,7 +29,7 @@ def _environment() -> Environment:
         auto_reload=False,
         keep_trailing_newline=True,
     )
-    made.filters |= {"shown": printable, "said": _said}
+    made.filters |= {"shown": printable, "said": _said, "address": source_address}
     made.filters |= {name: partial(_clipped, cells=cells) for name, cells in (("name", 160), ("short", 26))}
     made.finalize = _without_none
     return made
@@ -36,6 +39,13 @@ def _said(text: str) -> Markup:
     """Escape a sentence; commands and field names in backticks become code."""
     parts = enumerate(spans(printable(text)))
     return Markup("").join(Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in parts)
+
+
+def source_address(place: str) -> str:
+    """Return the address of a place, such as `jobs/a.yaml:3:1`, among the pages of a repository."""
+    found = _PLACE.fullmatch(place)
+    path, line = found.groups() if found is not None else (place, None)
+    return f"/source/{quote(path)}#L{line or 1}"
 
 
 def _clipped(text: str, *, cells: int) -> str:

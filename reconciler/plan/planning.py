@@ -168,6 +168,7 @@ class Planned(Struct, frozen=True, kw_only=True):
     approvals: Approvals = NO_APPROVALS
     live: "LiveBaseline | None" = None
     forecasts: "Callable[[], tuple[ClusterForecast, ...]]" = tuple  # of clusters with evidence of use
+    day: dt.date | None = None  # its date, from which the age of evidence counts
 
     def contents(self) -> dict[str, bytes | None]:
         """Return what the plan writes, by path below the repository's root; None deletes."""
@@ -239,6 +240,7 @@ def _plan_sides(
         baseline=sides.baseline,
         approvals=inputs.approvals,
         live=sides.live,
+        day=judged.day,
     )
 
 

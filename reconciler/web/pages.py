@@ -9,12 +9,13 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from reconciler.console.page import Piece, Style, Styled
-from reconciler.html import AmountBar, Cell, Mark, bars, cells
+from reconciler.html import AmountBar, Cell, Mark, bars, cells, source_address
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.kube.objects import SourceRef
+from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.values import plural
 from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.fleet.evidence import FleetHealth
 from reconciler.placement.scenario import FORMS, scenario_of, unknown_names
 from reconciler.plan.outputs.findings import qualified_name, where
 from reconciler.plan.outputs.placement import placement_sections
@@ -34,21 +35,23 @@ from reconciler.plan.outputs.summary.queues import gpus, number
 from reconciler.plan.what_if import report_placement
 from reconciler.queues.queues import QueueKey
 from reconciler.repo.config.placement import StrategyName
-from reconciler.repo.evidence.usage import SUSPENDED, WAITING, UsedWorkload
+from reconciler.repo.evidence.usage import SUSPENDED, WAITING, Usage, UsedWorkload
 from reconciler.reports.pages import report_sections
-from reconciler.sizing.inventory import Node
+from reconciler.sizing.inventory import Inventory, Node
 from reconciler.web.snapshot import ClusterState, Snapshot, queue_name
 
 _UNKNOWN = Styled("unknown", Style.WARNING)
 _MAX_CELLS = 2_000  # nodes that a map shows
 _ROWS_WITH = "Rows with"
+_SETTINGS = source_address("reconciler.yaml")
 
 
 class Drawn(NamedTuple):
-    """A section with its chart."""
+    """A section with its chart, and the address of the evidence of its figures."""
 
     section: PageSection
     chart: Markup = Markup()
+    evidence: str = ""
 
 
 class SitePage(Struct, frozen=True, kw_only=True):
@@ -72,7 +75,9 @@ def _overview(snapshot: Snapshot) -> Iterator[Drawn]:
     for state in snapshot.clusters:
         yield Drawn(
             PageSection(title=f"Cluster {state.name}", blocks=(_products(state), *_ages(snapshot, state))),
-            bars(list(_product_bars(state)), title="GPUs in use, of those that the nodes have (grey)"),
+            bars(
+                list(_product_bars(state)), title="GPUs in use, of those that the nodes have (grey); hatched is unknown"
+            ),
         )
         if waiting := _waiting(state):
             yield Drawn(PageSection(title=f"Waiting on {state.name}", count=len(waiting), blocks=(_reasons(waiting),)))
@@ -84,14 +89,17 @@ _PRODUCTS = (
     Column("in use", Form.NUMBER),
     Column("requested in Git", Form.NUMBER),
     Column("on unhealthy nodes", Form.NUMBER),
-    Column("per hour", Form.NUMBER),
+    Column("all, per hour", Form.NUMBER),
 )
 
 
 def _products(state: ClusterState) -> Block:
     if state.inventory is None:
         return SentenceBlock(
-            (_UNKNOWN, f": there is no evidence of the nodes of {state.name}; run `reconciler observe`")
+            (
+                _UNKNOWN,
+                f": there is no evidence of the nodes of {state.name} that is new enough; run `reconciler observe`",
+            )
         )
     used = state.used_gpus
     rows: list[Row] = []
@@ -102,18 +110,20 @@ def _products(state: ClusterState) -> Block:
         rows.append(
             (
                 Link(product or "any", Style.STRONG, f"/nodes?{urlencode({'q': product})}"),
-                str(sum(node.gpus for node in nodes)),
-                _UNKNOWN if used is None else str(sum(used.get(node.name, 0) for node in nodes)),
-                number(wanted),
-                str(sum(node.gpus for node in nodes if _health(state, node) is CheckStatus.FAIL))
-                if state.health is not None
-                else _UNKNOWN,
-                _UNKNOWN
-                if price is None
-                else f"{price * sum(node.gpus for node in nodes):,.2f} {state.prices.currency}",
+                _figure(str(sum(node.gpus for node in nodes)), state.inventory),
+                _figure(str(sum((used or {}).get(node.name, 0) for node in nodes)), state.usage),
+                Link(number(wanted), Style.PLAIN, _job_rows(product)),
+                _figure(
+                    str(sum(node.gpus for node in nodes if _health(state, node) is CheckStatus.FAIL)), state.health
+                ),
+                _UNKNOWN if price is None else Link(_money(price, nodes, state), Style.PLAIN, _SETTINGS),
             )
         )
     return TableBlock(columns=_PRODUCTS, rows=tuple(rows))
+
+
+def _money(price: float, nodes: Sequence[Node], state: ClusterState) -> str:
+    return f"{price * sum(node.gpus for node in nodes):,.2f} {state.prices.currency}"
 
 
 def _product_bars(state: ClusterState) -> Iterator[AmountBar]:
@@ -135,7 +145,12 @@ def _ages(snapshot: Snapshot, state: ClusterState) -> Iterator[Block]:
         ("health", state.health and state.health.taken_at, state.health),
     )
     for what, moment, found in taken:
-        if found is None or found.document is None:
+        if what in state.expired:
+            place, why = state.expired[what]
+            yield SentenceBlock(
+                (f"Evidence of {what}: ", _UNKNOWN, ", ", "" if place is None else _link(place), f" {why}")
+            )
+        elif found is None or found.document is None:
             yield SentenceBlock((f"Evidence of {what}: ", _UNKNOWN, ", there is none"))
         else:
             yield SentenceBlock((f"Evidence of {what}: ", _link(found.document.source), f", taken at {moment}"))
@@ -157,12 +172,34 @@ def _reasons(waiting: Sequence[UsedWorkload]) -> Block:
     counted: Counter[str] = Counter()
     for one in waiting:
         counted[one.conditions[0].reason if one.conditions else "no reason given"] += 1
-    rows = tuple((reason, str(count)) for reason, count in counted.most_common())
+    rows = tuple(
+        (reason, Link(str(count), Style.PLAIN, f"/queues?{urlencode({'q': reason})}"))
+        for reason, count in counted.most_common()
+    )
     return TableBlock(columns=(Column("reason"), Column("workloads", Form.NUMBER)), rows=rows)
 
 
 def _link(place: SourceRef) -> Piece:
-    return Link(where(place), Style.PLAIN, f"/source/{place.path}#L{place.line or 1}")
+    return Link(where(place), Style.PLAIN, source_address(where(place)))
+
+
+def _figure(text: str, found: Inventory | Usage | FleetHealth | None, at: FieldPath = ()) -> Piece:
+    """Return a figure that leads to the evidence that says it."""
+    if found is None or found.document is None:
+        return _UNKNOWN
+    return Link(text, Style.PLAIN, source_address(where(found.document.at(at))))
+
+
+def _address(found: Usage | None) -> str:
+    return "" if found is None or found.document is None else source_address(where(found.document.source))
+
+
+def _place(row: ObjectSummary) -> Piece:
+    return Name(where(SourceRef(path=row.source, line=row.line, column=row.column))) if row.source else ""
+
+
+def _job_rows(words: str) -> str:
+    return f"/jobs?{urlencode({'q': words})}"
 
 
 # Queues.
@@ -190,7 +227,8 @@ def _queues(snapshot: Snapshot) -> Iterator[Drawn]:
         )
         if waiting := sorted(_waiting(state), key=lambda one: (one.cluster_queue, -one.priority, one.created_at)):
             waits = TableBlock(columns=_WAITS, rows=tuple(map(_wait, waiting)))
-            yield Drawn(PageSection(title=f"Waiting on {state.name}, in order", count=len(waiting), blocks=(waits,)))
+            section = PageSection(title=f"Waiting on {state.name}, in order", count=len(waiting), blocks=(waits,))
+            yield Drawn(section, evidence=_address(state.usage))
 
 
 def _tree(state: ClusterState) -> Iterator[Row]:
@@ -210,11 +248,11 @@ def _tree(state: ClusterState) -> Iterator[Row]:
         beyond = 0 if guaranteed is None else max(0, wanted - guaranteed)
         yield (
             strong(f"{'  ' * depths[queue]}{queue.name}"),
-            "unlimited" if guaranteed is None else number(guaranteed),
-            number(wanted),
-            Styled(number(beyond), Style.WARNING) if beyond else "0",
-            _UNKNOWN if state.usage is None else str(waiting[queue.name]),
-            _UNKNOWN if row is None else _link(SourceRef(path=row.source, line=row.line, column=row.column)),
+            _UNKNOWN if row is None else "unlimited" if guaranteed is None else number(guaranteed),
+            Link(number(wanted), Style.PLAIN, _job_rows(queue.name)),
+            _UNKNOWN if row is None else Styled(number(beyond), Style.WARNING if beyond else Style.PLAIN),
+            _figure(str(waiting[queue.name]), state.usage),
+            Styled("not in this repository", Style.DIM) if row is None else _place(row),
         )
 
 
@@ -257,8 +295,8 @@ _JOBS = (
     Column("queue"),
     Column("GPUs", Form.NUMBER),
     Column("product", Form.PRODUCT),
-    Column("state"),
     Column("source", Form.PLACE),
+    Column("state", Form.NOTE),
 )
 
 
@@ -277,8 +315,8 @@ def _job(state: ClusterState, job: ObjectSummary, seen: UsedWorkload | None) -> 
         Name(queue_name(state, job)) if job.queue else Styled("(no queue)", Style.WARNING),
         number(job.gpus),
         Name(job.product) if job.product else "any",
+        _place(job),
         _state(state, job, seen),
-        _link(SourceRef(path=job.source, line=job.line, column=job.column)) if job.source else "",
     )
 
 
@@ -345,9 +383,9 @@ def _node(state: ClusterState, node: Node, used: dict[str, int] | None) -> Row:
         strong(node.name),
         Name(_rack(node)) if _rack(node) else "-",
         Name(node.product),
-        str(node.gpus),
-        _UNKNOWN if used is None else str(used.get(node.name, 0)),
-        Styled(str(status), _HEALTH_STYLES.get(status, Style.WARNING)),
+        _figure(str(node.gpus), state.inventory, node.origin),
+        _figure(str((used or {}).get(node.name, 0)), state.usage),
+        _UNKNOWN if status is CheckStatus.UNKNOWN else Styled(str(status), _HEALTH_STYLES.get(status, Style.WARNING)),
         why,
     )
 
@@ -370,7 +408,7 @@ def _map(state: ClusterState, nodes: Sequence[Node], used: dict[str, int] | None
 def _stranded(nodes: Sequence[Node], used: dict[str, int] | None) -> Iterator[Block]:
     """Yield how the free GPUs are spread: those on nodes that are partly used serve no job that wants whole nodes."""
     if used is None:
-        yield SentenceBlock(("Free GPUs: ", _UNKNOWN, ", there is no evidence of use"))
+        yield SentenceBlock(("Free GPUs: ", _UNKNOWN, ", there is no evidence of use that is new enough"))
         return
     free = [node.gpus - used.get(node.name, 0) for node in nodes if node.is_open]
     whole = sum(node.gpus for node in nodes if node.is_open and not used.get(node.name))
@@ -402,15 +440,17 @@ def _placement(snapshot: Snapshot, words: str = "") -> Iterator[Drawn]:
         first = str(one.settings.strategy)
         names = list(dict.fromkeys((first, *map(str, StrategyName))))
         report = report_placement(one, names, scenario, prices[one.cluster])
-        yield from (Drawn(section) for section in placement_sections([report], full=False))
+        evidence = _address(one.evidence.usage if one.evidence is not None else None)
+        yield from (Drawn(section, evidence=evidence) for section in placement_sections([report], full=False))
     if not snapshot.forecasts:
         words = "there is no evidence of use; run `reconciler observe`"
         yield Drawn(PageSection(title="Placement", blocks=(SentenceBlock((_UNKNOWN, f": {words}")),)))
 
 
 def _use(snapshot: Snapshot) -> Iterator[Drawn]:
+    evidence = next(filter(None, (_address(state.usage) for state in snapshot.clusters)), "")
     for report in snapshot.reports:
-        yield from (Drawn(section) for section in report_sections(report))
+        yield from (Drawn(section, evidence=evidence) for section in report_sections(report))
 
 
 # Changes.
@@ -418,13 +458,22 @@ def _use(snapshot: Snapshot) -> Iterator[Drawn]:
 
 def _changes(snapshot: Snapshot) -> Iterator[Drawn]:
     rows = tuple(
-        (Name(one.oid[:12]), one.committed_at, strong(one.subject), Name(one.plan[:19]) if one.plan else "by a person")
+        (Name(one.oid[:12]), one.committed_at, Name(one.plan[:19]) if one.plan else "by a person", one.subject)
         for one in snapshot.history
     )
-    columns = (Column("commit"), Column("date"), Column("subject"), Column("plan"))
+    columns = (Column("commit"), Column("date"), Column("plan"), Column("subject", Form.NOTE))
     block: Block = TableBlock(columns=columns, rows=rows) if rows else SentenceBlock(("There are no commits yet.",))
     yield Drawn(PageSection(title="Commits", count=len(rows), blocks=(block,)))
 
+
+PLAN_EVIDENCE = {
+    "GPUs": "/jobs",
+    "Capacity": "/nodes",
+    "Placement": "/placement",
+    "Sizing": "/jobs",
+    "Costs": _SETTINGS,
+}
+"""Where the figures of a plan come from, by the title of their section, if their row has no place."""
 
 PAGES = (
     SitePage(path="/", title="Overview", draw=_overview),

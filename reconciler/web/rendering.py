@@ -11,7 +11,7 @@ from reconciler.console.page import Piece, Style
 from reconciler.html import page
 from reconciler.plan.outputs.html import plan_values, section_values
 from reconciler.plan.outputs.sections.model import Block, Link, Row, SentenceBlock, TableBlock
-from reconciler.web.pages import PAGES, Drawn, SitePage
+from reconciler.web.pages import PAGES, PLAN_EVIDENCE, Drawn, SitePage
 from reconciler.web.snapshot import Snapshot
 
 EVENTS = "/events"
@@ -55,7 +55,9 @@ class SnapshotPages:
 
     def _render(self, asked: SitePage, query: Query) -> bytes:
         if asked.path == "/plan":
-            return page("plan.html", **_frame(asked.path), **plan_values(self.snapshot.plan)).encode()
+            return page(
+                "plan.html", **_frame(asked.path), **plan_values(self.snapshot.plan, evidence=PLAN_EVIDENCE)
+            ).encode()
         drawn: Iterable[Drawn] = self._drawn[asked.path]
         if query.words and asked.what_if is not None:
             drawn = asked.what_if(self.snapshot, query.words)
@@ -66,8 +68,9 @@ class SnapshotPages:
             title=asked.title,
             repository=self.snapshot.repository,
             asks=asked.asks,
+            ask="Find" if asked.what_if is None else "Try",
             query=query.words,
-            sections=[section_values(one.section, one.chart) for one in drawn],
+            sections=[section_values(one.section, one.chart, one.evidence) for one in drawn],
             revision=self.snapshot.revision,
             **_frame(asked.path),
         ).encode()

@@ -7,20 +7,23 @@ from itertools import islice
 from msgspec import Struct
 
 from reconciler.errors import ReconcilerError
-from reconciler.index.build import CompiledRevision
 from reconciler.index.evidence import Evidence
 from reconciler.index.totals import evaluate_totals
 from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.kube.objects import ObjectKey
+from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.values import plural
 from reconciler.live.observe.capacity import recorded_summaries
 from reconciler.live.status.summary import ClusterSummary
 from reconciler.nodehealth.fleet.evidence import FleetHealth
 from reconciler.plan import Plan, use_cases
+from reconciler.plan.findings import age_of
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
 from reconciler.plan.placement import ClusterForecast
+from reconciler.plan.planning import Planned
+from reconciler.policy.references.age import is_too_old
 from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import Usage, UsedWorkload
 from reconciler.repo.port import Commit, Repository
@@ -34,7 +37,11 @@ _MAX_SHOWN = 3 << 20  # bytes of a file
 
 
 class ClusterState(Struct, frozen=True, kw_only=True):
-    """One cluster: what the repository wants there, and what its evidence says. None: there is no such evidence."""
+    """One cluster: what the repository wants there, and what its evidence says.
+
+    None: there is no such evidence, or `spec.evidence.maxAge` does not allow its age; then `expired` says so, by the
+    name of the evidence, with the place of its document.
+    """
 
     name: str
     jobs: tuple[ObjectSummary, ...]
@@ -43,6 +50,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     inventory: Inventory | None
     usage: Usage | None
     health: FleetHealth | None
+    expired: Mapping[str, tuple[SourceRef | None, str]] = {}
 
     @property
     def used_gpus(self) -> dict[str, int] | None:
@@ -100,7 +108,7 @@ def take(run: Run, *, name: str) -> Snapshot:
         if row.is_workload and not row.provides and (row.gpus or row.demands):
             jobs.setdefault(row.cluster, []).append(row)
     clusters = tuple(
-        _cluster(index, cluster.name, tuple(jobs.get(cluster.name, ())), usage.get(cluster.name, QueueUsage()))
+        _cluster(planned, cluster.name, tuple(jobs.get(cluster.name, ())), usage.get(cluster.name, QueueUsage()))
         for cluster in index.clusters
     )
     repository = run.workspace.repository
@@ -129,18 +137,36 @@ def _history(repository: Repository, commit: Commit | None) -> Iterator[PastComm
         commit = repository.resolve(commit.parents[0]) if commit.parents else None
 
 
-def _cluster(index: CompiledRevision, name: str, jobs: tuple[ObjectSummary, ...], queues: QueueUsage) -> ClusterState:
-    evidence: Evidence = index.context.evidence
-    cluster = next(one for one in index.clusters if one.name == name)
+def _cluster(planned: Planned, name: str, jobs: tuple[ObjectSummary, ...], queues: QueueUsage) -> ClusterState:
+    evidence: Evidence = planned.index.context.evidence
+    cluster = next(one for one in planned.index.clusters if one.name == name)
+    inventory, usage, health = evidence.measured.get(name), evidence.usage.get(name), evidence.health.get(name)
+    taken = [("nodes", inventory.document, inventory.taken_at)] if inventory is not None else []
+    taken += [("use", usage.document, usage.observed_at)] if usage is not None else []
+    taken += [("health", health.document, health.taken_at)] if health is not None else []
+    expired = {
+        kind: (document.source if document is not None else None, why)
+        for kind, document, moment in taken
+        if (why := _too_old(planned, moment))
+    }
     return ClusterState(
         name=name,
         jobs=jobs,
         queues=queues,
         prices=cluster.prices,
-        inventory=evidence.measured.get(name),
-        usage=evidence.usage.get(name),
-        health=evidence.health.get(name),
+        inventory=None if "nodes" in expired else inventory,
+        usage=None if "use" in expired else usage,
+        health=None if "health" in expired else health,
+        expired=expired,
     )
+
+
+def _too_old(planned: Planned, moment: str) -> str:
+    """Return why evidence of a moment says nothing any more; empty if it does."""
+    days, most = age_of(planned.index, moment, planned.day), planned.index.context.config.evidence_days
+    if days is None or not is_too_old(days, most):
+        return ""
+    return f"taken at {moment}, {plural(days, 'day')} old, and spec.evidence.maxAge allows {most}"
 
 
 def queue_name(state: ClusterState, job: ObjectSummary) -> str:

@@ -53,7 +53,7 @@ def test_storage_is_sized_and_priced(fleet: Fleet) -> None:
     row = next(line for line in shown.splitlines() if line.startswith("  default/vit-checkpoints"))
     assert " ".join(row.split()).endswith(" 800 → 1,600 +800 80.00 → 160.00 EUR jobs/vision/vit.yaml:2:1")
     path.write_text(path.read_text().replace("    storageMonths: {standard: 0.1}\n", ""))
-    assert "GiB in 2 claims (+960), price unknown" in fleet.run("plan", "--width", "120").out
+    assert "GiB in 2 claims (+960); no price of the default class" in fleet.run("plan", "--width", "120").out
     (fleet.root / "jobs/vision/vit.yaml").unlink()
     assert "Storage  160 → 0 GiB in 1 claim (-160)" in fleet.run("plan", "--width", "120").out
     found = json.loads(fleet.run("plan", "-o", "json").out)["claims"]

@@ -103,7 +103,7 @@ def test_a_decision_as_json_is_one_line() -> None:
 def test_answers_of_a_plan_that_does_not_fit() -> None:
     found = {one.question: one.text for one in answers(plans.everything())}
     assert found["Fits"] == "no: main has 40 NVIDIA-H200 for 56 requested"
-    assert found["Changes"].startswith("gpt-35b-pretrain 8 → 32 GPUs, adds llama-70b-sft 0 → 16 GPUs")
+    assert found["Changes"].startswith("gpt-35b-pretrain 8 → 32 GPUs, adds llama-70b-sft with 16 GPUs")
     assert found["Danger"].startswith("2 risks: 1 data loss, 1 disruption; old-run-workspace: deleting the claim")
     assert found["To do"].startswith("fix 1 policy denial (max-gpus-per-job); `reconciler approve --reason 'TEXT'`")
     assert answers(plans.quiet()) == ()

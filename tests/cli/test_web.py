@@ -46,7 +46,7 @@ def test_every_page_shows_its_facts(fleet_with_use: Fleet) -> None:
             "/plan": ("+16 GPUs requested on main", "Fits", "default/vit"),
             "/queues": ("h100", "32", "Waiting on main, in order", "no node has 8 free GPUs"),
             "/jobs": ("default/llama-lora", "waiting: no node has 8 free GPUs", "default/vit", "running"),
-            "/nodes": ("h100-01", "Free: 48 GPUs, 48 of them on empty nodes", "UNKNOWN"),
+            "/nodes": ("h100-01", "Free: 48 GPUs, 48 of them on empty nodes", "unknown"),
             "/placement": ("least_utilized", "fragmentation", "Placement on main"),
             "/efficiency": ("Efficiency by team", "Cost by team"),
             "/changes": ("GPU fleet: queues, jobs", "by a person"),
@@ -56,6 +56,69 @@ def test_every_page_shows_its_facts(fleet_with_use: Fleet) -> None:
             shown = text_of(address + path)
             assert [word for word in words if word not in shown] == [], path
         assert 'id="L12"' in get(f"{address}/source/jobs/vision/vit.yaml").data.decode()
+
+
+class Figures(Reader):
+    """Collects the figures of tables, and the links of a page with their text."""
+
+    def __init__(self, text: str) -> None:
+        self.links: list[str] = []
+        self.ids: set[str] = set()
+        self.figures: list[tuple[str, bool]] = []
+        super().__init__(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        super().handle_starttag(tag, attrs)
+        known = dict(attrs)
+        self.ids.add(known.get("id") or "")
+        if tag == "a":
+            self.links.append(known.get("href") or "")
+        if tag == "td" and known.get("class") == "number":
+            self.figures.append(("", False))
+
+    def handle_data(self, data: str) -> None:
+        super().handle_data(data)
+        if "td" in self.open and self.figures:
+            words, is_linked = self.figures[-1]
+            self.figures[-1] = (words + data, is_linked or "a" in self.open)
+
+    def handle_endtag(self, tag: str) -> None:
+        super().handle_endtag(tag)
+        if tag == "td":
+            self.figures.append(("", True))
+
+
+def test_every_figure_leads_to_its_evidence(fleet_with_use: Fleet) -> None:
+    """F-131: each number of a table is a link, and each link leads to a page, a file and a line that exist."""
+    fleet_with_use.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
+    with serving(fleet_with_use) as (address, _):
+        pages: dict[str, Figures] = {}
+
+        def read(path: str) -> Figures:
+            if path not in pages:
+                answer = get(address + path)
+                assert answer.status == 200, path
+                pages[path] = Figures(answer.data.decode())
+            return pages[path]
+
+        for one in PAGES:
+            found = read(one.path)
+            unlinked = [words for words, is_linked in found.figures if not is_linked and any(map(str.isdigit, words))]
+            assert unlinked == [], one.path
+            for link in found.links:
+                path, _, place = link.partition("#")
+                target = read(path) if path else found
+                assert not place or place in target.ids, link
+        linked = sum(
+            is_linked and any(map(str.isdigit, words)) for one in pages.values() for words, is_linked in one.figures
+        )
+        assert linked > 60
+        sources = {path for path in pages if path.startswith("/source/")}
+        assert {
+            "/source/evidence/main/nodes.yaml",
+            "/source/evidence/main/usage.yaml",
+            "/source/queues/h100.yaml",
+        } <= sources
 
 
 def test_new_evidence_of_use_is_shown(fleet_with_use: Fleet) -> None:
@@ -74,6 +137,23 @@ def test_without_evidence_all_is_unknown(fleet: Fleet) -> None:
         assert "Free GPUs: unknown" in text_of(f"{address}/nodes")
         stats = json.loads(get(f"{address}/api/v1/system/stats").data)
         assert (stats["totalGPUs"], stats["availableGPUs"], stats["pendingWorkloads"]) == (64, None, None)
+
+
+def test_evidence_that_is_too_old_says_nothing(fleet_with_use: Fleet) -> None:
+    """WV-03: with `spec.evidence.maxAge`, every figure from older evidence is unknown, and the page says why."""
+    text = (fleet_with_use.root / "reconciler.yaml").read_text()
+    fleet_with_use.write("reconciler.yaml", f"{text}  evidence: {{maxAge: 7d}}\n")
+    fleet_with_use.edit("evidence/main/usage.yaml", "2026-11-01T06:00:00Z", "2026-10-01T06:00:00Z")
+    with serving(fleet_with_use) as (address, _):
+        shown = text_of(f"{address}/")
+        assert "Evidence of use: unknown, evidence/main/usage.yaml:2:1 taken at 2026-10-01T06:00:00Z, " in shown
+        assert "days old, and spec.evidence.maxAge allows 7" in shown
+        nodes = text_of(f"{address}/nodes")
+        assert "Free GPUs: unknown" in nodes or "Nodes of main unknown" in nodes
+        assert "will run is unknown" in text_of(f"{address}/placement") or "Unknown: the evidence is" in text_of(
+            f"{address}/placement"
+        )
+        assert {row["inUse"] for row in json.loads(get(f"{address}/api/v1/gpus").data)} <= {None}
 
 
 def test_json_is_what_the_commands_print(fleet_with_use: Fleet) -> None:

@@ -1,12 +1,12 @@
 """The HTML output: a plan as one file, which a browser shows without a network and a reader prints."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from reconciler.console.page import Piece, Style
-from reconciler.html import AmountBar, Mark, bars, page
+from reconciler.html import AmountBar, Mark, bars, page, source_address
 from reconciler.kube.values import plural
 from reconciler.outputs import DEFAULTS, RenderOptions
 from reconciler.plan import Operation, Plan, Revision
@@ -19,6 +19,7 @@ from reconciler.plan.outputs.sections import plan_sections
 from reconciler.plan.outputs.sections.live import refusal_words
 from reconciler.plan.outputs.sections.model import (
     Block,
+    Column,
     CommandBlock,
     FactsBlock,
     FindingsBlock,
@@ -27,6 +28,7 @@ from reconciler.plan.outputs.sections.model import (
     Name,
     NamesBlock,
     PageSection,
+    Row,
     SentenceBlock,
     TableBlock,
     View,
@@ -68,8 +70,13 @@ def render_html(plan: Plan, options: RenderOptions = DEFAULTS) -> str:
     return page("plan.html", **plan_values(plan, options))
 
 
-def plan_values(plan: Plan, options: RenderOptions = DEFAULTS) -> dict[str, Any]:
-    """Return what the template `plan.html` shows."""
+def plan_values(
+    plan: Plan, options: RenderOptions = DEFAULTS, evidence: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what the template `plan.html` shows.
+
+    evidence: where the figures of a section come from, by its title, on pages that have links; None: a file has none.
+    """
     listed = apply_filters(plan, options.filters)
     view = View(plan=listed.plan, full=options.full, queues=listed.queues)
     objects, omitted = ([], 0) if options.summary else _objects(view.plan, full=options.full)
@@ -84,7 +91,11 @@ def plan_values(plan: Plan, options: RenderOptions = DEFAULTS) -> dict[str, Any]
             {"question": one.question, "text": one.text, "css": _CSS[one.style]} for one in answers(plan, view.plan)
         ],
         "sections": [
-            section_values(one, charts[one.title](view.plan) if one.title in charts else "")
+            section_values(
+                one,
+                charts[one.title](view.plan) if one.title in charts else "",
+                None if evidence is None else evidence.get(one.title, ""),
+            )
             for one in plan_sections(view, summary=options.summary)
         ],
         "objects": objects,
@@ -101,14 +112,17 @@ def _revision(revision: Revision) -> str:
     return f"{revision.label} {revision.commit[:12]}".strip()
 
 
-def section_values(section: PageSection, chart: str = "") -> dict[str, Any]:
-    """Return what the template shows of a section, below a chart."""
+def section_values(section: PageSection, chart: str = "", evidence: str | None = None) -> dict[str, Any]:
+    """Return what the template shows of a section, below a chart.
+
+    evidence: the address that figures lead to, unless their row has a place; empty: there is none. None: no links.
+    """
     return {
         "title": section.title + (f" ({section.remark})" if section.remark else ""),
         "count": f"{section.count:,}" if section.count else "",
         "is_folded": section.is_folded,
         "chart": chart,
-        "blocks": [_block(block) for block in section.blocks],
+        "blocks": [_block(block, evidence) for block in section.blocks],
     }
 
 
@@ -153,10 +167,10 @@ def _capacity_bars(plan: Plan) -> Markup:
     )
 
 
-def _block(block: Block) -> dict[str, Any]:
+def _block(block: Block, evidence: str | None) -> dict[str, Any]:
     match block:
         case TableBlock():
-            return {"kind": "table", **_table(block)}
+            return {"kind": "table", **_table(block, evidence)}
         case SentenceBlock(pieces):
             return {"kind": "sentence", "pieces": _pieces(pieces)}
         case CommandBlock(text):
@@ -168,20 +182,47 @@ def _block(block: Block) -> dict[str, Any]:
                 "kind": "facts",
                 "title": _pieces(block.title),
                 "facts": [(label, _pieces(pieces)) for label, pieces in block.facts],
-                "details": _table(block.details) if block.details is not None else None,
+                "details": _table(block.details, evidence) if block.details is not None else None,
                 "details_title": block.details_title,
             }
         case FindingsBlock(members=members):
             return {"kind": "findings", "groups": [_findings(group) for group in group_findings(members)]}
 
 
-def _table(table: TableBlock) -> dict[str, Any]:
+_FORMS = {Form.NUMBER: "number", Form.NOTE: "note"}
+
+
+def _table(table: TableBlock, evidence: str | None) -> dict[str, Any]:
+    table = table.without_empty_notes()
+    rows = table.rows[:_MAX_ROWS]
     return {
-        "columns": [{"title": one.title, "is_number": one.form is Form.NUMBER} for one in table.columns],
-        "rows": [_pieces(row) for row in table.rows[:_MAX_ROWS]],
-        "footer": [_pieces(row) for row in table.footer],
+        "columns": [{"title": one.title, "css": _FORMS.get(one.form, "")} for one in table.columns],
+        "rows": [_pieces(row if evidence is None else _linked(table.columns, row, evidence)) for row in rows],
+        "footer": [_pieces(row if evidence is None else _linked(table.columns, row, evidence)) for row in table.footer],
         "more": max(0, len(table.rows) - _MAX_ROWS),
     }
+
+
+def _linked(columns: Sequence[Column], row: Row, evidence: str) -> Row:
+    """Return a row whose place is a link, and whose figures lead there, or else to the evidence."""
+    pairs = [*zip(row, columns, strict=True)]
+    place = next((cell.text for cell, column in pairs if isinstance(cell, Name) and column.form is Form.PLACE), "")
+    target = source_address(place) if place else evidence
+    return tuple(_link(cell, target) if target and _leads(cell, column) else cell for cell, column in pairs)
+
+
+def _link(cell: Piece, target: str) -> Link:
+    words, style = (cell, Style.PLAIN) if isinstance(cell, str) else (cell.text, cell.style)
+    return Link(words, style, target)
+
+
+def _leads(cell: Piece, column: Column) -> bool:
+    """Return whether a cell is a place or a figure that leads nowhere yet."""
+    if isinstance(cell, Link):
+        return False
+    words = cell if isinstance(cell, str) else cell.text
+    is_place = isinstance(cell, Name) and column.form is Form.PLACE
+    return is_place or (column.form is Form.NUMBER and any(sign.isdigit() for sign in words))
 
 
 def _pieces(pieces: Iterable[Piece]) -> list[str | dict[str, Any]]:
@@ -211,11 +252,12 @@ def _findings(group: FindingGroup) -> dict[str, Any]:
             listed = ", ".join(names[:_MAX_NAMES])
             more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
             says += f" ({f'{what}: ' if what else ''}{listed}{more})"
-            entries.append(("", says))
+            entries.append({"name": "", "place": "", "text": says})
         else:
             name = name_of(finding)
             subject = f"{finding.subject}: " if finding.subject not in ("", name) else ""
-            entries.append((name, subject + says))
+            place = where(finding.place)
+            entries.append({"name": name, "place": place if name == place else "", "text": subject + says})
     return {
         "css": _LEVELS[group.first.level],
         "rule": group.first.rule,

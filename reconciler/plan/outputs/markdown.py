@@ -360,6 +360,7 @@ def _more(count: int) -> str:
 
 
 def _table(table: TableBlock, rows: int) -> str:
+    table = table.without_empty_notes()
     titles = [
         (column.title[:1].upper() + column.title[1:]) + (":" if column.form is Form.NUMBER else "")
         for column in table.columns

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from reconciler.console.page import Page, Piece, Style, Styled
 from reconciler.kube.patterns import later
 from reconciler.plan.outputs.findings import FindingEntry, Level, group_findings, name_of
@@ -21,7 +23,9 @@ from reconciler.plan.outputs.sections.model import (
 )
 
 _LEVEL_STYLES = {Level.ERROR: Style.ERROR, Level.WARNING: Style.WARNING, Level.NOTE: Style.DIM}
-_MAX_ENTRIES = 5  # of one rule; errors are always shown
+_MAX_ROWS = 25  # of one table
+_MAX_ENTRIES = 5  # of one rule
+_MAX_ERRORS = 50
 _MAX_NAMES = 8  # of objects or places with the same finding
 _VENDOR = later(r"^(NVIDIA|AMD)-(?=.)")
 
@@ -39,7 +43,9 @@ def write_sections(page: Page, sections: Iterable[PageSection], *, full: bool) -
 def _write_block(page: Page, block: Block, *, full: bool) -> None:
     match block:
         case TableBlock():
-            write_table(page, block)
+            hidden = 0 if full else max(0, len(block.rows) - _MAX_ROWS)
+            write_table(page, replace(block, rows=block.rows[: len(block.rows) - hidden]))
+            _write_hidden(page, hidden, indent=2)
         case SentenceBlock(pieces):
             page.write(*pieces, indent=2)
         case CommandBlock(text):
@@ -107,15 +113,19 @@ def _write_findings(page: Page, block: FindingsBlock, *, full: bool) -> None:
         count = f" ({group.count:,})" if group.count > 1 else ""
         label = Styled(f"  {group.first.label}" if group.first.label else "", Style.STRONG)
         page.write(Styled("! ", style), Styled(group.first.rule, style), Styled(count, Style.DIM), label, indent=2)
-        shown = group.entries if full or block.is_complete else group.entries[:_MAX_ENTRIES]
+        shown = group.entries if full else group.entries[: _MAX_ERRORS if block.is_complete else _MAX_ENTRIES]
         for entry in shown:
             _write_entry(page, entry, full=full)
             if not group.hint:
                 _write_hint(page, entry.first.hint)
         hidden = sum(1 + len(entry.others) for entry in group.entries[len(shown) :])
-        if hidden:
-            page.write(Styled(f"… {hidden:,} more (use --full to show all)", Style.DIM), indent=4)
+        _write_hidden(page, hidden, indent=4)
         _write_hint(page, group.hint)
+
+
+def _write_hidden(page: Page, count: int, *, indent: int) -> None:
+    if count:
+        page.write(Styled(f"… {count:,} more (use --full to show all)", Style.DIM), indent=indent)
 
 
 def _write_entry(page: Page, entry: FindingEntry, *, full: bool) -> None:

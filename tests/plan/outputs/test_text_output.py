@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.console.printable import cells
+from reconciler.kube.problems import Problem
 from reconciler.outputs import RenderOptions
-from reconciler.plan import Plan
+from reconciler.plan import GpuLine, Plan
 from reconciler.plan.outputs.text import render_text
 from tests import sizes
 from tests.plan.outputs import plans
@@ -133,3 +134,21 @@ def test_tables_never_cut_a_product_or_a_number(width: int, product: str) -> Non
 def test_no_line_is_wider_than_the_page(width: int) -> None:
     shown = render_text(plans.everything(), RenderOptions(width=width))
     assert max(map(cells, shown.splitlines())) <= width
+
+
+def test_a_long_table_has_its_first_rows_and_a_count() -> None:
+    """500 queues or errors are no page that somebody reads; --full has all of them, and the total is of all."""
+    lines = tuple(
+        GpuLine(cluster="main", queue=f"q{number:03}", product="A", before=0, after=1) for number in range(500)
+    )
+    place = plans.place("jobs/a.yaml", 1, 1)
+    problems = tuple(Problem(rule="a.rule", message=f"error {number}", place=place) for number in range(500))
+    plan = replace(plans.quiet(), gpus=lines, problems=problems, changes=(plans.MOVED,))
+    shown = render_text(plan, RenderOptions(width=80))
+    assert shown.count("  main     q") == 25
+    assert "… 475 more (use --full to show all)" in shown
+    assert shown.count("error ") == 50
+    assert "… 450 more (use --full to show all)" in shown
+    assert len(shown.splitlines()) < 180
+    full = render_text(plan, RenderOptions(width=80, full=True))
+    assert (full.count("  main     q"), full.count("error "), "use --full" in full) == (500, 500, False)

@@ -26,7 +26,7 @@ def _numbers(*titles: str) -> tuple[Column, ...]:
 
 _QUEUE = (Column("queue"), Column("product", Form.PRODUCT))
 _NOTE = Column("", Form.NOTE)
-_QUEUE_COLUMNS = (Column("cluster"), *_QUEUE, *_numbers("GPU hour", "per hour", "GPU hours", "for these"))
+_QUEUE_COLUMNS = (Column("cluster"), *_QUEUE, *_numbers("GPU hour", "per hour", "GPU hours", "their cost"))
 _OWNER_COLUMNS = (Column("cluster"), Column("team"), *_numbers("per hour"), _NOTE)
 _JOB_COLUMNS = (Column("job"), Column("cluster"), *_numbers("GPU hours", "cost"), _NOTE)
 _IDLE_COLUMNS = (Column("idle in cluster"), *_QUEUE, *_numbers("GPUs", "idle", "per hour"), _NOTE)

@@ -54,6 +54,21 @@ class TableBlock(Struct, frozen=True, kw_only=True):
     rows: tuple[Row, ...]
     footer: tuple[Row, ...] = ()
 
+    def without_empty_notes(self) -> "TableBlock":
+        """Return the table without its column of notes, if there are none."""
+        last = len(self.columns) - 1
+        if self.columns[last].form is not Form.NOTE or any(_text(row[last]) for row in (*self.rows, *self.footer)):
+            return self
+        return TableBlock(
+            columns=self.columns[:last],
+            rows=tuple(row[:last] for row in self.rows),
+            footer=tuple(row[:last] for row in self.footer),
+        )
+
+
+def _text(piece: Piece) -> str:
+    return piece if isinstance(piece, str) else piece.text
+
 
 class SentenceBlock(Struct, frozen=True):
     """A sentence. It starts with words of ours, because Markdown acts on signs at the start of a line."""
@@ -83,7 +98,7 @@ class FactsBlock(Struct, frozen=True, kw_only=True):
 
 
 class FindingsBlock(Struct, frozen=True, kw_only=True):
-    """A list of findings, of which text shows the first ones of each rule unless it `is_complete`."""
+    """A list of findings, of which text shows the first ones of each rule; more of them if it `is_complete`."""
 
     members: tuple[Finding, ...]
     is_complete: bool = False

@@ -2,7 +2,7 @@
 
 from reconciler.console.page import Piece, Style, Styled
 from reconciler.plan.outputs.findings import where
-from reconciler.plan.outputs.sections.model import FactsBlock, Name, PageSection, View, strong
+from reconciler.plan.outputs.sections.model import Name, PageSection, SentenceBlock, View, strong
 from reconciler.repo.config.changes import SettingChange
 
 
@@ -14,10 +14,10 @@ def settings(view: View) -> PageSection | None:
     return PageSection(title="Settings", count=len(changes), blocks=tuple(map(_block, changes)))
 
 
-def _block(change: SettingChange) -> FactsBlock:
-    title: list[Piece] = [strong(change.setting), ": "]
-    title += [Name(change.before, Style.DELETED), " → "] if change.before else []
-    title += [Name(change.after, Style.CREATED)]
-    title += [" ", Styled(" weaker", Style.WARNING)] if change.weakens else []
-    facts: list[tuple[str, tuple[Piece, ...]]] = [("effect", (change.effect,))] if change.effect else []
-    return FactsBlock(title=tuple(title), facts=(*facts, ("at", (Name(where(change.place)),))))
+def _block(change: SettingChange) -> SentenceBlock:
+    pieces: list[Piece] = [strong(change.setting), ": "]
+    pieces += [Name(change.before, Style.DELETED), " → "] if change.before else []
+    pieces += [Name(change.after, Style.CREATED)]
+    pieces += [Styled(" weaker", Style.WARNING)] if change.weakens else []
+    pieces += [f"; {change.effect}"] if change.effect else []
+    return SentenceBlock((*pieces, "  ", Name(where(change.place), Style.DIM)))

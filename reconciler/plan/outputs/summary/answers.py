@@ -54,7 +54,9 @@ def _changed(plan: Plan) -> Iterator[ReviewPoint]:
     sized = [change for change in plan.changes if change.sizing is not None and change.gpus_before != change.gpus_after]
     for change in sorted(sized, key=lambda one: -abs(float(one.gpus_after - one.gpus_before)))[:1]:
         for one in told(ChangeGroup(first=change), full=False).followers[:1]:
-            yield ReviewPoint(question="Why", text=f"{short_name(change.key.name)}: {one.because}")
+            why = one.because.partition("because ")[2]
+            name = f"{short_name(change.key.name)}: " if len(plan.jobs) > 1 else ""
+            yield ReviewPoint(question="Why", text=f"{name}{why}")
 
 
 def _fit(plan: Plan) -> Iterator[ReviewPoint]:

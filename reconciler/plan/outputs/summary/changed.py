@@ -8,9 +8,9 @@ from reconciler.kube.values import plural
 from reconciler.plan import Change, JobChange, Operation, Plan
 from reconciler.plan.outputs.groups import queue_edit
 from reconciler.plan.outputs.summary import short_name
-from reconciler.plan.outputs.summary.queues import QueueRow, arrow, number, queue_rows
+from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, number, queue_rows
 
-_VERBS = {"added": "adds ", "removed": "deletes ", "suspended": "suspends ", "resumed": "resumes "}
+_VERBS = {"added": "adds", "removed": "deletes", "suspended": "suspends", "resumed": "resumes"}
 
 
 def changed_names(plan: Plan) -> list[str]:
@@ -35,7 +35,10 @@ def _largest(job: JobChange) -> float:
 
 
 def _job(job: JobChange) -> str:
-    return f"{_VERBS.get(job.word, '')}{short_name(job.key.name)} {arrow(job.gpus_before, job.gpus_after)} GPUs"
+    name, verb = short_name(job.key.name), _VERBS.get(job.word)
+    if verb is None:
+        return f"{name} {arrow(job.gpus_before, job.gpus_after)} GPUs"
+    return f"{verb} {name} with {gpus(job.gpus_after or job.gpus_before)}"
 
 
 def _is_queue(change: Change) -> bool:
