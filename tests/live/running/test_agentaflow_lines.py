@@ -48,7 +48,7 @@ def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monke
     bed.server.client.ensure_namespaces([NAMESPACE])
     for name, product, memory in PRODUCTS:
         if bed.find(f"/api/v1/nodes/{name}") is None:
-            bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})
+            bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})  # type: ignore[arg-type]
     bed.wait(lambda: bed.ready_nodes(NAMESPACE) == len(PRODUCTS), "the nodes are ready")
     bed.apply(yaml.safe_load(manifest(REPORT)))
     bed.wait(lambda: bed.server.client.request("GET", REPORTS).ok, "NodeHealthReport")
