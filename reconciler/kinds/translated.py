@@ -22,6 +22,7 @@ from reconciler.kinds.rendered import Rendered, has_errors
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason, Traced
+from reconciler.repo.config.external import External
 from reconciler.sizing.devices import Vendor, vendor_in
 from reconciler.sizing.inventory import Node
 
@@ -50,6 +51,12 @@ def local_queue(name: Traced, namespace: str | Traced) -> Tree:
     metadata = {"name": name, "namespace": namespace}
     api = f"{group}/{QUEUEING_VERSION}"
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": {"clusterQueue": name}}
+
+
+def has_local_queue(lookup: Lookup, namespace: str, name: str) -> bool:
+    """Return whether the repository defines a LocalQueue, or its cluster has it from elsewhere."""
+    is_external = External(lookup.cluster).has(LOCAL_QUEUE[1], namespace, name)
+    return is_external or lookup.defined(LOCAL_QUEUE, namespace, name) is not None
 
 
 def name_of(fields: Fields, lookup: Lookup, key: ObjectKey) -> Traced | None:

@@ -20,6 +20,7 @@ from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kinds.torchrun import QUEUE
 from reconciler.kinds.translated import (
     default,
+    has_local_queue,
     local_queue,
     name_of,
     own_annotations,
@@ -32,6 +33,7 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Traced
 from reconciler.kube.values import mapping, plural, sequence
 from reconciler.repo.config import Backend
+from reconciler.repo.config.external import External
 from reconciler.sizing.devices import Vendor, vendor_in
 from reconciler.sizing.inventory import Inventory
 
@@ -196,10 +198,10 @@ def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: T
     key = ObjectKey(group="batch", kind="Job", namespace=namespace, name=fields.plain("metadata", "name"))
     annotations = own_annotations(fields, *_KEPT)
     said = {STRATEGY: ("spec", "schedulingStrategy"), PRIORITY: ("spec", "priority")}
-    for key_, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
+    for annotation, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
         value = fields.plain(*path)
         if value is not None:
-            annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
+            annotations[annotation] = fields.made(str(value), "wish", "for the placement of the job", path)
     annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
     metadata = {"name": name_of(fields, lookup, key), "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
@@ -343,13 +345,15 @@ def workload_queue(fields: Fields, lookup: Lookup, namespace: str, problems: lis
         return ({written: found} if found is not None else {}), []
     known = [*lookup.defined_names(QUEUE, namespace)]
     if backend is Backend.KUEUE:
-        known += [*lookup.defined_names(LOCAL_QUEUE, namespace), *_external(lookup, namespace)]
+        known += lookup.defined_names(LOCAL_QUEUE, namespace)
+        known += External(lookup.cluster).names_in(LOCAL_QUEUE[1], namespace)
     known = sorted(set(known))
     if backend is Backend.KUEUE and not known:
         clusters = lookup.defined_names(CLUSTER_QUEUE, "")
         if len(clusters) == 1:
             only = fields.made(clusters[0], "queue", "the only ClusterQueue there is", _NAME)
-            return {QUEUE_LABEL: only}, [local_queue(only, namespace)]
+            brought = [] if has_local_queue(lookup, namespace, only.value) else [local_queue(only, namespace)]
+            return {QUEUE_LABEL: only}, brought
     if len(known) == 1 or (_DEFAULT in known and backend is Backend.KUEUE):
         name = known[0] if len(known) == 1 else _DEFAULT
         return {labels[0]: _queue_name(fields, lookup, namespace, name)}, []
@@ -364,11 +368,3 @@ def _queue_name(fields: Fields, lookup: Lookup, namespace: str, name: str) -> Tr
     if lookup.cluster.backend is Backend.KAI and found is not None:
         return fields.made(found.queue_name.value, "queue", f"the queue of TorchrunQueue {name}", _NAME)
     return fields.made(name, "queue", f"the queue of namespace {namespace}", _NAME)
-
-
-def _external(lookup: Lookup, namespace: str) -> Iterator[str]:
-    """Yield the LocalQueues of a namespace that exist outside of the repository."""
-    for entry in lookup.cluster.external:
-        kind, _, rest = entry.partition("/")
-        if kind == LOCAL_QUEUE[1] and rest.startswith(f"{namespace}/"):
-            yield rest.partition("/")[2]
