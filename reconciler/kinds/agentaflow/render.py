@@ -23,6 +23,7 @@ from reconciler.kinds.translated import (
     has_local_queue,
     local_queue,
     name_of,
+    node_affinity,
     own_annotations,
     pods_and_gpus,
     render_trees,
@@ -31,7 +32,7 @@ from reconciler.kinds.translated import (
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Traced
-from reconciler.kube.values import mapping, plural, sequence
+from reconciler.kube.values import plural
 from reconciler.repo.config import Backend
 from reconciler.repo.config.external import External
 from reconciler.sizing.devices import Vendor, vendor_in
@@ -42,7 +43,6 @@ _MEMORY: FieldPath = ("spec", "gpuMemoryRequired")
 _SHARED: FieldPath = ("spec", "gpuRequirements", "exclusiveAccess")
 _UNMEASURED_NODE = 8
 _WEIGHT = 100
-_REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _KEPT = (SUSPEND, ESTIMATE)
 
 
@@ -268,30 +268,15 @@ def _containers(own: _JobContext, *, is_shared: bool) -> list[Tree]:
 
 def _affinity(fields: Fields, wish: NodeWish, nodes: FittingNodes) -> Tree:
     """Return the affinity as it is written, in which each alternative requires the memory, and perhaps the type."""
-    at = (*POD, "affinity")
-    affinity, node_at = fields.entries(*at, without=("nodeAffinity",)), (*at, "nodeAffinity")
     needed = [fields.made(_expression(nodes.memory), "memory", f"a GPU with {wish.memory_mib} MiB", _MEMORY, LEAST)]
-    node = fields.entries(*node_at, without=(_REQUIRED, _PREFERRED))
-    kind = fields.made(_expression(nodes.type), "type", f"a {wish.type}", _TYPE) if nodes.type is not None else None
-    preferred: list[Any] = fields.items(*node_at, _PREFERRED)
-    if kind is not None and wish.is_type_required:
-        needed.append(kind)
-    elif kind is not None:
-        preferred.append({"weight": _WEIGHT, "preference": {"matchExpressions": [kind]}})
-    terms_at = (*node_at, _REQUIRED, "nodeSelectorTerms")
-    written = sequence(fields.plain(*terms_at))
-    terms = [
-        {
-            **fields.entries(*terms_at, index, without=("matchExpressions",)),
-            "matchExpressions": [*fields.items(*terms_at, index, "matchExpressions"), *needed],
-        }
-        for index, term in enumerate(written)
-        if mapping(term)  # an empty term matches no node
-    ]
-    node[_REQUIRED] = {"nodeSelectorTerms": terms or [{"matchExpressions": needed}]}
-    if preferred:
-        node[_PREFERRED] = preferred
-    return {**affinity, "nodeAffinity": node}
+    liked: list[Tree] = []
+    if nodes.type is not None:
+        kind = fields.made(_expression(nodes.type), "type", f"a {wish.type}", _TYPE)
+        if wish.is_type_required:
+            needed.append(kind)
+        else:
+            liked.append({"weight": _WEIGHT, "preference": {"matchExpressions": [kind]}})
+    return node_affinity(fields, (*POD, "affinity"), needed, liked)
 
 
 def _expression(required: Requirement) -> dict[str, Any]:
