@@ -76,6 +76,7 @@ def test_another_run_is_another_job(fleet: Fleet) -> None:
     fleet.write(
         "queues/health.yaml", WITHOUT_JOBS.replace("namespace: default, queue: h100", "namespace: default, run: 2")
     )
+    assert "Changed HealthPolicies" not in fleet.run("plan").out, "nodes are judged as before"
     fleet.commit("again")
     fleet.run("commit")
     assert "job-net-base-inside-2" in rendered(fleet)
