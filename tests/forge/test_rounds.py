@@ -189,3 +189,8 @@ def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.Captur
     made = stub.branches["change"]
     assert project.fleet.git("rev-parse", f"{made}^") == head
     assert project.statuses(made)[-1][0] == "success"
+    project.fleet.git("push", "--quiet", "--force", "origin", f"{made}:refs/pull/{request.number}/head")
+    project.round()
+    stub.log.clear()
+    assert project.round() == RoundDone()
+    assert len(stub.log) == 1, "without news, only the list is read"
