@@ -1,4 +1,4 @@
-"""Who may read the pages: anybody on this machine, and elsewhere only who proves who they are."""
+"""Readers of the pages: anybody on this machine, and elsewhere only those who prove who they are."""
 
 import base64
 import binascii
