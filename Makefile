@@ -121,7 +121,7 @@ test-apply: $(READY) ## look for an unsafe apply on the real API server, in 300 
 	@RECONCILER_TEST_APPLY_RUNS=300 $(BIN)/python -m pytest -q --timeout 0 tests/live/apply/test_safety.py $(PYTEST)
 
 test-health: $(READY) ## check ten thousand random histories of the health of a fleet
-	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 tests/nodehealth/fleet/test_histories.py $(PYTEST)
+	@RECONCILER_TEST_HISTORIES=10000 $(BIN)/python -m pytest -q --timeout 0 -o faulthandler_timeout=0 tests/nodehealth/fleet/test_histories.py $(PYTEST)
 
 test-workers: $(READY) ## run a job of one real cluster on another one with Kueue (MultiKueue)
 	@$(BIN)/python -m tests.cluster.build control-plane crds state bed-state kwok kueue jobset

@@ -19,12 +19,24 @@ _RARELY = 10_000
 
 def main() -> None:
     """Run the command line and exit with its documented code."""
-    _start(_run)
+    _start(_reconciler)
 
 
 def gpu_scheduler() -> None:
     """Run the command line of AgentaFlow's scheduler, `k8s-gpu-scheduler`, and exit as `reconciler` does."""
-    _start(_run_gpu_scheduler)
+    _start(_gpu_scheduler)
+
+
+def _reconciler(arguments: list[str]) -> int:
+    from reconciler.cli.main import run  # noqa: PLC0415 - a signal during the import must not print a traceback
+
+    return run(arguments)
+
+
+def _gpu_scheduler(arguments: list[str]) -> int:
+    from reconciler.cli.gpu_scheduler import run  # noqa: PLC0415 - as above
+
+    return run(arguments, os.environ)
 
 
 def _start(run: Callable[[list[str]], int]) -> None:
@@ -37,33 +49,17 @@ def _start(run: Callable[[list[str]], int]) -> None:
     sys.setrecursionlimit(FRAMES)  # children inherit it
     signal.signal(signal.SIGTERM, _terminate)
     _set_up_output()
-    _exit(run(sys.argv[1:]))
+    try:
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt:  # during the import; `run` reports all others
+        code = _report("interrupted", INTERRUPTED)
+    except Terminated:
+        code = _report("terminated", TERMINATED)
+    _exit(code)
 
 
 def _terminate(*_: object) -> None:
     raise Terminated
-
-
-def _run(arguments: list[str]) -> int:
-    try:
-        from reconciler.cli.main import run  # noqa: PLC0415 - a signal during the import must not print a traceback
-
-        return run(arguments)
-    except KeyboardInterrupt:  # during the import; `run` reports all others
-        return _report("interrupted", INTERRUPTED)
-    except Terminated:
-        return _report("terminated", TERMINATED)
-
-
-def _run_gpu_scheduler(arguments: list[str]) -> int:
-    try:
-        from reconciler.cli.gpu_scheduler import run  # noqa: PLC0415 - as above
-
-        return run(arguments, os.environ)
-    except KeyboardInterrupt:
-        return _report("interrupted", INTERRUPTED)
-    except Terminated:
-        return _report("terminated", TERMINATED)
 
 
 def _report(message: str, code: int) -> int:

@@ -56,6 +56,10 @@ class ProcessUnavailable(ProcessError):
     retryable = True
 
 
+class ProgramMissing(ProcessError):
+    """A program is not installed on this machine."""
+
+
 class ChildCommand(Struct, frozen=True, kw_only=True):
     """A command, and its folder. `name` is for messages.
 
@@ -372,3 +376,40 @@ def scratch_file() -> IO[bytes]:
         with suppress(OSError):  # a sandbox may forbid it
             return io.BufferedRandom(io.FileIO(os.memfd_create("reconciler"), "r+"))
     return tempfile.TemporaryFile()
+
+
+_PROGRAM_MEMORY = 1 << 40  # bytes: programs of CUDA map the memory of all GPUs
+_PROGRAM_OUTPUT = 16 << 20
+
+
+class ProgramOutput(Struct, frozen=True, kw_only=True):
+    """The output of a program, its exit code, and its last message."""
+
+    code: int
+    text: str
+    message: str = ""
+
+
+def run_program(argv: Sequence[str], *, seconds: float, environ: Mapping[str, str] = os.environ) -> ProgramOutput:
+    """Run a program of this machine once. Raises `ProcessError` if it is missing or does not end in time."""
+    command = ChildCommand(
+        name=Path(argv[0]).name,
+        argv=(installed_program(argv[0], environ), *argv[1:]),
+        folder=Path("/"),
+        environ={**without_credentials(environ), "LC_ALL": "C"},
+        memory_bytes=_PROGRAM_MEMORY,
+    )
+    child = ChildProcess(command, interactive=True)
+    try:
+        code, output = child.collect(seconds=seconds, max_bytes=_PROGRAM_OUTPUT)
+    finally:
+        child.end()
+    return ProgramOutput(code=code, text=output.decode("utf-8", "replace"), message=child.last_message())
+
+
+def installed_program(program: str, environ: Mapping[str, str]) -> str:
+    """Return the path of a program. Raises `ProgramMissing` if it is not installed."""
+    found = shutil.which(program, path=environ.get("PATH"))
+    if found is None:
+        raise ProgramMissing(f"{program} is not installed")
+    return found

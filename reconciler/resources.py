@@ -20,7 +20,7 @@ from reconciler.packages import installed_metadata, registers_kinds
 _PACKAGE = Path(__file__).resolve().parent
 _ROOT = _PACKAGE / "bundle" if (_PACKAGE / "bundle").is_dir() else _PACKAGE.parent
 _DISTRIBUTION = "gpu_reconciler-"
-_SHIPPED = ("schemas", "policies", "gitops-repo-template")
+_SHIPPED = ("schemas", "policies", "gitops-repo-template", "templates", "action.yml")
 
 
 def read(relative_path: str) -> bytes:

@@ -1,4 +1,7 @@
-"""Print every feature id with the tests that cover it: `make features`. A test names the ids it covers."""
+"""Print every feature id with the tests that cover it: `make features`. A test names the ids it covers.
+
+In a docstring or a decorator an id is `F-067`, in the name of a test `f_067`.
+"""
 
 import ast
 import re
@@ -8,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-_ID = re.compile(r"\bF[-_](\d{3})\b")
+_ID = re.compile(r"(?<![A-Za-z0-9])[Ff][-_](\d{3})(?![0-9])")
 _ROW = re.compile(r"^\| (F-\d{3}) \| (.+?) \|$", re.MULTILINE)
 
 
@@ -37,7 +40,7 @@ def _tests(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def main() -> int:
-    """Print the table and a count; fail on a test that names an id that does not exist."""
+    """Print the table and a count; fail on an id without a row, and on a row without a test."""
     rows, proven = table(), proofs()
     for feature, title in rows.items():
         tests = proven.get(feature, [])
@@ -48,7 +51,7 @@ def main() -> int:
     unknown = sorted(set(proven) - set(rows))
     if unknown:
         print(f"unknown ids in tests: {', '.join(unknown)}", file=sys.stderr)
-    return 1 if unknown else 0
+    return 0 if set(proven) == set(rows) else 1
 
 
 if __name__ == "__main__":

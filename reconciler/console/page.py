@@ -49,6 +49,7 @@ _MIN_COLUMN = 12
 _MAX_LABEL = 63  # characters of a Kubernetes label value, such as a GPU product
 _COLOR = later(r"\x1b\[[0-9;]*m")  # takes no cells
 _TOKENS = later(r" +|[^ ]+")
+_INDENT = 2  # of a table
 _SEPARATORS = "./,]"  # of paths of files and fields, image names and lists: a long one continues after them
 
 
@@ -119,7 +120,7 @@ class Page(Struct, kw_only=True):
         right: Collection[int] = (),
         keep: Collection[int] = (),
         has_notes: bool = False,
-        indent: int = 2,
+        indent: int = _INDENT,
     ) -> None:
         """Add a table. Columns in `right` hold numbers and are right-aligned; they and those in `keep` are never cut.
 
@@ -174,11 +175,11 @@ class Page(Struct, kw_only=True):
         if notes and row[-1][0]:
             self.write(Styled(*row[-1]), indent=indent + 4, hang=0)
 
-    def table_width(self, header: Sequence[str], rows: Sequence[TableRow], *, indent: int = 2) -> int:
-        """Return the width of a table in which nothing is cut."""
+    def table_width(self, header: Sequence[str], rows: Sequence[TableRow]) -> int:
+        """Return the width of a table in which nothing is cut, with its indent."""
         columns = zip(*([*map(self._span, row)] for row in (header, *rows)), strict=True)
         widths = [max(cells(text) for text, _ in column) for column in columns]
-        return indent + sum(widths) + 2 * (len(widths) - 1)
+        return _INDENT + sum(widths) + 2 * (len(widths) - 1)
 
     def text(self) -> str:
         """Return the page, with one line break at its end."""

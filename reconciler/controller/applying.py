@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.contested import RevertedField, contested_message
 from reconciler.controller.outcome import NOT_READY, PassFailure, PassOutcome, failure, summarize
 from reconciler.controller.refusing import refuse_in_full
@@ -24,7 +25,7 @@ from reconciler.live.apply.work import plan_work
 from reconciler.live.opening import apply_runs
 from reconciler.plan import Drift, Operation, Plan, opening
 from reconciler.plan.live.choices import ContestedField
-from reconciler.plan.live.clusters import ClusterFlags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.live.drift import CONTESTED, TAKEN
 from reconciler.plan.replacements import UNKNOWN
 from reconciler.repo.config.drift import DriftAction

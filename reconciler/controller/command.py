@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.controller.pages import serve_source
 from reconciler.controller.process import ControllerFlags, run_controller, run_pass
 from reconciler.errors import Terminated
-from reconciler.plan.live.clusters import access_flags
 from reconciler.processes import end_with_parent
 from reconciler.web.guard import PageLogin
 

@@ -10,7 +10,7 @@ from reconciler.kube.values import plural
 from reconciler.plan.live.choices import ContestedField
 
 LIMIT = 3
-"""How often a field is set back within the window until it counts as contested."""
+"""Number of times that a field is set back within the window until it counts as contested."""
 
 _WINDOW_SECONDS = 600.0
 _WINDOW_INTERVALS = 6.0  # a source that is looked at rarely needs a longer window

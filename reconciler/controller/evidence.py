@@ -3,13 +3,14 @@
 import datetime as dt
 from collections.abc import Mapping
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.outcome import PassFailure
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.errors import ConfigError, one_line
 from reconciler.kube.secrets import mask_text
 from reconciler.live.observe.evidence import Observed, observe
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import ClusterFlags, cluster_opener
+from reconciler.plan.live.clusters import cluster_opener
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.version import __version__
 

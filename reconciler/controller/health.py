@@ -14,15 +14,21 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.clock import Clock, SystemClock
-from reconciler.console.logs import Log
+from reconciler.controller.lanes import INTERVAL_SECONDS, RoundLane, RoundRunner
 from reconciler.controller.outcome import PassOutcome, failure
-from reconciler.controller.reconcile import Request, author_of, change_requests, open_remote, require_folder
+from reconciler.controller.reconcile import (
+    Request,
+    author_of,
+    change_requests,
+    open_remote,
+    require_folder,
+    source_flags,
+)
 from reconciler.controller.sources.source import Mode
 from reconciler.errors import ReconcilerError, RemoteError, RepositoryError, StalePlan
 from reconciler.forge import ForgeError
 from reconciler.health.rounds import RoundOptions, act, gauges, summary, tell_git
 from reconciler.kube.client.port import EventType, LiveCluster, Watch
-from reconciler.kube.secrets import mask_text
 from reconciler.nodehealth.report import KIND
 from reconciler.plan import opening
 from reconciler.plan.live.clusters import cluster_opener
@@ -82,41 +88,13 @@ def _known_head(request: Request, remote: GitRemote) -> str:
 
 
 def _run(request: Request, environ: dict[str, str], remote: GitRemote, commit_id: str) -> opening.Run:
-    flags = {
-        "revision": commit_id,
-        "base": commit_id,
-        "cluster": request.source.cluster or None,
-        "cache_dir": str(Path(request.folder) / "cache"),
-    }
+    flags = {**source_flags(request), "revision": commit_id, "base": commit_id}
     repository = remote.repository(request.source.path, identity=author_of(request.source))
     require_folder(repository, commit_id, request.source)
     return opening.open_repository(repository, flags, environ)
 
 
-INTERVAL_SECONDS = 15.0
 _VOLATILE = frozenset({"measuredAt", "utilization", "activity"})  # every report changes them
-_PAUSE = 1.0  # between two rounds, so that a burst of reports is one round
-_log = Log(__name__)
-
-
-class HealthWork(Protocol):
-    """A registry of the sources."""
-
-    def health_requests(self) -> list[Request]:
-        """Return a request for every source with `spec.health` that this replica works on."""
-        ...
-
-
-class HealthRunner(Protocol):
-    """Makes rounds in child processes."""
-
-    def run(self, request: Request) -> PassOutcome:
-        """Make one round."""
-        ...
-
-    def stop(self) -> None:
-        """Ask all rounds to end: those that run, and those that start later."""
-        ...
 
 
 class Gauges(Protocol):
@@ -131,91 +109,45 @@ class Gauges(Protocol):
         ...
 
 
-class HealthLane:
-    """A thread that makes rounds, and one that watches reports. Sources without `spec.health` cost nothing."""
+class HealthLane(RoundLane):
+    """Rounds of node health, and a thread that watches reports. Sources without `spec.health` cost nothing."""
 
     def __init__(
         self,
-        work: HealthWork,
-        runner: HealthRunner,
+        find: Callable[[], list[Request]],
+        runner: RoundRunner,
         open_cluster: Callable[[], LiveCluster],
         *,
         interval: float = INTERVAL_SECONDS,
         gauges: Gauges | None = None,
     ) -> None:
-        self._work, self._runner, self._open, self._interval = work, runner, open_cluster, interval
-        self._stopping, self._news = threading.Event(), threading.Event()
+        super().__init__("node health", find, runner, interval=interval)
+        self._open = open_cluster
         self._has_work = threading.Event()
         self._watch: Watch | None = None
         self._gauges = gauges
         self._seen: dict[str, str] = {}
-        self._said: dict[str, tuple[str, str]] = {}
-        self._threads = [
-            threading.Thread(target=self._rounds, name="health", daemon=True),
-            threading.Thread(target=self._watch_reports, name="health-reports", daemon=True),
-        ]
-
-    def start(self) -> None:
-        """Start the threads."""
-        for thread in self._threads:
-            thread.start()
+        self._threads.append(threading.Thread(target=self._watch_reports, name="health-reports", daemon=True))
 
     def stop(self, seconds: float = 10.0) -> None:
         """End rounds and the watch."""
         self._stopping.set()
-        self._news.set()
         self._has_work.set()
-        self._runner.stop()
         if self._watch is not None:
             self._watch.close()
-        for thread in self._threads:
-            thread.join(seconds)
+        super().stop(seconds)
 
-    def _rounds(self) -> None:
-        while not self._stopping.is_set():
-            self._news.clear()
-            requests = self._requests()
-            if requests:
-                self._has_work.set()
-            for request in requests:
-                self._round(request)
-            self._stopping.wait(_PAUSE)
-            self._news.wait(self._interval)
+    def found(self, requests: list[Request]) -> None:
+        """Forget the gauges of other sources, and begin the watch with the first."""
+        if self._gauges is not None:
+            self._gauges.keep({request.source.key for request in requests})
+        if requests:
+            self._has_work.set()
 
-    def _requests(self) -> list[Request]:
-        try:
-            requests = self._work.health_requests()
-        except ReconcilerError as error:
-            _log.event("error", "node health has no credentials", error=mask_text(str(error)))
-        except Exception as error:  # noqa: BLE001 - a bug must not end the thread
-            _log.event("error", "bug in node health", error=mask_text(repr(error)))
-        else:
-            if self._gauges is not None:
-                self._gauges.keep({request.source.key for request in requests})
-            return requests
-        return []
-
-    def _round(self, request: Request) -> None:
-        outcome = self._runner.run(request)
-        if self._stopping.is_set():
-            return
+    def took(self, request: Request, outcome: PassOutcome) -> None:
+        """Keep what a round counted."""
         if self._gauges is not None:
             self._gauges.take(request.source.key, outcome)
-        failed = outcome.failure
-        said = (outcome.message, failed.message if failed is not None else "")
-        if self._said.get(request.source.key) == said and not outcome.pushed:
-            return  # nothing new
-        self._said[request.source.key] = said
-        _log.event(
-            "info" if failed is None else "error",
-            "node health",
-            source=request.source.key,
-            revision=outcome.revision,
-            detail=outcome.message,
-            pushed=outcome.pushed,
-            reason=failed.reason if failed is not None else "",
-            error=failed.message if failed is not None else "",
-        )
 
     def _watch_reports(self) -> None:
         """Wake the rounds when a report says something else. Without a watch the interval remains."""

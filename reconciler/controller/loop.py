@@ -12,12 +12,13 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.console.logs import Log
 from reconciler.controller.contested import contested
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.notifying import Notifier, conditions_of, use_conditions
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
-from reconciler.controller.reconcile import Request, open_remote
+from reconciler.controller.reconcile import ChildWork, Request, open_remote
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.status import READY, RECONCILING, STALLED, SourceStatus, finished, is_news, started
 from reconciler.controller.sources.store import SourceStore
@@ -26,7 +27,6 @@ from reconciler.errors import ReconcilerError
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.times import timestamp, unix_time
 from reconciler.plan.live.choices import ContestedField
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.repo.git.remote import remove_mirror
 from reconciler.web.metrics import Metrics
 
@@ -417,14 +417,16 @@ class Controller:
             rows = [(key, self._sources[key], self._statuses.get(key)) for key in self._sources]
         return {key: self._request(source, status) for key, source, status in rows if status and status.last_commit}
 
-    def health_requests(self) -> list[Request]:
-        """Return a request for every source with node health that this replica works on and has made a pass over."""
+    def rounds(self, work: ChildWork) -> list[Request]:
+        """Return a request for every source that asks for such rounds, if this replica made a pass over it."""
         with self._lock:
-            rows = [(self._sources[key], self._statuses.get(key)) for key in self._ours() if self._sources[key].health]
+            rows = [(self._sources[key], self._statuses.get(key)) for key in self._ours()]
         return [
-            replace(self._request(source, status), health=True)
+            replace(self._request(source, status), work=work)
             for source, status in rows
-            if status is not None and status.last_commit
+            if (source.health if work is ChildWork.HEALTH else source.reviews)
+            and status is not None
+            and status.last_commit
         ]
 
     @staticmethod

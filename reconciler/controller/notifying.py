@@ -7,7 +7,7 @@ back within ten minutes is told when these are over, if it still holds. At most 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -16,11 +16,10 @@ from reconciler.controller.outcome import NOT_READY
 from reconciler.controller.sources.status import READY, STALLED, SourceStatus
 from reconciler.controller.use import ClusterUse
 from reconciler.errors import ReconcilerError
-from reconciler.http import IncomingWebhook
 from reconciler.kube.secrets import mask_text
-from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, payload
+from reconciler.messages import Notice, NoticeFormat, Receivers, payload
 
-Receivers = Callable[[], Sequence[tuple[IncomingWebhook, NoticeFormat]]]
+ReadReceivers = Callable[[], Receivers]
 
 _LEAST_FAILURES = 3  # in a row: one lost connection is no news
 _WINDOW_SECONDS, _MOST = 600.0, 20
@@ -30,7 +29,7 @@ _LONG_WAIT, _MOSTLY_IDLE = 4 * 3600, 0.5
 _log = Log(__name__)
 
 
-def conditions_of(source: str, status: SourceStatus) -> tuple[HealthNotice, ...]:
+def conditions_of(source: str, status: SourceStatus) -> tuple[Notice, ...]:
     """Return what people are told of a source: it is stalled, or failed three times in a row."""
     ready, stalled = status.condition(READY), status.condition(STALLED)
     if ready is None or ready.status != "False" or ready.reason == NOT_READY:
@@ -38,10 +37,10 @@ def conditions_of(source: str, status: SourceStatus) -> tuple[HealthNotice, ...]
     if (stalled is None or stalled.status != "True") and status.failures < _LEAST_FAILURES:
         return ()
     key = f"source/{source}/{ready.reason}"
-    return (HealthNotice(key=key, stage="", title=f"{source}: {ready.reason}", text=ready.message),)
+    return (Notice(key=key, stage="", title=f"{source}: {ready.reason}", text=ready.message),)
 
 
-def use_conditions(found: Mapping[str, ClusterUse], now: float) -> Iterator[HealthNotice]:
+def use_conditions(found: Mapping[str, ClusterUse], now: float) -> Iterator[Notice]:
     """Yield what people are told of the use of clusters, as far as its evidence is fresh: long waits, idle GPUs."""
     for cluster, use in found.items():
         values = {
@@ -54,17 +53,17 @@ def use_conditions(found: Mapping[str, ClusterUse], now: float) -> Iterator[Heal
             if name == "longest_wait_seconds" and now - value > _LONG_WAIT:
                 title = f"{where}: a workload has been waiting for more than {_LONG_WAIT // 3600} hours"
                 text = "`reconciler report queues` says for what."
-                yield HealthNotice(key=f"wait/{cluster}/{queue}", stage="", title=title, text=text)
+                yield Notice(key=f"wait/{cluster}/{queue}", stage="", title=title, text=text)
             if name == "gpus_idle" and held and value / held > _MOSTLY_IDLE:
                 title = f"{where}: more than half of its GPUs do nothing"
                 text = "`reconciler report efficiency --by job` names the jobs."
-                yield HealthNotice(key=f"idle/{cluster}/{queue}", stage="", title=title, text=text)
+                yield Notice(key=f"idle/{cluster}/{queue}", stage="", title=title, text=text)
 
 
 class _Unsent(Struct, kw_only=True, eq=False):
     """A message that is not sent yet. served: the receivers that took it."""
 
-    notice: HealthNotice
+    notice: Notice
     due: float
     attempts: int = 0
     served: frozenset[NoticeFormat] = frozenset()
@@ -73,9 +72,9 @@ class _Unsent(Struct, kw_only=True, eq=False):
 class Notifier:
     """Sends messages in a thread of its own: a webhook that does not answer stops no pass."""
 
-    def __init__(self, receivers: Receivers, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, receivers: ReadReceivers, now: Callable[[], float] = time.monotonic) -> None:
         self._receivers, self._now = receivers, now
-        self._open: dict[str, dict[str, HealthNotice]] = {}
+        self._open: dict[str, dict[str, Notice]] = {}
         self._queue: list[_Unsent] = []
         self._told: dict[str, float] = {}  # when each key was told last
         self._sent: deque[float] = deque()
@@ -94,9 +93,7 @@ class Notifier:
             self._changed.notify_all()
         self._thread.join(seconds)
 
-    def sync(
-        self, scope: str, found: Iterable[HealthNotice], known: Callable[[], Iterable[HealthNotice]] | None = None
-    ) -> None:
+    def sync(self, scope: str, found: Iterable[Notice], known: Callable[[], Iterable[Notice]] | None = None) -> None:
         """Take the conditions that hold in a scope now. known: those that people were told of before this process."""
         with self._changed:
             before = self._open.get(scope)
@@ -111,16 +108,16 @@ class Notifier:
             self._open[scope] = after
             self._changed.notify_all()
 
-    def _add(self, notice: HealthNotice, due: float) -> None:
+    def _add(self, notice: Notice, due: float) -> None:
         self._queue.append(_Unsent(notice=notice, due=max(due, self._now())))
 
-    def _resolve(self, notice: HealthNotice) -> None:
+    def _resolve(self, notice: Notice) -> None:
         """Tell that a condition is over, unless nobody was told of it."""
         begun = (one for one in self._queue if one.notice.key == notice.key and not one.notice.is_over)
         waiting = [one for one in begun if not one.served]
         self._queue = [one for one in self._queue if one not in waiting]
         if not waiting:
-            over = HealthNotice(key=notice.key, stage="", title=f"resolved: {notice.title}", is_over=True)
+            over = Notice(key=notice.key, stage="", title=f"resolved: {notice.title}", is_over=True)
             self._add(over, 0.0)
 
     def _work(self) -> None:

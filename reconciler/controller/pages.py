@@ -10,12 +10,12 @@ from typing import BinaryIO
 import msgspec
 from msgspec import Struct
 
+from reconciler.console.access import open_cluster
 from reconciler.console.logs import Log
-from reconciler.controller.reconcile import Request, open_remote, require_folder
+from reconciler.controller.reconcile import Request, open_remote, require_folder, source_flags
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
 from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener
@@ -30,7 +30,7 @@ _log = Log(__name__)
 
 
 class PagesRequest(Struct, frozen=True, kw_only=True):
-    """What the child needs: the source, the address, and who may read."""
+    """The input of the child: the source, the address, and who may read."""
 
     request: Request
     address: str
@@ -55,12 +55,7 @@ def serve_source(lines: BinaryIO, answer: Callable[[bytes], None], environ: Mapp
         repository = remote.repository(source.path)
         commit = repository.resolve(source.ref).oid
         require_folder(repository, commit, source)
-        flags = {
-            "revision": commit,
-            "base": request.accepted or commit,
-            "cluster": source.cluster or None,
-            "cache_dir": str(Path(request.folder) / "cache"),
-        }
+        flags = {**source_flags(request), "revision": commit, "base": request.accepted or commit}
         return take(opening.open_repository(repository, flags, dict(environ)), name=source.key)
 
     site = Website(snapshot, guard, lambda path: read_shown(remote.repository(source.path), path, source.ref))

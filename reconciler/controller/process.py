@@ -12,10 +12,11 @@ import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from http import HTTPStatus
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,26 +24,28 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.clock import Clock, SystemClock
+from reconciler.console.access import ClusterFlags, open_cluster
 from reconciler.console.logs import Log, set_up
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.health import HealthLane, health_round
+from reconciler.controller.lanes import ReviewLane, RoundLane
 from reconciler.controller.leases import LeaderLease, LeaseTimes
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.notifying import Notifier
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure
 from reconciler.controller.pages import PagesLane, only_source
-from reconciler.controller.reconcile import Request, reconcile
+from reconciler.controller.reconcile import ChildWork, Request, reconcile
+from reconciler.controller.reviews import review_round
 from reconciler.controller.sources.objects import ClusterStore
 from reconciler.controller.sources.source import ConfigSource
 from reconciler.controller.sources.store import FileStore, SourceStore
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, one_line
-from reconciler.health.rounds import webhooks
 from reconciler.kinds.own import SOURCE
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import NOT_JSON, plural
+from reconciler.messages import receivers_in
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, samples_at
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.processes import ChildCommand, ChildProcess, ProcessError
 from reconciler.settings import ALERT_WEBHOOKS
 from reconciler.web.guard import PageLogin, choose_guard
@@ -200,8 +203,10 @@ def _state(reason: str) -> HttpAnswer:
 class Webhooks:
     """Answers `POST /webhooks/NAMESPACE/NAME`. A genuine one makes all sources of the same repository due."""
 
-    def __init__(self, controller: Controller, store: SourceStore, metrics: Metrics) -> None:
-        self._controller, self._store, self._metrics = controller, store, metrics
+    def __init__(
+        self, controller: Controller, store: SourceStore, metrics: Metrics, *, wakes: Sequence[Callable[[str], None]]
+    ) -> None:
+        self._controller, self._store, self._metrics, self._wakes = controller, store, metrics, wakes
         self._seen: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -246,8 +251,8 @@ class Webhooks:
     def _wake(self, sender: ConfigSource, ref: str) -> int:
         sources = self._controller.sources().values()
         due = [source for source in sources if source.url == sender.url and (not ref or ref in source.refs)]
-        for source in due:
-            self._controller.hint(source.key)
+        for source, wake in product(due, self._wakes):
+            wake(source.key)
         return len(due)
 
 
@@ -387,8 +392,14 @@ class ControllerFlags(Struct, frozen=True, kw_only=True):
 def run_pass(line: bytes, environ: Mapping[str, str]) -> bytes:
     """Make the pass that a line of JSON asks for, and return the outcome as one."""
     request = msgspec.json.decode(line, type=Request)
-    make = health_round if request.health else reconcile
-    return msgspec.json.encode(make(request, dict(environ)))
+    return msgspec.json.encode(_WORK[request.work](request, dict(environ)))
+
+
+_WORK: Mapping[ChildWork, Callable[[Request, dict[str, str]], PassOutcome]] = {
+    ChildWork.PASS: reconcile,
+    ChildWork.HEALTH: health_round,
+    ChildWork.REVIEWS: review_round,
+}
 
 
 def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
@@ -405,40 +416,59 @@ def run_controller(flags: ControllerFlags, environ: Mapping[str, str]) -> None:
         exporter = SpanExporter(environ, metrics, file=flags.spans)
         stack.callback(exporter.close)
         memory = flags.memory << 20
-        runner, rounds = (ChildRunner(environ, folder=scratch, memory_bytes=memory, leads=leads) for _ in range(2))
+        runner, rounds, reviewing = (
+            ChildRunner(environ, folder=scratch, memory_bytes=memory, leads=leads) for _ in range(3)
+        )
         notifier = _notifier(environ, stack)
         options = _loop_options(flags, state)
         controller = Controller(store, runner, metrics, exporter, options, environ=environ, leads=leads)
         controller.notifier = notifier
         pages = _pages(flags, controller, environ, scratch)
+        reviews = ReviewLane(lambda: controller.rounds(ChildWork.REVIEWS), reviewing)
         gauges = FleetGauges(metrics, SystemClock())
-        listeners = [HttpListener(flags.listen, probes(controller, metrics, gauges.update))]
+        answers = [(flags.listen, probes(controller, metrics, gauges.update))]
         if flags.webhooks:
-            listeners.append(HttpListener(flags.webhooks, Webhooks(controller, store, metrics).answer))
-        for listener in listeners:
-            listener.start()
-            stack.callback(listener.stop)
-        if lease is not None:
-
-            def leadership_changed() -> None:
-                controller.leadership_changed()
-                rounds.interrupt()  # of a leader no more
-
-            lease.changed = leadership_changed
-            lease.start()
-            stack.callback(lease.stop)
+            hints = Webhooks(controller, store, metrics, wakes=(controller.hint, reviews.hint))
+            answers.append((flags.webhooks, hints.answer))
+        ports = _listen(answers, stack)
+        if lease is not None:  # rounds of a leader no more are interrupted
+            _compete(lease, (controller.leadership_changed, rounds.interrupt, reviewing.interrupt), stack)
         controller.start()
         stack.callback(controller.stop)  # before the Lease is handed over
-        health = HealthLane(controller, rounds, lambda: open_cluster(flags.cluster, environ), gauges=gauges)
-        health.start()
-        stack.callback(health.stop)
-        if pages is not None:
-            pages.start()
-            stack.callback(pages.stop)
+        health = HealthLane(
+            lambda: controller.rounds(ChildWork.HEALTH),
+            rounds,
+            lambda: open_cluster(flags.cluster, environ),
+            gauges=gauges,
+        )
+        lanes: list[RoundLane | PagesLane] = [health, reviews, *([pages] if pages is not None else [])]
+        for lane in lanes:
+            lane.start()
+            stack.callback(lane.stop)
         stack.callback(_log.event, "info", "stopping")
-        ports = [listener.port for listener in listeners]
         _log.event("info", "started", ports=ports, state=str(state), pid=os.getpid())
         threading.Event().wait()  # until a signal
+
+
+def _listen(answers: Sequence[tuple[str, Answer]], stack: ExitStack) -> list[int]:
+    """Start a listener at each address, and return their ports."""
+    listeners = [HttpListener(address, answer) for address, answer in answers]
+    for listener in listeners:
+        listener.start()
+        stack.callback(listener.stop)
+    return [listener.port for listener in listeners]
+
+
+def _compete(lease: LeaderLease, changed: Sequence[Callable[[], None]], stack: ExitStack) -> None:
+    """Start to compete for a Lease; each of these functions is called when it is won or lost."""
+
+    def call() -> None:
+        for act in changed:
+            act()
+
+    lease.changed = call
+    lease.start()
+    stack.callback(lease.stop)
 
 
 def _pages(
@@ -472,7 +502,7 @@ def _notifier(environ: Mapping[str, str], stack: ExitStack) -> Notifier | None:
     folder = environ.get(ALERT_WEBHOOKS, "")
     if not folder:
         return None
-    notifier = Notifier(lambda: webhooks(folder))
+    notifier = Notifier(lambda: receivers_in(folder))
     notifier.start()
     stack.callback(notifier.stop)
     return notifier

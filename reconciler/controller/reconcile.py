@@ -1,11 +1,13 @@
 """One pass over one source: fetch, plan, and by its mode commit and push, or apply."""
 
+from enum import StrEnum
 from math import inf
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.applying import acting_as, apply_revision
 from reconciler.controller.evidence import commit_evidence
 from reconciler.controller.outcome import PassFailure, PassOutcome, failure, summarize
@@ -15,7 +17,7 @@ from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.tracing import Trace
 from reconciler.controller.use import use_of
 from reconciler.errors import ConfigError, RemoteError, RepositoryError, StalePlan, UnsafePlan, one_line
-from reconciler.forge import ForgeError
+from reconciler.forge import Forge, ForgeError
 from reconciler.forge.branches import contents
 from reconciler.forge.identity import EditedFile, ProposedChange
 from reconciler.forge.opening import access_of_secret, address_of, open_forge
@@ -23,7 +25,6 @@ from reconciler.forge.pushed import PushedRequests
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening
 from reconciler.plan.live.choices import ContestedField
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.plan.outputs.commit import finished_proposal
 from reconciler.plan.outputs.summary import commit_message
 from reconciler.plan.planning import Planned
@@ -33,6 +34,14 @@ from reconciler.repo.git.remote import Credentials, GitRemote, RemoteLimits, fol
 from reconciler.repo.port import Repository
 
 _ATTEMPTS = 3  # of a push, when the branch moves meanwhile
+
+
+class ChildWork(StrEnum):
+    """The work of a child process: a pass, a round of node health, or one over open change requests."""
+
+    PASS = "pass"  # noqa: S105 - no password
+    HEALTH = "health"
+    REVIEWS = "reviews"
 
 
 class Request(Struct, frozen=True, kw_only=True):
@@ -47,7 +56,7 @@ class Request(Struct, frozen=True, kw_only=True):
     access: ClusterFlags = ClusterFlags()
     max_repository: int = 1 << 30  # bytes
     trace: str = ""
-    health: bool = False  # a round of node health instead of a pass
+    work: ChildWork = ChildWork.PASS
 
 
 def reconcile(request: Request, environ: dict[str, str]) -> PassOutcome:
@@ -88,16 +97,21 @@ def open_remote(
     )
 
 
+def source_forge(request: Request, run: opening.Run, environ: dict[str, str]) -> Forge | None:
+    """Return the forge of a source; None unless its settings name one, and its Secret has a token for it."""
+    settings, url = run.workspace.config.forge, request.source.url
+    access = access_of_secret(url, request.secret, environ)
+    if settings is None or not (access.token or access.app):
+        return None
+    return open_forge(address_of(settings, [url], {}), access)
+
+
 def change_requests(request: Request, run: opening.Run, environ: dict[str, str]) -> PushedRequests | None:
-    """Return the change requests of a source whose settings name a forge, and whose Secret has a token for it."""
-    settings, source = run.workspace.config.forge, request.source
-    if settings is None:
+    """Return the change requests of a source; None without a forge."""
+    settings, forge = run.workspace.config.forge, source_forge(request, run, environ)
+    if settings is None or forge is None:
         return None
-    access = access_of_secret(source.url, request.secret, environ)
-    if not access.token and not access.app:
-        return None
-    forge = open_forge(address_of(settings, [source.url], {}), access)
-    return PushedRequests(forge=forge, target=source.ref.removeprefix("refs/heads/"), most=settings.most)
+    return PushedRequests(forge=forge, target=request.source.ref.removeprefix("refs/heads/"), most=settings.most)
 
 
 def _attempt(request: Request, environ: dict[str, str], remote: GitRemote, trace: Trace) -> PassOutcome:
@@ -168,13 +182,13 @@ def _prepared(
 
 def _flags(request: Request, commit: str) -> dict[str, str | None]:
     """Return the settings of a pass over a commit."""
-    return {
-        "revision": commit,
-        "base": commit,
-        "cluster": request.source.cluster or None,
-        "decision_log": str(Path(request.folder).parent.parent / "decisions.jsonl"),
-        "cache_dir": str(Path(request.folder) / "cache"),
-    }
+    log = str(Path(request.folder).parent.parent / "decisions.jsonl")
+    return {**source_flags(request), "revision": commit, "base": commit, "decision_log": log}
+
+
+def source_flags(request: Request) -> dict[str, str | None]:
+    """Return the settings of everything that is made over a source."""
+    return {"cluster": request.source.cluster or None, "cache_dir": str(Path(request.folder) / "cache")}
 
 
 def require_folder(repository: Repository, commit: str, source: ConfigSource) -> None:

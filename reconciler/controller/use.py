@@ -1,13 +1,12 @@
 """The use of GPUs on `/metrics`: what the evidence of each cluster said in the last pass, as long as it is fresh."""
 
 import threading
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from reconciler.index.build import CompiledRevision
-from reconciler.live.observe.placed import moment
+from reconciler.kube.times import unix_time
 from reconciler.plan import Plan
 from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage, UsedWorkload
 from reconciler.repo.evidence.utilisation import GpuUtilisation
@@ -33,7 +32,7 @@ class UseSample(Struct, frozen=True, kw_only=True):
 
 
 class ClusterUse(Struct, frozen=True, kw_only=True):
-    """What is known of a cluster. started: how long each workload waited, by its identity.
+    """The known use of a cluster. started: how long each workload waited, by its identity.
 
     fresh_seconds: how long evidence counts.
     """
@@ -71,20 +70,18 @@ def use_of(plan: Plan, index: CompiledRevision) -> dict[str, ClusterUse]:
 def _nodes(inventory: Inventory | None, usage: Usage | None, *, is_limited: bool) -> Iterator[UseSample]:
     if inventory is None:
         return
-    taken = moment(inventory.taken_at) if is_limited else None
+    taken = unix_time(inventory.taken_at) if is_limited else None
     yield UseSample(name="agentaflow_gpu_total", value=sum(node.gpus for node in inventory.nodes), taken_at=taken)
     if usage is not None:
-        held: Counter[str] = Counter()
-        for pods in (pods for one in usage.workloads for pods in one.pod_sets):
-            held.update({node: number * pods.pod_gpus for node, number in pods.nodes})
-        free = sum(max(0, node.allocatable_gpus - held[node.name]) for node in inventory.nodes if node.is_open)
-        yield UseSample(name="agentaflow_gpu_available", value=free, taken_at=moment(usage.observed_at))
+        held = usage.held_gpus()
+        free = sum(max(0, one.allocatable_gpus - held.get(one.name, 0)) for one in inventory.nodes if one.is_open)
+        yield UseSample(name="agentaflow_gpu_available", value=free, taken_at=unix_time(usage.observed_at))
 
 
 def _workloads(usage: Usage | None) -> Iterator[UseSample]:
     if usage is None:
         return
-    taken = moment(usage.observed_at)
+    taken = unix_time(usage.observed_at)
     with_gpus = [one for one in usage.workloads if one.gpus]
     for state, name in ((WAITING, "pending"), (RUNNING, "running")):
         number = sum(one.state == state for one in with_gpus)
@@ -98,7 +95,7 @@ def _workloads(usage: Usage | None) -> Iterator[UseSample]:
         wanted = sum(one.gpus for one in waiting)
         yield UseSample(name="gpus_held", value=held, taken_at=taken, queue=queue)
         yield UseSample(name="gpus_wanted", value=wanted, taken_at=taken, queue=queue)
-        since = min((moment(one.created_at) for one in waiting if one.created_at), default=0.0)
+        since = min((unix_time(one.created_at) for one in waiting if one.created_at), default=0.0)
         if since:
             yield UseSample(name=_SINCE, value=since, taken_at=taken, queue=queue, is_start=True)
 
@@ -107,15 +104,12 @@ def _busy(use: GpuUtilisation | None) -> Iterator[UseSample]:
     """Yield how busy GPUs are: those that were measured alone, because the others are not idle."""
     if use is None:
         return
-    taken = moment(use.taken_at)
+    taken = unix_time(use.taken_at)
     means: list[float] = []
     idle: dict[str, float] = {}
     for workload in use.workloads:
         for pod in workload.pods:
-            best: dict[str, float] = {}
-            for window in pod.windows:
-                best[window.gpu] = max(window.mean, best.get(window.gpu, 0.0))
-            means += best.values()
+            means += (one.mean for one in pod.busiest())
             shares = pod.idle_shares()
             if shares:
                 idle[workload.queue] = idle.get(workload.queue, 0.0) + sum(shares)
@@ -140,7 +134,7 @@ def _money(plan: Plan, cluster: str, use: GpuUtilisation | None) -> Iterator[Use
     for queue, money in sorted(_sums(costs).items()):
         yield UseSample(name="gpu_cost_per_hour", value=money, taken_at=None, queue=queue)
     for queue, money in sorted(_sums(idle).items()):
-        taken = moment(use.taken_at) if use is not None else 0.0
+        taken = unix_time(use.taken_at) if use is not None else 0.0
         yield UseSample(name="gpu_idle_cost_per_hour", value=money, taken_at=taken, queue=queue)
 
 
@@ -158,7 +152,7 @@ def _started(usage: Usage | None) -> dict[str, float]:
     found = {}
     for one in usage.workloads if usage is not None else ():
         if one.gpus and one.created_at and one.started_at:
-            waited = moment(one.started_at) - moment(one.created_at)
+            waited = unix_time(one.started_at) - unix_time(one.created_at)
             if waited >= 0:
                 found[f"{one.kind}/{one.namespace}/{one.name}/{one.created_at}"] = waited
     return found

@@ -110,7 +110,7 @@ class Item(Protocol):
 
     @property
     def place(self) -> ItemPlace:
-        """What it is."""
+        """The name and the folder of the part."""
         ...
 
     def resolve(self) -> str:

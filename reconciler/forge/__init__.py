@@ -69,6 +69,13 @@ class Comment(Struct, frozen=True, kw_only=True):
     body: str
 
 
+class Review(Struct, frozen=True, kw_only=True):
+    """An approval of a change request that still stands, and the commit that it was given for; empty: not known."""
+
+    author: str
+    commit: str
+
+
 class StatusState(StrEnum):
     """The state of a commit, as forges show it."""
 
@@ -78,7 +85,7 @@ class StatusState(StrEnum):
 
 
 class CommitStatus(Struct, frozen=True, kw_only=True):
-    """What a commit is said to be in one respect, such as `reconciler/plan`; `summary` is one line."""
+    """The status of a commit in one respect, such as `reconciler/plan`; `summary` is one line."""
 
     context: str
     state: StatusState
@@ -161,6 +168,14 @@ class Forge(Protocol):
 
     def may_write(self, user: str) -> bool:
         """Return whether a user may push to the repository."""
+        ...
+
+    def reviews(self, number: int) -> Sequence[Review]:
+        """Return the approvals of a change request, one of each person; what they took back is none."""
+        ...
+
+    def owns(self, owner: str, user: str) -> bool:
+        """Return whether a user is in the group, team or role that an owner in `CODEOWNERS` names."""
         ...
 
 

@@ -1,6 +1,7 @@
 """The forge of a checkout: for commands of people and of pipelines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from reconciler.errors import RepositoryError
 from reconciler.forge import Forge
@@ -9,7 +10,7 @@ from reconciler.forge.identity import EditedFile, ProposedChange
 from reconciler.forge.opening import access_of, address_of, open_forge
 from reconciler.forge.proposing import Proposer, RequestOutcome
 from reconciler.forge.pushed import PushedRequests
-from reconciler.plan.opening import Run
+from reconciler.plan.opening import Run, open_repository
 from reconciler.repo import checkout
 from reconciler.repo.config.forge import ForgeSettings
 from reconciler.settings import FORGE_APP, FORGE_TOKEN
@@ -20,6 +21,16 @@ def forge_of(run: Run, environ: Mapping[str, str]) -> Forge:
     remotes = [checkout.origin_url(run.workspace.repository.root)]
     settings = run.workspace.config.forge or ForgeSettings()
     return open_forge(address_of(settings, remotes, environ), access_of(remotes, environ))
+
+
+def reopener(run: Run, flags: Mapping[str, str | None], environ: Mapping[str, str], base: str) -> Callable[[str], Run]:
+    """Return the function that opens the same repository at another commit, to be compared with `base`; once each."""
+
+    @cache
+    def reopen(commit: str) -> Run:
+        return open_repository(run.workspace.repository, {**flags, "revision": commit, "base": base}, environ)
+
+    return reopen
 
 
 def has_forge(run: Run, environ: Mapping[str, str]) -> bool:

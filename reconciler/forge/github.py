@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState
+from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState, Review
 from reconciler.forge.client import ForgeClient, escape
 
-_PULLS, _ISSUES = "pull-requests: write", "pull-requests: write, or issues: write"
 _CHECKS = "checks: write"
 _FORBIDDEN, _MISSING = 403, 404
 _ANNOTATIONS = 50  # of one request
@@ -16,10 +15,22 @@ _LIMIT = 65_536
 
 
 class GitHub(Forge):
-    """One repository, `OWNER/NAME`. `account`: whose token it is, if it may not ask."""
+    """One repository, `OWNER/NAME`. `account`: whose token it is, if it may not ask.
+
+    Gitea has the same requests, with some exceptions. rights: of the token, by what is asked for.
+    """
 
     kind = "github"
     body_limit = _LIMIT
+    rights: Mapping[str, str] = {
+        "repository": "metadata: read",
+        "pulls": "pull-requests: write",
+        "comments": "pull-requests: write, or issues: write",
+        "statuses": "commit statuses: write",
+    }
+    writers: Sequence[str] = ("admin", "write", "maintain")
+    comment_page: Mapping[str, int] = {"per_page": 100}
+    review_page: Mapping[str, int] = {"per_page": 100}
 
     def __init__(self, client: ForgeClient, repository: str, *, account: str = "") -> None:
         self._client, self._account, self._me = client, account, ""
@@ -34,60 +45,66 @@ class GitHub(Forge):
 
     def default_branch(self) -> str:
         """Return the repository's default branch."""
-        return self._client.get(self._path, "metadata: read", text_of("default_branch"))
+        return self._client.get(self._path, self.rights["repository"], text_of("default_branch"))
 
     def of_branch(self, branch: str) -> Sequence[ChangeRequest]:
         """Return the pull requests from a branch, the newest first."""
         query = {"state": "all", "head": f"{self._owner}:{branch}", "per_page": 100}
-        found = self._client.pages(f"{self._path}/pulls", _PULLS, pull_request, **query)
+        found = self._client.pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, **query)
         ours = (one for one in found if one.branch == branch and not one.is_fork)
         return sorted(ours, key=lambda one: -one.number)
 
     def open_requests(self) -> Iterator[ChangeRequest]:
         """Yield all open pull requests, the oldest first."""
         query = {"state": "open", "sort": "created", "direction": "asc", "per_page": 100}
-        yield from self._client.pages(f"{self._path}/pulls", _PULLS, pull_request, **query)
+        yield from self._client.pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, **query)
+
+    @staticmethod
+    def parse(found: Mapping[str, Any]) -> ChangeRequest:
+        """Return the pull request of an answer."""
+        return pull_request(found)
 
     def request(self, number: int) -> ChangeRequest:
         """Return one pull request."""
-        return self._client.get(f"{self._path}/pulls/{number}", _PULLS, pull_request)
+        return self._client.get(f"{self._path}/pulls/{number}", self.rights["pulls"], self.parse)
 
     def head_ref(self, number: int) -> str:
         """Return the reference of its commits."""
         return f"refs/pull/{number}/head"
 
     def open(self, *, title: str, body: str, branch: str, target: str) -> ChangeRequest:
-        """Open a pull request; 422 says that there is one."""
+        """Open a pull request; 422, of Gitea 409, says that there is one."""
         values = {"title": title, "body": body, "head": branch, "base": target}
-        return self._client.send("POST", f"{self._path}/pulls", _PULLS, values, pull_request)
+        return self._client.send("POST", f"{self._path}/pulls", self.rights["pulls"], values, self.parse)
 
     def edit(self, number: int, *, body: str, close: bool = False) -> None:
         """Replace the body, and close it."""
         values = {"body": body} | ({"state": "closed"} if close else {})
-        self._client.act("PATCH", f"{self._path}/pulls/{number}", _PULLS, values)
+        self._client.act("PATCH", f"{self._path}/pulls/{number}", self.rights["pulls"], values)
 
     def comments(self, number: int) -> Sequence[Comment]:
         """Return all comments; those on lines of the diff are none of them."""
-        found = self._client.pages(f"{self._path}/issues/{number}/comments", _ISSUES, comment_of, per_page=100)
+        path = f"{self._path}/issues/{number}/comments"
+        found = self._client.pages(path, self.rights["comments"], comment_of, **self.comment_page)
         return sorted(found, key=lambda one: one.id)
 
     def comment(self, number: int, body: str) -> None:
         """Add a comment."""
-        self._client.act("POST", f"{self._path}/issues/{number}/comments", _ISSUES, {"body": body})
+        self._client.act("POST", f"{self._path}/issues/{number}/comments", self.rights["comments"], {"body": body})
 
     def edit_comment(self, number: int, comment: int, body: str) -> None:  # noqa: ARG002 - ids are of the repository
         """Replace the text of a comment."""
-        self._client.act("PATCH", f"{self._path}/issues/comments/{comment}", _ISSUES, {"body": body})
+        self._client.act("PATCH", f"{self._path}/issues/comments/{comment}", self.rights["comments"], {"body": body})
 
     def delete_comment(self, number: int, comment: int) -> None:  # noqa: ARG002 - ids are of the repository
         """Delete a comment."""
-        gone(lambda: self._client.act("DELETE", f"{self._path}/issues/comments/{comment}", _ISSUES))
+        gone(lambda: self._client.act("DELETE", f"{self._path}/issues/comments/{comment}", self.rights["comments"]))
 
     def set_status(self, commit: str, status: CommitStatus) -> None:
         """Set a commit status."""
         values = {"state": str(status.state), "context": status.context, "description": status.summary[:_SUMMARY]}
         values |= {"target_url": status.url} if status.url else {}
-        self._client.act("POST", f"{self._path}/statuses/{escape(commit)}", "commit statuses: write", values)
+        self._client.act("POST", f"{self._path}/statuses/{escape(commit)}", self.rights["statuses"], values)
 
     def annotate(self, commit: str, name: str, summary: str, annotations: Sequence[Annotation]) -> bool:
         """Create a check run, and give it the annotations, 50 with each request; only Apps and workflows may."""
@@ -117,9 +134,19 @@ class GitHub(Forge):
     def may_write(self, user: str) -> bool:
         """Return whether a user has the permission to push."""
         path = f"{self._path}/collaborators/{escape(user)}/permission"
-        return may(
-            lambda: self._client.get(path, "metadata: read", text_of("permission")), ("admin", "write", "maintain")
-        )
+        right = self.rights["repository"]
+        return may(lambda: self._client.get(path, right, text_of("permission")) in self.writers)
+
+    def reviews(self, number: int) -> Sequence[Review]:
+        """Return the approvals that were neither dismissed nor followed by a request for changes."""
+        path = f"{self._path}/pulls/{number}/reviews"
+        return approvals_of(self._client.pages(path, self.rights["pulls"], dict, **self.review_page))
+
+    def owns(self, owner: str, user: str) -> bool:
+        """Return whether a user is in a team, if the token may see who is in it."""
+        organization, _, team = owner.removeprefix("@").partition("/")
+        path = f"/orgs/{escape(organization)}/teams/{escape(team)}/memberships/{escape(user)}"
+        return bool(team) and may(lambda: self._client.get(path, "members: read", text_of("state")) == "active")
 
 
 def text_of(key: str) -> Callable[[Any], str]:
@@ -146,14 +173,25 @@ def gone(delete: Callable[[], None]) -> None:
             raise
 
 
-def may(ask: Callable[[], str], allowed: Sequence[str]) -> bool:
-    """Return whether a permission that is asked for is one of these; 404 is none."""
+def may(ask: Callable[[], bool]) -> bool:
+    """Return an answer that the forge gives by 403 or 404 if it is no, or the token may not ask."""
     try:
-        return ask() in allowed
+        return ask()
     except ForgeError as error:
         if error.status not in (_FORBIDDEN, _MISSING):
             raise
         return False
+
+
+def approvals_of(found: Sequence[Mapping[str, Any]]) -> Sequence[Review]:
+    """Return the approvals among reviews of GitHub or Gitea, the oldest first: the last word of a person counts."""
+    last: dict[str, Mapping[str, Any]] = {}
+    for one in found:
+        if one["state"] in ("APPROVED", "CHANGES_REQUESTED", "REQUEST_CHANGES", "DISMISSED"):
+            last[str((one.get("user") or {}).get("login") or "")] = one
+    stand = {author: one for author, one in last.items() if one["state"] == "APPROVED" and not one.get("dismissed")}
+    approved = ((author, one) for author, one in stand.items() if author)
+    return [Review(author=author, commit=str(one.get("commit_id") or "")) for author, one in approved]
 
 
 def comment_of(found: Mapping[str, Any], author: str = "login") -> Comment:

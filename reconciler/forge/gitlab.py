@@ -3,13 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, RequestState, StatusState
+from reconciler.forge import (
+    Annotation,
+    ChangeRequest,
+    Comment,
+    CommitStatus,
+    Forge,
+    RequestState,
+    Review,
+    StatusState,
+)
 from reconciler.forge.client import ForgeClient, escape
-from reconciler.forge.github import comment_of, gone, text_of, whoami
+from reconciler.forge.github import comment_of, gone, may, text_of, whoami
+from reconciler.kube.times import unix_time
 
 _RIGHT = "api, with the role Developer"
 _LIMIT = 1_000_000
 _DEVELOPER = 30  # access level of those who may push
+_ROLES = {"developer": 30, "maintainer": 40, "owner": 50}
 _SUMMARY = 255
 _STATES = {"opened": RequestState.OPEN, "locked": RequestState.OPEN, "merged": RequestState.MERGED}
 _STATUSES = {StatusState.FAILURE: "failed", StatusState.SUCCESS: "success", StatusState.PENDING: "pending"}
@@ -101,6 +112,25 @@ class GitLab(Forge):
         members = self._client.pages(f"{self._path}/members/all", "read_api", _member, query=user, per_page=100)
         return any(name == user and level >= _DEVELOPER for name, level in members)
 
+    def reviews(self, number: int) -> Sequence[Review]:
+        """Return the approvals. GitLab tells their time alone: the commit is that of the newest version before it."""
+        path = f"{self._path}/merge_requests/{number}"
+        approved = self._client.get(f"{path}/approvals", _RIGHT, lambda found: [*map(_approval, found["approved_by"])])
+        versions = sorted(self._client.pages(f"{path}/versions", _RIGHT, _version, per_page=100)) if approved else []
+        return [
+            Review(author=author, commit=next((head for made, head in reversed(versions) if made <= at), ""))
+            for author, at in approved
+        ]
+
+    def owns(self, owner: str, user: str) -> bool:
+        """Return whether a user is a direct member of a group, or of the project with exactly this role."""
+        if owner.startswith("@@"):
+            role = _ROLES.get(owner.removeprefix("@@").rstrip("s"), -1)
+            return (user, role) in self._client.pages(f"{self._path}/members", "read_api", _member, per_page=100)
+        path = f"/groups/{escape(owner.removeprefix('@'))}/members"
+        names = text_of("username")
+        return may(lambda: user in self._client.pages(path, "read_api", names, query=user, per_page=100))
+
     def _notes(self, number: int) -> str:
         return f"{self._path}/merge_requests/{number}/notes"
 
@@ -126,6 +156,14 @@ def _request(found: Mapping[str, Any]) -> ChangeRequest:
 
 def _note(found: Mapping[str, Any]) -> Comment | None:
     return None if found.get("system") else comment_of(found, "username")
+
+
+def _approval(found: Mapping[str, Any]) -> tuple[str, float]:
+    return str(found["user"]["username"]), unix_time(str(found.get("approved_at") or ""))
+
+
+def _version(found: Mapping[str, Any]) -> tuple[float, str]:
+    return unix_time(str(found["created_at"])), str(found["head_commit_sha"])
 
 
 def _member(found: Mapping[str, Any]) -> tuple[str, int]:

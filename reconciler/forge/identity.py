@@ -1,4 +1,4 @@
-"""What is done with a proposal: its identity, the branch that is its own, and the decision. Pure.
+"""Proposals: their identity, the branch that is their own, and the decision about each. Pure.
 
 A proposal is the same as long as its branch is: kind, cluster and name. Its content is the same as long as its key is:
 the lines that it removes and adds. A forge accepts one open change request from a branch, so that two controllers
@@ -97,7 +97,7 @@ def _framed(content: bytes) -> bytes:
 
 
 class Owner(StrEnum):
-    """Who made the commits of a branch."""
+    """The maker of the commits of a branch."""
 
     OURS = "ours"
     THEIRS = "theirs"
@@ -113,7 +113,7 @@ class Tip(Struct, frozen=True, kw_only=True):
 
 
 class RequestStep(StrEnum):
-    """What is done with a proposal."""
+    """The step that is taken with a proposal."""
 
     OPEN = "open"
     UPDATE = "update"  # of the open change request: its branch, its text, or nothing of both if they are up to date

@@ -58,7 +58,7 @@ class ForgeAddress(Struct, frozen=True, kw_only=True):
 
 
 class ForgeAccess(Struct, frozen=True, kw_only=True):
-    """What is not in the repository: a token or an App, and how to get there. Never shown.
+    """The access that is not in the repository: a token or an App, and how to get there. Never shown.
 
     hosts: those that the token may be sent to. account: who the token is, if it may not ask.
     """
@@ -254,6 +254,14 @@ def pipeline_request(environ: Mapping[str, str]) -> int:
         return int(number) if number.isdecimal() else 0
     found = re.fullmatch(r"refs/pull/([0-9]+)/(?:merge|head)", environ.get("GITHUB_REF", ""))
     return int(found[1]) if found else 0
+
+
+def pipeline_branch(environ: Mapping[str, str]) -> str:
+    """Return the branch whose push a pipeline is about; empty if it is about none."""
+    pushed = environ.get("GITHUB_REF", "")
+    return (
+        pushed.removeprefix("refs/heads/") if pushed.startswith("refs/heads/") else environ.get("CI_COMMIT_BRANCH", "")
+    )
 
 
 def pipeline_link(environ: Mapping[str, str]) -> str:

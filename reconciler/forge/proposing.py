@@ -48,7 +48,7 @@ class Branches(Protocol):
 
 
 class RequestOutcome(Struct, frozen=True, kw_only=True):
-    """What became of a proposal."""
+    """The outcome of a proposal."""
 
     branch: str
     step: RequestStep

@@ -1,4 +1,4 @@
-"""What a forge shows about a plan: one comment that is replaced in place, a status of the commit, and annotations."""
+"""A plan on a forge: one comment that is replaced in place, a status of the commit, and annotations."""
 
 from msgspec import Struct
 
@@ -29,7 +29,7 @@ _RESULTS = {0: "passed", 3: "invalid input", 4: "a policy denies it", 5: "unsafe
 
 
 class Reviewed(Struct, frozen=True, kw_only=True):
-    """What was written. `is_outdated`: nothing, because the change request has newer commits than the plan."""
+    """The status and whether a comment was written; `is_outdated`: nothing was, because there are newer commits."""
 
     status: CommitStatus | None = None
     is_written: bool = False
@@ -73,24 +73,20 @@ def plan_status(plan: Plan, link: str = "") -> CommitStatus:
         refuse(plan)
     except UnsafePlan as error:
         words = "needs an approval: " if plan.unapproved else ""
-        return _status(PLAN_STATUS, StatusState.FAILURE, f"{words}{error.message}", link)
+        return status_of(PLAN_STATUS, StatusState.FAILURE, f"{words}{error.message}", link)
     except ReconcilerError as error:
-        return _status(PLAN_STATUS, StatusState.FAILURE, error.message.replace(", shown above", ""), link)
-    return _status(PLAN_STATUS, StatusState.SUCCESS, changes or "no changes", link)
+        return status_of(PLAN_STATUS, StatusState.FAILURE, error.message.replace(", shown above", ""), link)
+    return status_of(PLAN_STATUS, StatusState.SUCCESS, changes or "no changes", link)
 
 
 def verify_status(code: int, link: str = "") -> CommitStatus:
     """Return the status that `reconciler verify` had with this exit code."""
     state = StatusState.FAILURE if code else StatusState.SUCCESS
-    return _status(VERIFY_STATUS, state, _RESULTS.get(code, f"exit code {code}"), link)
+    return status_of(VERIFY_STATUS, state, _RESULTS.get(code, f"exit code {code}"), link)
 
 
-def pending(context: str, why: str) -> CommitStatus:
-    """Return the status of a commit that is not judged yet."""
-    return _status(context, StatusState.PENDING, why, "")
-
-
-def _status(context: str, state: StatusState, summary: str, link: str) -> CommitStatus:
+def status_of(context: str, state: StatusState, summary: str, link: str = "") -> CommitStatus:
+    """Return a status whose summary is one masked line."""
     shown = clip(printable(" ".join(mask_text(summary).split())), _MAX_SUMMARY)
     return CommitStatus(context=context, state=state, summary=shown, url=link)
 

@@ -1,41 +1,26 @@
 """Start the Job of a deep run, on a node whose GPUs nobody uses, with all of them."""
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
 from reconciler.health.fleet_reading import pods_on
+from reconciler.kinds.health.pods import DeepRunSettings, deep_job
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import mapping
-from reconciler.live.observe.placed import DEEP_RUN
+from reconciler.live.observe.placed import pod_gpus
 from reconciler.nodehealth.active.due import DueRuns
-from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.report import NodeReport
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
-_SCRATCH = "/tmp"  # noqa: S108 - the only folder that the container may write
 _ENDED = frozenset({"Succeeded", "Failed"})
 _CONFLICT = 409  # an object of this name exists
 _EXISTS = "its Job exists"
 _LOOKS = 20  # nodes whose pods one round looks at
 _TURN_SECONDS = 60.0
-
-
-class DeepRunSettings(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The settings of deep runs: the agents' image and service account, in the namespace of the release."""
-
-    image: str
-    namespace: str
-    service_account: str
-    runtime_class: str = ""
-    pull_secrets: tuple[str, ...] = ()
-    seconds: int = 1800
-    keep_seconds: int = 600
-    profile: ProbeProfile = ProbeProfile.DEEP
 
 
 class DeepRunStart(Struct, frozen=True, kw_only=True):
@@ -99,66 +84,7 @@ def uses_gpus(pod: Mapping[str, Any]) -> bool:
     """Say whether a pod holds GPUs: it has not ended, and a container of it asks for some."""
     if mapping(pod.get("status")).get("phase") in _ENDED:
         return False
-    return any(_gpus(container) for container in _containers(mapping(pod.get("spec"))))
-
-
-def deep_job(node: str, resource: str, gpus: int, settings: DeepRunSettings, now: float) -> Body:
-    """Return the Job: one attempt, on this node, with all its GPUs, ended by its deadline."""
-    digest = hashlib.sha256(f"{node} {settings.profile} {int(now) // settings.seconds}".encode()).hexdigest()[:12]
-    labels = {"app.kubernetes.io/part-of": "gpu-reconciler", DEEP_RUN[0]: DEEP_RUN[1]}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"gpu-{settings.profile}-{digest}", "namespace": settings.namespace, "labels": labels},
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": settings.seconds,
-            "ttlSecondsAfterFinished": settings.keep_seconds,
-            "template": {"metadata": {"labels": labels}, "spec": _pod(node, resource, gpus, settings)},
-        },
-    }
-
-
-def _pod(node: str, resource: str, gpus: int, settings: DeepRunSettings) -> Body:
-    here = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    pod: Body = {
-        "restartPolicy": "Never",
-        "serviceAccountName": settings.service_account,
-        "automountServiceAccountToken": True,
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [here]}}},
-        "tolerations": [{"operator": "Exists"}],
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 65532,  # the user of the image
-            "runAsGroup": 65532,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [
-            {
-                "name": "deep-run",
-                "image": settings.image,
-                "args": ["agent", f"--profile={settings.profile}", f"--deadline={settings.seconds}"],
-                "env": [
-                    {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-                    {"name": "HOME", "value": _SCRATCH},
-                    {"name": "NVIDIA_DRIVER_CAPABILITIES", "value": "compute,utility"},  # CUDA and NVML
-                ],
-                "resources": {"limits": {resource: str(gpus)}, "requests": {resource: str(gpus)}},
-                "securityContext": {
-                    "allowPrivilegeEscalation": False,
-                    "readOnlyRootFilesystem": True,
-                    "capabilities": {"drop": ["ALL"]},
-                },
-                "volumeMounts": [{"name": "tmp", "mountPath": _SCRATCH}],
-            }
-        ],
-        "volumes": [{"name": "tmp", "emptyDir": {}}],
-    }
-    if settings.runtime_class:
-        pod["runtimeClassName"] = settings.runtime_class
-    if settings.pull_secrets:
-        pod["imagePullSecrets"] = [{"name": name} for name in settings.pull_secrets]
-    return pod
+    return bool(pod_gpus(mapping(pod.get("spec"))))
 
 
 def _allocatable(node: Body) -> tuple[str, int]:
@@ -168,7 +94,7 @@ def _allocatable(node: Body) -> tuple[str, int]:
         (
             (name, amount)
             for name in sorted(offered, key=_whole_first)
-            if is_gpu(name) and (amount := _amount(offered, name))
+            if is_gpu(name) and (amount := int(parse_quantity(offered[name]) or 0))
         ),
         ("", 0),
     )
@@ -176,24 +102,6 @@ def _allocatable(node: Body) -> tuple[str, int]:
 
 def _whole_first(resource: str) -> tuple[bool, str]:
     return resource not in WHOLE_GPUS, resource
-
-
-def _containers(spec: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for field in ("containers", "initContainers"):
-        for container in spec.get(field) or ():
-            yield mapping(container)
-
-
-def _gpus(container: Mapping[str, Any]) -> int:
-    resources = mapping(container.get("resources"))
-    amounts = (mapping(resources.get(field)) for field in ("limits", "requests"))
-    return max((_amount(amount, name) for amount in amounts for name in amount if is_gpu(name)), default=0)
-
-
-def _amount(amounts: Mapping[str, Any], name: str) -> int:
-    """Return a number of devices; one that cannot be read is one, so that no GPU in use looks idle."""
-    quantity = parse_quantity(amounts[name])
-    return 1 if quantity is None else int(quantity)
 
 
 def _name(pod: Mapping[str, Any]) -> str:

@@ -94,11 +94,7 @@ def about_pod(pod: Mapping[str, Any]) -> EventTarget:
     """Return a pod as the object of an event."""
     metadata = pod["metadata"]
     return EventTarget(
-        api_version="v1",
-        kind="Pod",
-        name=metadata["name"],
-        uid=metadata["uid"],
-        namespace=metadata["namespace"],
+        api_version="v1", kind="Pod", name=metadata["name"], uid=metadata["uid"], namespace=metadata["namespace"]
     )
 
 

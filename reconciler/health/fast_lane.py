@@ -12,11 +12,13 @@ from reconciler.clock import Clock
 from reconciler.health.deep_runs import uses_gpus
 from reconciler.health.events import EventTarget, notify_users, record_event
 from reconciler.health.fleet_reading import FleetReading, pods_on, read_fleet
+from reconciler.health.network_tests import with_network_tests
 from reconciler.health.reports import report_key
 from reconciler.health.state_store import HealthCase, LaneState, StateStore
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping, text
+from reconciler.live.observe.owners import RepairOwner
 from reconciler.live.observe.placed import controller_of
 from reconciler.nodehealth.exports.labels import NodeLabels, node_labels
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
@@ -24,7 +26,7 @@ from reconciler.nodehealth.fleet.evaluate import FleetInput, evaluate, is_stale
 from reconciler.nodehealth.fleet.state import FleetNode, FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.inflight.postflight import with_job_errors
 from reconciler.nodehealth.limits import rejudged_reports
-from reconciler.nodehealth.nodes import MANAGER, NodeEdits, NodeMark, RepairOwner, node_edits, node_mark
+from reconciler.nodehealth.nodes import MANAGER, NodeEdits, NodeMark, node_edits, node_mark
 from reconciler.nodehealth.policy import CheckRule, PolicyBook
 from reconciler.nodehealth.published import EXPECTED, expected_text
 from reconciler.nodehealth.quarantine import NodeQuarantine
@@ -239,9 +241,10 @@ def run_round(
     reading = read_fleet(cluster)
     stored = store.read()
     named = name_workloads(cluster, reading.reports, stored.state.workloads)
+    now = clock.now().timestamp()
     reports = with_job_errors(named.reports, stored.state.job_errors)
     reading = replace(reading, reports=rejudged_reports(reports, reading.facts, rules.policies))
-    now = clock.now().timestamp()
+    reading, untested = with_network_tests(cluster, reading, rules.policies, now)
     facts, problems = with_drained(cluster, _facts(reading, stored.state), stored.state.fleet.nodes)
     given = FleetInput(
         facts=facts,
@@ -254,7 +257,7 @@ def run_round(
     state = replace(
         stored.state,
         fleet=evaluation.state,
-        cases=_cases(stored.state.cases, evaluation.decisions.values(), now, evaluation.state.nodes),
+        cases=open_cases(stored.state.cases, evaluation.decisions.values(), now, evaluation.state.nodes),
         deep_runs={node: at for node, at in stored.state.deep_runs.items() if 0 <= now - at < _REMEMBERED},
         workloads=dict(named.names),
         proven={name: uids for name, uids in stored.state.proven.items() if _is_in_probation(evaluation.state, name)},
@@ -263,7 +266,7 @@ def run_round(
         store.write(state, stored)
     marked, failures = _mark_all(cluster, reading, evaluation, state, rules, clock=clock, dry_run=dry_run)
     untold = () if dry_run else _publish_expectations(cluster, reading, rules.policies)
-    failures = (*named.problems, *problems, *failures, *untold)
+    failures = (*named.problems, *untested, *problems, *failures, *untold)
     return LaneRound(reading=reading, evaluation=evaluation, state=state, now=now, marked=marked, failures=failures)
 
 
@@ -357,7 +360,7 @@ def in_order(decisions: Iterable[HealthDecision]) -> Sequence[HealthDecision]:
     return sorted(decisions, key=lambda one: (one.taint is None, one.node))
 
 
-def _cases(
+def open_cases(
     known: Mapping[str, HealthCase],
     decisions: Iterable[HealthDecision],
     now: float,

@@ -1,16 +1,17 @@
 """Read the nodes and the health reports of a live cluster."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from reconciler.kinds.workloads import NODE, POD
-from reconciler.kube.client.port import Body, ClusterError, LiveCluster, UnknownKind
-from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import annotation
+from reconciler.kube.client.port import Body, LiveCluster
+from reconciler.kube.objects import split_api_version
+from reconciler.kube.values import annotation, mapping, text
 from reconciler.live.observe.fleet import fleet_node, has_gpus
+from reconciler.live.observe.owners import RepairOwner, node_health_checks, repair_owner
 from reconciler.nodehealth.fleet.state import FleetNode
-from reconciler.nodehealth.nodes import NODE_HEALTH_CHECK, RepairOwner, repair_owner
 from reconciler.nodehealth.published import EXPECTED, MalformedReport, report_of
 from reconciler.nodehealth.report import KIND, NodeReport
 from reconciler.repo.config.config import GROUP
@@ -46,7 +47,7 @@ def read_fleet(cluster: LiveCluster) -> FleetReading:
             continue
         if report is not None:
             reports[report.node] = report
-    checks = _checks(cluster, notes)
+    checks = node_health_checks(cluster, notes)
     nodes, facts, owners = {}, {}, {}
     for body in cluster.list(cluster.resource(*NODE)).objects:
         owner = repair_owner(body, checks)
@@ -64,15 +65,8 @@ def pods_on(cluster: LiveCluster, node: str) -> Iterator[Body]:
     return cluster.list(cluster.resource(*POD), fields=f"spec.nodeName={node}").objects
 
 
-def _checks(cluster: LiveCluster, notes: list[str]) -> list[Body]:
-    """Return the NodeHealthChecks of medik8s. Where they cannot be listed we act as if there were none, and say so."""
-    if cluster.discover().find(*NODE_HEALTH_CHECK) is None:
-        return []
-    try:
-        return list(cluster.list(cluster.resource(*NODE_HEALTH_CHECK)).objects)
-    except UnknownKind:
-        return []
-    except ClusterError as error:
-        notes.append(f"NodeHealthChecks cannot be listed, so every node counts as repaired by medik8s: {error.message}")
-        key = ObjectKey(group=NODE_HEALTH_CHECK[0], kind=NODE_HEALTH_CHECK[1], namespace="", name="unknown")
-        return [{"metadata": {"name": key.name}, "spec": {}}]
+def find_owner(cluster: LiveCluster, namespace: str, owner: Mapping[str, Any]) -> Body | None:
+    """Return an owner, unless it is gone. It is listed: that is what the chart permits in every mode."""
+    resource = cluster.resource(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
+    listing = cluster.list(resource, namespace=namespace, fields=f"metadata.name={text(owner.get('name'))}")
+    return next((one for one in listing.objects if mapping(one.get("metadata")).get("uid") == owner.get("uid")), None)

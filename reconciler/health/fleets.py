@@ -94,13 +94,7 @@ def live_fleets(
         limits = rules.policies.base.breaker
         name, evaluation = sources.cluster.name, done.evaluation
         view = overview(
-            name,
-            evaluation,
-            reading.facts,
-            reports=reading.reports,
-            limits=limits,
-            now=done.now,
-            jobs=done.state.jobs,
+            name, evaluation, reading.facts, reports=reading.reports, limits=limits, now=done.now, jobs=done.state.jobs
         )
         yield FleetView(
             sources=sources,

@@ -108,10 +108,7 @@ def _learnable() -> Iterator[tuple[str, tuple[NamedLimits, ...]]]:
 
 
 def _runs(
-    check: str,
-    names: NamedLimits,
-    reports: Iterable[NodeReport],
-    peaks: PeakTable,
+    check: str, names: NamedLimits, reports: Iterable[NodeReport], peaks: PeakTable
 ) -> tuple[list[AcceptedRun], list[float]]:
     """Return the accepted runs of one check on the GPUs that these limits are for, and what agents warned below."""
     runs, limits = list[AcceptedRun](), list[float]()

@@ -7,6 +7,7 @@ from pathlib import Path
 from reconciler import resources
 from reconciler.nodehealth.active.links import PingTarget
 from reconciler.nodehealth.readers.diagnostics import DiagnosticsSource
+from reconciler.nodehealth.readers.imex import ImexSource
 from reconciler.nodehealth.readers.kmsg import KmsgSource
 from reconciler.nodehealth.readers.library import LibrarySource
 from reconciler.nodehealth.readers.network.ping import PingSource
@@ -37,7 +38,7 @@ def node_sources(
     kmsg = KmsgSource(kmsg_path or root / "dev/kmsg", environ=environ, proc=root / "proc")
     library.start()
     kmsg.start()
-    light: list[ReadingSource] = [library, kmsg, system]
+    light: list[ReadingSource] = [library, kmsg, system, ImexSource(environ=environ)]
     if on_xid is not None and library.name == "nvml":
         light.append(_events(environ, on_xid))
     if ping:

@@ -226,9 +226,4 @@ def _change(work: CaseWork, before: Mapping[str, bytes | None]) -> ProposedChang
 
 
 def _trailers(work: CaseWork, head: str) -> dict[str, str]:
-    return {
-        CASE: work.case.id,
-        EVIDENCE: work.decision.evidence or "none",
-        SOURCE_COMMIT: head,
-        ENGINE: __version__,
-    }
+    return {CASE: work.case.id, EVIDENCE: work.decision.evidence or "none", SOURCE_COMMIT: head, ENGINE: __version__}

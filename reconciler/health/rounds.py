@@ -14,27 +14,24 @@ from msgspec.structs import replace
 from reconciler.clock import Clock
 from reconciler.console.logs import Log
 from reconciler.errors import ConfigError, OutsideError, ReconcilerError, StalePlan, one_line
-from reconciler.health.deep_runs import DeepRunSettings, start_due_runs, uses_gpus
-from reconciler.health.events import EventTarget, record_event
+from reconciler.health.deep_runs import start_due_runs
 from reconciler.health.fast_lane import HealthRules, LaneRound, run_round
-from reconciler.health.fleet_reading import pods_on
 from reconciler.health.jobs.preflight import acknowledge
 from reconciler.health.jobs.running import JobWatch, look_at_jobs, notify_owners
 from reconciler.health.proposals import CaseBranches, ChangeRequests, ClusterRound
 from reconciler.health.quarantine_files import HealthSources, mirror_files
+from reconciler.health.repairing import start_repairs
 from reconciler.health.state_store import StateStore, claim_fleet
-from reconciler.http import IncomingWebhook
+from reconciler.kinds.health.pods import DeepRunSettings
 from reconciler.kinds.kind import Kinds
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import NOT_JSON, plural
+from reconciler.messages import receivers_in, send
 from reconciler.nodehealth.active.due import due_runs
 from reconciler.nodehealth.exports.fleet_gauges import FleetSamples, fleet_samples
-from reconciler.nodehealth.exports.notices import HealthNotice, NoticeFormat, Told, notices, payload, sent_after
-from reconciler.nodehealth.fleet.decisions import FleetEvaluation
+from reconciler.nodehealth.exports.notices import notices
 from reconciler.nodehealth.fleet.evaluate import FleetInput
-from reconciler.nodehealth.fleet.repairs import RepairTry, due_steps
-from reconciler.nodehealth.fleet.state import HealthPhase
 from reconciler.plan import opening
 from reconciler.plan.outputs.commit import ENGINE, SOURCE_COMMIT, commit
 from reconciler.repo.config import Cluster
@@ -75,12 +72,7 @@ def act(run: opening.Run, opener: Opener, options: RoundOptions, stack: ExitStac
     return rounds
 
 
-def _act_on(
-    run: opening.Run,
-    live: LiveCluster,
-    sources: HealthSources,
-    options: RoundOptions,
-) -> ClusterRound:
+def _act_on(run: opening.Run, live: LiveCluster, sources: HealthSources, options: RoundOptions) -> ClusterRound:
     environ, clock = options.environ, options.clock
     name, namespace, rules = sources.cluster.name, run.settings.inventory_namespace, sources.rules()
     if not options.dry_run:
@@ -146,54 +138,6 @@ def start_tests(
     return replace(done, tested=made.nodes, failures=(*done.failures, *made.problems))
 
 
-def start_repairs(
-    environ: Mapping[str, str],
-    cluster: LiveCluster,
-    store: StateStore,
-    done: LaneRound,
-    rules: HealthRules,
-    *,
-    clock: Clock,
-) -> LaneRound:
-    """Ask the user's tool for the repairs that are due, or tell what would be asked; never while GPUs are in use."""
-    reading, decisions, known = done.reading, done.evaluation.decisions, done.state.repairs
-    given = FleetInput(
-        facts=reading.facts, reports=reading.reports, policies=rules.policies, quarantines=rules.reviewed
-    )
-    tries = {
-        node: one
-        for node, one in known.items()
-        if node in decisions and decisions[node].phase is HealthPhase.REMEDIATING
-    }
-    failures: list[str] = []
-    for step in due_steps(given, done.evaluation, tries, done.now):
-        try:
-            if any(map(uses_gpus, pods_on(cluster, step.node))):
-                raise ConfigError("pods with GPUs are left on it")
-            if not step.is_shadow:
-                IncomingWebhook(_repair_url(environ)).post(msgspec.to_builtins(step))
-            what = f"{step.action} (attempt {step.attempt} of {step.attempts})"
-            about = EventTarget(api_version="v1", kind="Node", name=step.node, uid=step.uid)
-            reason = "RepairWouldStart" if step.is_shadow else "RepairStarted"
-            record_event(cluster, about, reason=reason, message=f"{what}: {step.reason}", is_warning=False, clock=clock)
-        except ReconcilerError as error:
-            failures.append(f"{step.node} is not repaired: {error.message}")
-            continue
-        tries[step.node] = RepairTry(attempt=step.attempt, at=done.now)
-    if tries == known and not failures:
-        return done
-    stored = store.read()
-    store.write(replace(stored.state, repairs=tries), stored)
-    return replace(done, failures=(*done.failures, *failures))
-
-
-def _repair_url(environ: Mapping[str, str]) -> str:
-    try:
-        return (Path(environ.get(ALERT_WEBHOOKS) or "/nowhere") / "repair-url").read_text("utf-8")
-    except OSError as error:
-        raise ConfigError("the Secret of webhooks has no key repair-url") from error
-
-
 def deep_run_settings(environ: Mapping[str, str]) -> DeepRunSettings | None:
     """Return the settings; None without the variable: then none is started. Raises `ConfigError`."""
     text = environ.get(DEEP_RUNS)
@@ -241,71 +185,13 @@ def write_watch(file: Path, watch: JobWatch) -> None:
     new.replace(file)
 
 
-KEYS: Mapping[str, NoticeFormat] = {
-    "slack-url": NoticeFormat.SLACK,
-    "webhook-url": NoticeFormat.SLACK,
-    "teams-url": NoticeFormat.TEAMS,
-    "json-url": NoticeFormat.JSON,
-}
-"""Keys of the Secret, each a URL, and what is sent there."""
-
-_MAX_COUNT = 20  # messages at one time: more are one that says so
-
-
-def webhooks(folder: str) -> list[tuple[IncomingWebhook, NoticeFormat]]:
-    """Return the webhooks of a mounted Secret. Raises `ConfigError` for a URL that is none."""
-    found = []
-    for name, form in KEYS.items():
-        path = Path(folder) / name
-        if folder and path.is_file():
-            found.append((IncomingWebhook(path.read_text(encoding="utf-8")), form))
-    return found
-
-
-def tell(
-    evaluation: FleetEvaluation,
-    told: Told,
-    receivers: Sequence[tuple[IncomingWebhook, NoticeFormat]],
-    failed: Callable[[str], None],
-    cluster: str = "",
-) -> dict[str, str]:
-    """Send what is new; return what people know now. What no webhook took is sent again in the next round."""
-    if not receivers:
-        return dict(told)
-    new = notices(evaluation, told, cluster)
-    sent: list[HealthNotice] = []
-    for notice in _bounded(new, cluster):
-        taken = [_post(receiver, payload(notice, form), failed) for receiver, form in receivers]
-        if any(taken):
-            sent.append(notice)
-    is_cut = len(new) > _MAX_COUNT and len(sent) == _MAX_COUNT
-    return sent_after(told, new if is_cut else tuple(sent))
-
-
-def _post(receiver: IncomingWebhook, body: dict[str, object], failed: Callable[[str], None]) -> bool:
-    try:
-        receiver.post(body)
-    except ReconcilerError as error:
-        failed(error.message)
-        return False
-    return True
-
-
-def _bounded(new: tuple[HealthNotice, ...], cluster: str) -> Sequence[HealthNotice]:
-    """Return at most 20 messages: the last of many says how many there are."""
-    if len(new) <= _MAX_COUNT:
-        return new
-    rest = len(new) - _MAX_COUNT + 1
-    more = HealthNotice(key=f"{cluster}/more", stage="", title=f"{rest} more changes of node health", is_over=True)
-    return [*new[: _MAX_COUNT - 1], more]
-
-
 def _notify_people(environ: Mapping[str, str], store: StateStore, done: LaneRound, cluster: str) -> None:
     """Send what is new to the webhooks, and remember it. Whatever fails stops no round."""
     try:
-        receivers = webhooks(environ.get(ALERT_WEBHOOKS, ""))
-        told = tell(done.evaluation, done.state.told, receivers, _report_unsent, cluster)
-        if told != done.state.told:
+        known, receivers = done.state.told, receivers_in(environ.get(ALERT_WEBHOOKS, ""))
+        new = notices(done.evaluation, known, cluster) if receivers else ()
+        told = send(new, known, receivers, _report_unsent, cluster)
+        if told != known:
             stored = store.read()
             store.write(replace(stored.state, told=told), stored)
     except (ReconcilerError, OSError) as error:

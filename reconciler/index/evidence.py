@@ -1,7 +1,7 @@
 """The evidence about each cluster, `evidence/<cluster>/*.yaml`: nodes, recorded sizing answers, finished jobs."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -12,17 +12,15 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
+from reconciler.nodehealth.fleet.evidence import FleetHealth
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.evidence.active_queues import ActiveQueues
 from reconciler.repo.evidence.definitions import ClusterDefinitions
 from reconciler.repo.evidence.runs import FinishedRuns
+from reconciler.repo.evidence.usage import Usage
+from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.answers import Answers
 from reconciler.sizing.inventory import Inventory
-
-if TYPE_CHECKING:
-    from reconciler.nodehealth.fleet.evidence import FleetHealth
-    from reconciler.repo.evidence.usage import Usage
-    from reconciler.repo.evidence.utilisation import GpuUtilisation
 
 _Value = TypeVar("_Value")
 
@@ -35,10 +33,10 @@ class Evidence(Struct, frozen=True, kw_only=True):
     answers: Mapping[str, Answers]
     runs: Mapping[str, FinishedRuns]
     queues: Mapping[str, ActiveQueues]
-    health: "Mapping[str, FleetHealth]"
+    health: Mapping[str, FleetHealth]
     definitions: Mapping[str, ClusterDefinitions]
-    utilisation: "Mapping[str, GpuUtilisation]"
-    usage: "Mapping[str, Usage]"
+    utilisation: Mapping[str, GpuUtilisation]
+    usage: Mapping[str, Usage]
     gpu_nodes: Mapping[str, tuple[GpuNode, ...]]
     problems: tuple[Problem, ...]
 

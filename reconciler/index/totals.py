@@ -15,6 +15,7 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
 from reconciler.policy.references import (
     COLLECTIVE,
+    RuleScope,
     evaluate_amounts,
     evaluate_change,
     evaluate_links,
@@ -24,7 +25,7 @@ from reconciler.policy.references import (
 from reconciler.policy.verdict import Verdict
 from reconciler.queues.flavors import Version, version_of
 from reconciler.queues.queues import QueueUsage, defines_queues, subtract_workloads, usage_by_cluster
-from reconciler.repo.config import RuleSetting
+from reconciler.repo.config import Cluster, RuleSetting
 
 _Change = tuple[ObjectSummary, ObjectSummary]
 """One object before and after."""
@@ -59,24 +60,30 @@ def _evaluate(index: CompiledRevision, digests: tuple[bytes, bytes], saved: Obje
         for row in record.summaries:
             rows[row.cluster].append(row)
             first.setdefault(row.path, row)
-    kinds, rules = index.context.kinds, index.context.config.rules
     usage = usage_by_cluster(first.values())
     amounts: list[Verdict] = []
     for cluster in index.clusters:
-        inventory = index.context.evidence.inventories.get(cluster.name)
         own = None if index.rendered.has_duplicates else usage.get(cluster.name)
-        amounts += evaluate_amounts(
-            kinds, rows[cluster.name], cluster, inventory, rules, own, kueue_version(index, cluster.name)
-        )
+        amounts += evaluate_amounts(_scope(index, cluster), rows[cluster.name], own)
     links = saved.links if saved is not None and saved.links_digest == digests[0] else None
     if links is None:
         links = tuple(
             verdict
             for cluster in index.clusters
-            for verdict in evaluate_links(kinds, rows[cluster.name], cluster, rules)
+            for verdict in evaluate_links(_scope(index, cluster), rows[cluster.name])
         )
     return ObjectTotals(
         links_digest=digests[0], links=links, amounts_digest=digests[1], amounts=tuple(amounts), usage=usage
+    )
+
+
+def _scope(index: CompiledRevision, cluster: Cluster) -> RuleScope:
+    return RuleScope(
+        kinds=index.context.kinds,
+        cluster=cluster,
+        settings=index.context.config.rules,
+        inventory=index.context.evidence.inventories.get(cluster.name),
+        kueue=kueue_version(index, cluster.name),
     )
 
 
@@ -143,8 +150,8 @@ def _keeps_links(index: CompiledRevision, judged: AbstractSet[tuple[str, ObjectK
     if not judged.isdisjoint((row.cluster, row.key) for row in change):
         return False
     (cluster,) = (each for each in index.clusters if each.name == after.cluster)
-    kinds, rules = index.context.kinds, index.context.config.rules
-    if before.key != after.key and not has_plain_path(kinds, after, cluster, rules):
+    scope = _scope(index, cluster)
+    if before.key != after.key and not has_plain_path(scope, after):
         return False
     if is_same:
         return True
@@ -152,9 +159,9 @@ def _keeps_links(index: CompiledRevision, judged: AbstractSet[tuple[str, ObjectK
         ObjectKey(group=each.group, kind=each.kind, namespace=each.namespace, name=each.name)
         for each in after.references
     )
-    paths = (kinds.manifest_path(after.cluster, key) for key in keys)
+    paths = (index.context.kinds.manifest_path(after.cluster, key) for key in keys)
     targets = index.summaries(path for path in paths if path in index.sources)
-    return has_references(kinds, after, targets.values(), cluster, rules)
+    return has_references(scope, after, targets.values())
 
 
 def _written(row: ObjectSummary) -> tuple[Reference, ...]:
@@ -169,14 +176,10 @@ def _update_amounts(
     amounts: list[Verdict] = []
     for cluster in index.clusters:
         new = evaluate_change(
-            index.context.kinds,
+            _scope(index, cluster),
             [before for before, _ in changes if before.cluster == cluster.name],
             [after for _, after in changes if after.cluster == cluster.name],
-            cluster,
-            index.context.evidence.inventories.get(cluster.name),
-            index.context.config.rules,
             (saved.usage.get(cluster.name, QueueUsage()), usage.get(cluster.name, QueueUsage())),
-            kueue_version(index, cluster.name),
         )
         if new is None:
             return None

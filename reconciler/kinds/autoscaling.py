@@ -25,14 +25,9 @@ def autoscaled_problems(document: Document, key: ObjectKey, row: Kind, lookup: L
             scaler = lookup.defined(kind, key.namespace, name)
             if scaler is not None and _target(kind, scaler.data) == (key.group, key.kind, key.name):
                 field = format_path(row.pods.scale)
-                yield Problem(
-                    rule="autoscaler.replicas",
-                    place=document.at(row.pods.scale),
-                    field=field,
-                    message=f"{kind[1]} {name} sets {field} too, so a sync of Flux or Argo CD stops pods that it added",
-                    hint=f"remove {field}: docs/live-clusters.md says how to do that while the pods run",
-                    severity=Severity.WARNING,
-                )
+                message = f"{kind[1]} {name} sets {field} too, so a sync of Flux or Argo CD stops pods that it added"
+                hint = f"remove {field}: docs/live-clusters.md says how to do that while the pods run"
+                yield document.problem("autoscaler.replicas", row.pods.scale, message, hint, severity=Severity.WARNING)
 
 
 def _target(kind: KindId, body: Body) -> tuple[str, str, str]:

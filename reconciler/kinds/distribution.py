@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kube.values import plural
 from reconciler.sizing.inventory import Node
@@ -82,9 +83,7 @@ def distribute(gpus: int, kinds: Sequence[NodeKind]) -> Distribution | Distribut
             why = f"needs {plural(spread.nodes, 'node')} with {plural(spread.per_node, 'GPU')}; available: {available}"
             rejected.append(Rejected(nodes=spread.nodes, per_node=spread.per_node, why=why))
             continue
-        return Distribution(
-            nodes=spread.nodes, per_node=spread.per_node, because=spread.because, rejected=tuple(rejected)
-        )
+        return replace(spread, rejected=tuple(rejected))
     return DistributionFailure(
         why=f"{plural(gpus, 'GPU')} cannot be spread evenly over nodes with {_listed(kinds)}"
         if kinds

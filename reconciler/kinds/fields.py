@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Reason, Traced, copied
 from reconciler.kube.values import mapping, sequence, value_at
@@ -47,14 +47,7 @@ class Fields(Struct, frozen=True):
         self, rule: str, path: FieldPath, message: str, hint: str = "", *, severity: Severity = Severity.ERROR
     ) -> Problem:
         """Return a problem of the value at a path."""
-        return Problem(
-            rule=f"{self.family}.{rule}",
-            place=self.document.at(path),
-            field=format_path(path),
-            message=message,
-            hint=hint,
-            severity=severity,
-        )
+        return self.document.problem(f"{self.family}.{rule}", path, message, hint, severity=severity)
 
     def warning(self, rule: str, path: FieldPath, message: str, hint: str = "") -> Problem:
         """Return a warning about the value at a path."""

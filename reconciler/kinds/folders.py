@@ -16,7 +16,7 @@ from msgspec import Struct
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kinds.manifests.templates import Data, pod_templates, with_changes
-from reconciler.kube.objects import FieldPath, OversizedContent, format_path
+from reconciler.kube.objects import FieldPath, OversizedContent
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, sequence, text
@@ -42,6 +42,12 @@ def annotations_of(document: Document) -> Mapping[str, Any]:
     return mapping(document.metadata.get("annotations"))
 
 
+def carried_folder(document: Document) -> str:
+    """Return the path of the folder that a document carries; empty without one."""
+    written = text(annotations_of(document).get(FOLDER))
+    return posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written)) if written else ""
+
+
 def with_folder(
     kinds: Kinds,
     manifests: Iterable[Manifest],
@@ -53,8 +59,7 @@ def with_folder(
     made = tuple(manifests)
     if not made:
         return (), []
-    written = text(annotations_of(document)[FOLDER])
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written))
+    written, folder = text(annotations_of(document)[FOLDER]), carried_folder(document)
     if not written.endswith(FOLDER_SUFFIX) or folder.startswith(("/", "../")):
         hint = f"name a folder beside the file, such as code{FOLDER_SUFFIX}"
         return made, [_problem(document, FOLDER, f"{written!r} is not the path of a {FOLDER_SUFFIX} folder", hint)]
@@ -146,8 +151,7 @@ def _reason(document: Document, annotation: str, what: str) -> Reason:
 
 
 def _problem(document: Document, annotation: str, message: str, hint: str) -> Problem:
-    field = _field(document, annotation)
-    return Problem(rule=_RULE, place=document.at(field), field=format_path(field), message=message, hint=hint)
+    return document.problem(_RULE, _field(document, annotation), message, hint)
 
 
 def _field(document: Document, annotation: str) -> FieldPath:

@@ -1,16 +1,15 @@
 """Kinds of the project itself (`gpureconciler.io`): configuration, evidence, policy, approvals. None is rendered."""
 
-from typing import Any
-
 from reconciler.kinds.aspects import EvidenceReader, EvidenceUse, Source
 from reconciler.kinds.facts import Refusal
 from reconciler.kinds.kind import ANY_KIND, Kind
-from reconciler.kube.problems import Problem
-from reconciler.kube.yaml import Document
+from reconciler.nodehealth.fleet.evidence import parse_health
 from reconciler.repo.config.config import GROUP
 from reconciler.repo.evidence.active_queues import parse_active_queues
 from reconciler.repo.evidence.definitions import parse_definitions
 from reconciler.repo.evidence.runs import parse_runs
+from reconciler.repo.evidence.usage import parse_usage
+from reconciler.repo.evidence.utilisation import parse_utilisation
 from reconciler.sizing.answers import parse_answers
 from reconciler.sizing.inventory import parse_inventory
 
@@ -27,24 +26,6 @@ _REFUSAL = Refusal(
 )
 
 
-def _health(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.nodehealth.fleet.evidence import parse_health  # noqa: PLC0415 - many plans have no such file
-
-    return parse_health(document, cluster)
-
-
-def _utilisation(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.repo.evidence.utilisation import parse_utilisation  # noqa: PLC0415 - many plans have no such file
-
-    return parse_utilisation(document, cluster)
-
-
-def _usage(document: Document, cluster: str) -> tuple[Any | None, tuple[Problem, ...]]:
-    from reconciler.repo.evidence.usage import parse_usage  # noqa: PLC0415 - many plans have no such file
-
-    return parse_usage(document, cluster)
-
-
 def _evidence(kind: str, reader: EvidenceReader) -> Kind:
     return Kind(group=GROUP, kind=kind, source=Source(refusal=_REFUSAL, evidence=reader))
 
@@ -56,9 +37,9 @@ KINDS = (
     _evidence("FinishedRuns", EvidenceReader(parse=parse_runs, use=EvidenceUse.RUNS)),
     _evidence("ActiveQueues", EvidenceReader(parse=parse_active_queues, use=EvidenceUse.QUEUES)),
     _evidence("ClusterDefinitions", EvidenceReader(parse=parse_definitions, use=EvidenceUse.DEFINITIONS)),
-    _evidence("NodeHealth", EvidenceReader(parse=_health, use=EvidenceUse.HEALTH)),
-    _evidence("GpuUtilisation", EvidenceReader(parse=_utilisation, use=EvidenceUse.UTILISATION)),
-    _evidence("GpuUsage", EvidenceReader(parse=_usage, use=EvidenceUse.USAGE)),
+    _evidence("NodeHealth", EvidenceReader(parse=parse_health, use=EvidenceUse.HEALTH)),
+    _evidence("GpuUtilisation", EvidenceReader(parse=parse_utilisation, use=EvidenceUse.UTILISATION)),
+    _evidence("GpuUsage", EvidenceReader(parse=parse_usage, use=EvidenceUse.USAGE)),
     Kind(group=GROUP, kind="PolicyException", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind="PlanApproval", source=Source(refusal=_REFUSAL)),
     Kind(group=GROUP, kind=ANY_KIND, source=Source(refusal=_REFUSAL)),

@@ -82,16 +82,16 @@ def failure(condition: Mapping[str, Any]) -> Phase:
     return Phase.TIMED_OUT if "DeadlineExceeded" in words or "specified deadline" in words else Phase.FAILED
 
 
-def by_conditions(body: Body, *, workers: Workers, succeeded: str, failed: str = "Failed") -> Progress:
+def by_conditions(body: Body, *, workers: Workers, succeeded: str) -> Progress:
     """Read a kind that says by conditions that it ended or is suspended, and otherwise by its pods how far it is."""
     status = status_of(body)
     progress = Progress(phase=by_workers(workers), workers=workers, started_at=text(status.get("startTime")))
-    for name in (failed, succeeded, "Suspended"):
+    for name in ("Failed", succeeded, "Suspended"):
         found = holds(body, name)
         if found is None:
             continue
         moment = text(status.get("completionTime")) or text(found.get("lastTransitionTime"))
-        phase = {failed: failure(found), succeeded: Phase.SUCCEEDED}.get(name, Phase.SUSPENDED)
+        phase = {"Failed": failure(found), succeeded: Phase.SUCCEEDED}.get(name, Phase.SUSPENDED)
         return Progress(
             phase=phase,
             workers=workers,

@@ -12,7 +12,7 @@ from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.pods import SUSPEND, is_stopped
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, value_at, with_value, without_value
@@ -50,11 +50,8 @@ def _stopped(
         reason = "the annotation stops it: without pods it needs no quota, and no queue starts any"
         return _with(replace(manifest, body=body), document, row.pods.scale, value=0, text=reason), ()
     if kinds.pod_sets(body) is None:
-        message, hint = (
-            f"a {row.kind or manifest.key.kind} runs no pods, so nothing is stopped",
-            "remove the annotation",
-        )
-        return manifest, (_problem(document, message, hint),)
+        message = f"a {row.kind or manifest.key.kind} runs no pods, so nothing is stopped"
+        return manifest, (_problem(document, message, "remove the annotation"),)
     why = f"Kueue resumes a suspended {row.kind}" if is_queued else f"a {row.kind or 'workload'} cannot be suspended"
     message = f"suspended by Git: {why}, so the object is deleted until the annotation is removed"
     return None, (_problem(document, message, "make sure that it can resume from a checkpoint; its claims stay"),)
@@ -67,11 +64,4 @@ def _with(manifest: Manifest, document: Document, path: FieldPath, *, value: Any
 
 
 def _problem(document: Document, message: str, hint: str) -> Problem:
-    return Problem(
-        rule="suspend.annotation",
-        place=document.at(_PLACE),
-        field=format_path(_PLACE),
-        message=message,
-        hint=hint,
-        severity=Severity.WARNING,
-    )
+    return document.problem("suspend.annotation", _PLACE, message, hint, severity=Severity.WARNING)

@@ -26,8 +26,7 @@ def training_job(kinds: Kinds, document: Document, launches: Launches) -> Parsed
 
 def is_training_kind(kinds: Kinds, document: Document) -> bool:
     """Return whether a document is of a kind that can be sized; a wrapper is, whatever it wraps."""
-    kind = kinds.of(document.data)
-    return _is_sized(kind)
+    return _is_sized(kinds.of(document.data))
 
 
 def training_kind_names(kinds: Kinds) -> tuple[str, ...]:

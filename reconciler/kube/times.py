@@ -9,8 +9,11 @@ def timestamp(seconds: float) -> str:
 
 
 def unix_time(text: object) -> float:
-    """Return the time of Unix of a timestamp; 0 if there is none. Raises `ValueError` for another text."""
-    return dt.datetime.fromisoformat(text).timestamp() if isinstance(text, str) and text else 0.0
+    """Return the time of Unix of a timestamp; 0 for what is none, and for a time that no calendar has."""
+    try:
+        return dt.datetime.fromisoformat(str(text).upper().replace(":60", ":59")).timestamp()  # it has no leap seconds
+    except (ValueError, OverflowError):
+        return 0.0
 
 
 def is_date(text: str) -> bool:
@@ -19,3 +22,8 @@ def is_date(text: str) -> bool:
         return dt.date.fromisoformat(text).isoformat() == text
     except ValueError:
         return False
+
+
+def is_too_old(days: int | None, most: int | None) -> bool:
+    """Return whether an age is more than a limit. What is from the future is too old; None: no age, or no limit."""
+    return days is not None and most is not None and not 0 <= days <= most

@@ -40,7 +40,7 @@ _OF_LAUNCHER, _APPENDS = "--", "+"
 
 
 class SettingOwner(StrEnum):
-    """Whose setting an edit is."""
+    """The program or file whose setting an edit is."""
 
     LAUNCHER = "launcher"
     FRAMEWORK = "framework"

@@ -1,7 +1,7 @@
 """Drift as a decision: the edits of sources that adopt what others changed on live clusters."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,7 +9,7 @@ from msgspec import Struct
 from reconciler.index.build import read_files
 from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.manifests.ownership import LABEL_PATH
-from reconciler.kube.items import ListKeys
+from reconciler.kube.items import ListKeys, match_items
 from reconciler.kube.objects import FieldPath, SourceRef, format_path
 from reconciler.kube.printed_paths import ORDER, find_path
 from reconciler.kube.problems import Problem
@@ -34,10 +34,23 @@ class Adoptions(Struct, frozen=True, kw_only=True):
 
 
 class _Changed(Struct, kw_only=True):
-    """A document and its new data."""
+    """A document and its new data.
+
+    added: live values that others added, by their holder in the data and their place in it, and the parts to take over.
+    """
 
     document: Document
     data: dict[str, Any]
+    added: dict[tuple[FieldPath, str | int], tuple[Any, list[FieldPath]]] = {}
+
+    def add(self) -> None:
+        """Put what others added into the data; items of lists at their end."""
+        for (target, step), (value, parts) in self.added.items():
+            holder = value_at(self.data, target)
+            if isinstance(holder, list):
+                holder.append(_part(value, parts))
+            else:
+                holder[step] = _part(value, parts)
 
 
 def adopt(repository: Repository, planned: Planned, *, everything: bool = False) -> Adoptions:
@@ -50,6 +63,7 @@ def adopt(repository: Repository, planned: Planned, *, everything: bool = False)
             problems += [problem] if problem is not None else []
     by_file: dict[str, list[tuple[Document, dict[str, Any]]]] = {}
     for one in changed.values():
+        one.add()
         by_file.setdefault(one.document.source.path, []).append((one.document, one.data))
     sources = planned.index.revision.files.sources
     edits: list[ProposedEdit] = []
@@ -61,7 +75,7 @@ def adopt(repository: Repository, planned: Planned, *, everything: bool = False)
 
 
 def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPath], _Changed]) -> Problem | None:
-    """Set one field in the data of its source document; return why that is not possible."""
+    """Set, add or remove one field in the data of its source document; return why that is not possible."""
     path = drift.path.removeprefix(f"{planned.index.revision.config.rendered}/")
     manifest, live = planned.renderer.object(path).manifest, _live(planned, path)
     if live is None or not drift.field or drift.field.endswith(ORDER):
@@ -70,7 +84,7 @@ def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPa
     keys = _list_keys(planned, drift)
     field, rest = find_path(manifest.body, drift.field, keys)
     there, missing = find_path(live, drift.field, keys)
-    if rest:
+    if rest and missing:
         return _refused(drift, "the rendered object does not have it")
     if not missing and value_at(live, there) != drift.live:
         return _refused(drift, "it holds a secret, which does not belong in Git")
@@ -79,11 +93,21 @@ def _adopt(planned: Planned, drift: Drift, changed: dict[tuple[str, int, FieldPa
         why = f"it is computed: {reason.text or reason.rule}" if reason is not None else "its source is not known"
         return _refused(drift, why)
     document, target = origins[0].document, origins[0].field
-    if value_at(document.data, target) != value_at(manifest.body, field):
+    while rest and field and value_at(document.data, target) is None:
+        field, target = field[:-1], target[:-1]  # a mapping that the object has for our own marks alone
+    known, rendered = value_at(document.data, target), value_at(manifest.body, field)
+    if type(known) is not type(rendered) or (not rest and known != rendered):
         return _refused(drift, "its source has another value")
     key = (document.source.path, document.index, document.root)
     one = changed.setdefault(key, _Changed(document=document, data=copy.deepcopy(document.data)))
-    _set(one.data, target, None if missing else value_at(live, there), remove=bool(missing))
+    if rest:
+        plain = planned.index.context.catalogue.without_defaults(dict(live))
+        if value_at(plain, there) is not None:  # defaults belong to no source
+            outer = there[: len(field) + 1]
+            _, parts = one.added.setdefault((target, outer[-1]), (value_at(plain, outer), []))
+            parts += (path[len(outer) :] for path in (*_item_keys(plain, there, len(field), keys), there))
+    else:
+        _set(one.data, target, None if missing else value_at(live, there), remove=bool(missing))
     return None
 
 
@@ -103,6 +127,24 @@ def _set(data: dict[str, Any], field: FieldPath, value: Any, *, remove: bool) ->
         del holder[field[-1]]
     else:
         holder[field[-1]] = copy.deepcopy(value)
+
+
+def _item_keys(body: Mapping[str, Any], there: FieldPath, depth: int, keys: ListKeys) -> Iterator[FieldPath]:
+    """Yield the paths of the fields by which lists below a depth know their items on the way to a value."""
+    for end in range(depth, len(there)):
+        items = value_at(body, there[:end])
+        pairing = match_items(there[:end], items, items, keys) if isinstance(items, list) else None
+        names = () if pairing is None else pairing.keys
+        yield from ((*there[: end + 1], name) for name in names if name in items[there[end]])
+
+
+def _part(value: Any, paths: Sequence[FieldPath]) -> Any:
+    """Return a copy of a value with nothing in it but what is at some paths."""
+    if () in paths:
+        return copy.deepcopy(value)
+    steps = dict.fromkeys(path[0] for path in paths)
+    below = {step: _part(value[step], [path[1:] for path in paths if path[0] == step]) for step in steps}
+    return below if isinstance(value, dict) else [*below.values()]
 
 
 def _refused(drift: Drift, why: str) -> Problem:

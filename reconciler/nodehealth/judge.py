@@ -46,13 +46,7 @@ def judge(
         merged = {**check.limits, **((limits or {}).get(check.id, {}))}
         for gpu in _subjects(check, sweep):
             subject = CheckInput(
-                sweep=sweep,
-                slot=gpu.slot,
-                limits=merged,
-                history=history,
-                expected=expected,
-                xids=xids,
-                peaks=peaks,
+                sweep=sweep, slot=gpu.slot, limits=merged, history=history, expected=expected, xids=xids, peaks=peaks
             )
             findings.append(_finding(check, gpu, _run(check, subject)))
     return tuple(findings)

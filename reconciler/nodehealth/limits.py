@@ -209,7 +209,6 @@ def _changed(
         severity=finding.severity if is_same else severity,
         action=finding.action if is_same else action,
         threshold=Threshold(
-            value=round(limit * _unit(names, finding), 3),
-            source=usual.source if is_usual else ThresholdSource.POLICY,
+            value=round(limit * _unit(names, finding), 3), source=usual.source if is_usual else ThresholdSource.POLICY
         ),
     )

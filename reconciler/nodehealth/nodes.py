@@ -1,74 +1,17 @@
-"""Marks on nodes: their owners, the mark that a decision leads to, and the edits that write it."""
+"""Marks on nodes: the mark that a decision leads to, and the edits that write it."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from reconciler.kube.objects import matches_selector
 from reconciler.kube.times import timestamp, unix_time
 from reconciler.kube.values import NOT_JSON
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.fleet.decisions import HealthDecision, ProblemStatus
 from reconciler.nodehealth.fleet.state import NodeState
 from reconciler.nodehealth.quarantine import TaintEffect
-
-
-class RepairOwner(Struct, frozen=True, kw_only=True):
-    """Somebody else who repairs a node, and the mark by which it was recognized."""
-
-    name: str
-    sign: str
-
-
-_LABELS = (
-    ("dgxc.nvidia.com/nvsentinel-state", "NVSentinel"),
-    ("karpenter.sh/nodepool", "Karpenter"),
-    ("cloud.google.com/gke-nodepool", "GKE node auto-repair"),
-)
-_ANNOTATIONS = (("quarantineHealthEvent", "NVSentinel"), ("remediation.medik8s.io/", "medik8s"))
-_TAINTS = (("medik8s.io/remediation", "medik8s"), ("karpenter.sh/disrupted", "Karpenter"))
-_CONDITIONS = (("AcceleratedHardwareReady", "EKS node auto repair"),)
-_EKS_AUTO = ("eks.amazonaws.com/compute-type", "auto")
-_SENTINEL_OPT_OUT = ("k8saas.nvidia.com/ManagedByNVSentinel", "false")
-NODE_HEALTH_CHECK = ("remediation.medik8s.io", "NodeHealthCheck")
-
-
-def repair_owner(body: Mapping[str, Any], checks: Iterable[Mapping[str, Any]] = ()) -> RepairOwner | None:
-    """Return who else repairs a node; None if nobody is known to. `checks` are NodeHealthChecks of the cluster."""
-    return next(_owners(body, checks), None)
-
-
-def _owners(body: Mapping[str, Any], checks: Iterable[Mapping[str, Any]]) -> Iterator[RepairOwner]:
-    metadata = body["metadata"]
-    labels = metadata.get("labels") or {}
-    has_opted_out = _is_set(labels, _SENTINEL_OPT_OUT)
-    yield from _signs("label", labels, [row for row in _LABELS if not (has_opted_out and row[1] == "NVSentinel")])
-    if _is_set(labels, _EKS_AUTO):
-        yield RepairOwner(name="EKS node auto repair", sign=f"label {_EKS_AUTO[0]}")
-    yield from _signs("annotation", metadata.get("annotations") or (), _ANNOTATIONS)
-    taints = (body.get("spec") or {}).get("taints") or ()
-    yield from _signs("taint", [taint.get("key", "") for taint in taints], _TAINTS)
-    conditions = (body.get("status") or {}).get("conditions") or ()
-    yield from _signs("condition", [row.get("type", "") for row in conditions], _CONDITIONS)
-    for check in checks:
-        if matches_selector((check.get("spec") or {}).get("selector") or {}, labels):
-            yield RepairOwner(name="medik8s", sign=f"NodeHealthCheck {check['metadata']['name']}")
-
-
-def _signs(what: str, keys: Iterable[str], table: Iterable[tuple[str, str]]) -> Iterator[RepairOwner]:
-    """Yield the owners whose sign is among the keys; a sign that ends with a slash is a prefix."""
-    known = tuple(keys)
-    for sign, name in table:
-        for key in known:
-            if key == sign or (sign.endswith("/") and key.startswith(sign)):
-                yield RepairOwner(name=name, sign=f"{what} {key}")
-
-
-def _is_set(labels: Mapping[str, str], pair: tuple[str, str]) -> bool:
-    return labels.get(pair[0]) == pair[1]
-
 
 MANAGER = "gpureconciler-health"
 """The field manager of conditions, taints and labels of health. It never changes."""
@@ -261,9 +204,7 @@ def node_edits(body: Mapping[str, Any], mark: NodeMark, now: float, *, condition
     operations = [*taints, *labels, *annotations]
     guard = [{"op": "test", "path": "/metadata/uid", "value": mark.uid}] if operations else []
     return NodeEdits(
-        patch=(*guard, *operations),
-        conditions=conditions,
-        changes=(*taint_change, *label_change, *condition_changes),
+        patch=(*guard, *operations), conditions=conditions, changes=(*taint_change, *label_change, *condition_changes)
     )
 
 

@@ -146,12 +146,64 @@ class DeepRunRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     at_once: int = 1
 
 
-class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The rule of repairs that people have merged. mode: `enforce` asks the tool. timeout: of one attempt."""
+class RepairTemplate(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """A suspended CronJob of the user, from which each attempt of a repair is a Job, on the node unless it says so."""
+
+    namespace: str
+    name: str
+    on_node: bool = True
+
+
+class RepairRule(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
+    """The rule of a step that people have merged. mode: `enforce` begins it. timeout: of one attempt.
+
+    cron_job: of repairs; None asks a webhook.
+    """
 
     mode: CheckMode = CheckMode.SHADOW
     attempts: int = 2
     timeout: str = "1h"
+    cron_job: RepairTemplate | None = None
+
+
+class FabricTest(StrEnum):
+    """A program that measures the network, and the check that judges its output. Its image is the user's."""
+
+    ALL_REDUCE = "allReduce"  # all_reduce_perf of nccl-tests or rccl-tests
+    IB_WRITE = "ibWrite"  # ib_write_bw of perftest
+
+    @property
+    def check(self) -> str:
+        """The id of the check."""
+        return {"allReduce": "net.allreduce", "ibWrite": "net.rdma"}[self.value]
+
+
+REVIEWED_ONLY = frozenset(one.check for one in FabricTest)
+"""The checks that never reach the fast lane: two nodes cannot tell which of them is at fault."""
+
+
+class NetworkTest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A test of the network within a node or between nodes, rendered as a Job for review.
+
+    program: its path in the image. gpus: of each node, which the test holds. rate: of the port in Gb/s. device: of
+    InfiniBand. resources: further ones of each pod. seconds: the deadline. run: a larger number runs it again. floor:
+    of this policy, in GB/s of `allReduce` and Gb/s of `ibWrite`; 0: that of the product.
+    """
+
+    test: FabricTest
+    nodes: tuple[str, ...]
+    image: str
+    namespace: str
+    queue: str = ""
+    program: str = ""
+    gpus: int = 8
+    rate: float = 0.0
+    device: str = ""
+    env: Mapping[str, str] = {}
+    resources: Mapping[str, str] = {}
+    seconds: int = 900
+    run: int = 1
+    floor: float = 0.0
 
 
 class IperfRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -177,7 +229,8 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     """The expected equipment of a node. None or empty: nobody says. Agents compare it with what they read.
 
     drivers: allowed versions. nvlinks: active links of each GPU. pcie_width: lanes of each GPU. ib, ethernet: ports.
-    imex: whether the service runs. xids: severities of codes that policies change. origin: who expects it.
+    imex: whether the service runs. imex_nodes: of its domain. xids: severities of codes that
+    policies change. origin: who expects it.
     """
 
     gpus: int | None = None
@@ -188,6 +241,7 @@ class NodeExpectation(Struct, frozen=True, kw_only=True, omit_defaults=True, ren
     ib: PortExpectation | None = None
     ethernet: PortExpectation | None = None
     imex: bool | None = None
+    imex_nodes: int | None = None
     xids: Mapping[str, FindingSeverity] = {}
     origin: str = ""
 
@@ -212,8 +266,10 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs: JobRule = JobRule()
     exports: ExportChoices = ExportChoices()
     deep_runs: DeepRunRule = DeepRunRule()
+    drain: RepairRule = RepairRule()
     repair: RepairRule = RepairRule()
     iperf: IperfRule = IperfRule()
+    network_tests: Mapping[str, NetworkTest] = {}
     expected: NodeExpectation = NodeExpectation()
     remediation: str = "none"
     digest: str = ""
@@ -229,6 +285,8 @@ class HealthPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def rule_and_cause(self, check: str, default: CheckRule, message: str = "") -> tuple[CheckRule, str]:
         """Return the rule and what the breaker counts by: the check, or the Xid with the strongest rule."""
         general = self.checks.get(check)
+        if check in REVIEWED_ONLY:
+            return msgspec.structs.replace(self._effective(general, default), lane=Lane.REVIEWED), check
         if check != XID_CHECK:
             return self._effective(general, default), check
         codes = [code for found in _XIDS.findall(message) for code in re.findall(r"(\d+)(?: x\d+)?", found)]
@@ -332,8 +390,10 @@ def read_policy(name: str, spec: Mapping[str, Any]) -> HealthPolicy:
         lifecycle=msgspec.convert(_values(spec.get("lifecycle", {})), LifecycleLimits),
         jobs=msgspec.convert(_names(spec.get("jobs", {})), JobRule),
         deep_runs=msgspec.convert(_names(spec.get("deepRuns", {})), DeepRunRule),
+        drain=msgspec.convert(spec.get("drain", {}), RepairRule),
         repair=msgspec.convert(spec.get("repair", {}), RepairRule),
         iperf=msgspec.convert(_values(spec.get("iperf", {})), IperfRule),
+        network_tests=msgspec.convert(spec.get("networkTests", {}), dict[str, NetworkTest]),
         exports=msgspec.convert(_names(spec.get("exports", {})), ExportChoices),
         expected=msgspec.convert(spec.get("expected", {}), NodeExpectation),
         remediation=spec.get("remediation", "none"),

@@ -103,6 +103,7 @@ class ReadingId(StrEnum):
     PROCFS_UPTIME = "procfs.uptime"
     KMSG_LINES = "kmsg.lines"
     KMSG_SINCE = "kmsg.since"
+    IMEX_DOMAIN = "imex.domain"
     KUBERNETES_ALLOCATABLE_GPUS = "kubernetes.allocatable_gpus"
     CUDA_BF16 = "cuda.bf16"
     CUDA_D2H = "cuda.d2h"
@@ -119,8 +120,10 @@ class ReadingId(StrEnum):
     DCGM_LEVEL2 = "dcgm.level2"
     DCGM_LEVEL3 = "dcgm.level3"
     DCGM_LEVEL4 = "dcgm.level4"
+    NET_ALLREDUCE = "net.allreduce"
     NET_IPERF = "net.iperf"
     NET_PING = "net.ping"
+    NET_RDMA = "net.rdma"
     STORAGE_PVC = "storage.pvc"
     JOB_ERRORS = "job.errors"
     SOURCE = "source"  # a whole source that failed; `detail` names it
@@ -131,12 +134,7 @@ class ReadingId(StrEnum):
         return self.value.partition(".")[0]
 
 
-DIAG_READINGS = {
-    1: ReadingId.DCGM_LEVEL1,
-    2: ReadingId.DCGM_LEVEL2,
-    3: ReadingId.DCGM_LEVEL3,
-    4: ReadingId.DCGM_LEVEL4,
-}
+DIAG_READINGS = {1: ReadingId.DCGM_LEVEL1, 2: ReadingId.DCGM_LEVEL2, 3: ReadingId.DCGM_LEVEL3, 4: ReadingId.DCGM_LEVEL4}
 """The readings of `dcgmi diag` by its level."""
 
 

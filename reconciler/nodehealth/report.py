@@ -1,7 +1,7 @@
 """The health report of one node, which its agent publishes as the status of a `NodeHealthReport`."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -183,3 +183,18 @@ class NodeReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return next(
             (status for status in _ORDER if status in found and status is not CheckStatus.SKIP), CheckStatus.UNKNOWN
         )
+
+
+def with_found(report: NodeReport, check: str, found: Sequence[HealthFinding]) -> NodeReport:
+    """Return a report with what the controller found of a check: its findings, or the least heavy of its passes."""
+    bad = tuple(one for one in found if one.status is not CheckStatus.PASS)
+    findings = (*(one for one in report.findings if one.check != check), *bad)
+    if bad or not found:
+        return replace(report, findings=findings)
+    return replace(
+        report,
+        findings=findings,
+        passed=tuple(sorted({*report.passed, check})),
+        skipped=tuple(one for one in report.skipped if one != check),
+        passed_by={**report.passed_by, check: min((one.profile for one in found), key=lambda one: one.weight)},
+    )

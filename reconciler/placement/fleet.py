@@ -198,12 +198,8 @@ def utilisation_by_node(known: PlacementEvidence) -> dict[str, float]:
     counted: dict[str, int] = {}
     for workload in known.utilisation.workloads:
         for pod in workload.pods:
-            by_gpu: dict[str, float] = {}
-            for window in pod.windows:
-                if window.samples:
-                    by_gpu[window.gpu] = max(window.mean, by_gpu.get(window.gpu, 0.0))
             counted[pod.node] = counted.get(pod.node, 0) + pod.gpus
-            measured.setdefault(pod.node, []).extend(list(by_gpu.values())[: pod.gpus])
+            measured.setdefault(pod.node, []).extend(one.mean for one in pod.busiest()[: pod.gpus])
     held = known.usage.held_gpus()
     found = {}
     for node in known.inventory.nodes:

@@ -1,6 +1,5 @@
 """`QueuedJob`: what a workload asks of nodes, read from its manifest, or from the evidence of use."""
 
-import datetime as dt
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -22,7 +21,7 @@ from reconciler.kube.values import mapping, sequence, text
 from reconciler.placement.space import WHOLE
 from reconciler.queues.limit_ranges import pod_total, values
 from reconciler.repo.evidence.usage import UsedPodSet, UsedWorkload
-from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_slice
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_other_device
 
 HOSTNAME = "kubernetes.io/hostname"
 GPU_MEMORY = "nvidia.com/gpu.memory"
@@ -86,7 +85,7 @@ class PodAsk(Struct, frozen=True, kw_only=True):
 
 
 class QueuedJob(Struct, frozen=True, kw_only=True):
-    """A workload that needs nodes. `unknown` says why that cannot be told.
+    """A workload that needs nodes. `unknown` says why that cannot be told; `held` why its queue does not start it.
 
     since: when it was submitted; empty: it is new. seconds: how long it runs; None: unknown.
     guaranteed_by: what makes the cluster follow a placement, as far as the manifest says so.
@@ -100,6 +99,7 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     strategy: str = ""
     place: SourceRef | None = None
     unknown: str = ""
+    held: str = ""
     guaranteed_by: str = FORECAST
     is_changed: bool = True  # by the plan
 
@@ -107,6 +107,11 @@ class QueuedJob(Struct, frozen=True, kw_only=True):
     def amount(self) -> int:
         """Thousandths of GPUs."""
         return sum(one.amount for one in self.pods)
+
+    @property
+    def slices(self) -> str:
+        """The resource of the slices that its pods request; empty for whole GPUs, and for shares of them."""
+        return next((one.site.resource for one in self.pods if is_other_device(one.site.resource)), "")
 
 
 def job_of_row(
@@ -178,8 +183,11 @@ def _pods(row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds) -> t
     """Return the pods of a workload; and why they are unknown, if they are."""
     if row.uncounted:
         return (), f"{row.uncounted[0]} is not counted"
-    if any(is_slice(one.product) for one in row.demands):
-        return (), "slices of GPUs are counted, but not placed"
+    devices = sorted({one.resource for one in row.demands})
+    if len(devices) > 1 and not WHOLE_GPUS.issuperset(devices):
+        return (), f"it requests {' and '.join(devices)}, which are placed apart only"
+    if not all(one in WHOLE_GPUS or is_other_device(one) for one in devices):
+        return (), f"it requests {devices[0]}, which is not placed"
     known = row.pod_requests
     templates: list[Mapping[str, Any]] = []
     if body is not None and (sets := kinds.pod_sets(body)):
@@ -190,8 +198,6 @@ def _pods(row: ObjectSummary, body: Mapping[str, Any] | None, kinds: Kinds) -> t
     if asks and sum(one.amount for one in asks) == round(row.gpus * WHOLE):
         copies = 1 if templates else max(1, row.workloads)
         return tuple(_of_product(one, product, copies) for one in asks), ""
-    if any(one.resource not in WHOLE_GPUS for one in row.demands):
-        return (), f"it requests {row.demands[0].resource}, which is not placed"
     return tuple(
         PodAsk(
             pods=one.pods - one.spare,
@@ -274,11 +280,3 @@ def _seconds(row: ObjectSummary, body: Mapping[str, Any], wish: PlacementWish) -
     spec = mapping(body.get("spec"))
     found = [spec.get("activeDeadlineSeconds"), mapping(spec.get("runPolicy")).get("activeDeadlineSeconds")]
     return next((float(one) for one in found if type(one) is int), None)
-
-
-def moment(time: str) -> float | None:
-    """Return a time of the evidence in seconds; None if there is none."""
-    try:
-        return dt.datetime.fromisoformat(time).timestamp()
-    except ValueError:
-        return None

@@ -7,8 +7,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import unix_time
 from reconciler.placement.fleet import ClusterNodes, Excluded, PlacementEvidence
-from reconciler.placement.jobs import QueuedJob, job_of_use, moment
+from reconciler.placement.jobs import QueuedJob, job_of_use
 from reconciler.placement.placing import ClusterPlacement, ends_of, place_jobs
 from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage
 
@@ -67,6 +68,37 @@ def _placed(
     jobs: Sequence[QueuedJob],
     every: Sequence[QueuedJob],
 ) -> tuple[ClusterPlacement, ClusterNodes, list[str]]:
+    """Place jobs on whole GPUs, and those with slices on what nodes offer of their resource; GPUs are whole ones."""
+    whole = [one for one in running if not one.job.slices]
+    placed, fleet, notes = _placed_alike(known, strategy, whole, [job for job in jobs if not job.slices], every)
+    found = [*placed.jobs]
+    for resource in sorted({job.slices for job in jobs} - {""}):
+        part = _of_slices(known, resource)
+        asking = [job for job in jobs if job.slices == resource]
+        if not any(node.gpus for node in part.inventory.nodes):
+            asking = [replace(job, unknown=f"no node of the evidence offers {resource}") for job in asking]
+        holding = [one for one in running if one.job.slices == resource]
+        found += _placed_alike(part, strategy, holding, asking, every)[0].jobs
+    return replace(placed, jobs=tuple(found)), fleet, notes
+
+
+def _of_slices(known: PlacementEvidence, resource: str) -> PlacementEvidence:
+    """Return the evidence with slices of one resource in place of GPUs. How busy slices are is not measured."""
+    nodes = tuple(
+        replace(node, gpus=number, allocatable_gpus=number, product=resource, memory_mib=0)
+        for node in known.inventory.nodes
+        for number in (node.slices.get(resource, 0),)
+    )
+    return replace(known, inventory=replace(known.inventory, nodes=nodes), utilisation=None)
+
+
+def _placed_alike(
+    known: PlacementEvidence,
+    strategy: str,
+    running: Sequence[_Held],
+    jobs: Sequence[QueuedJob],
+    every: Sequence[QueuedJob],
+) -> tuple[ClusterPlacement, ClusterNodes, list[str]]:
     fleet = ClusterNodes(known, (pods.site for job in every for pods in job.pods))
     notes = fleet.occupy((one.job, one.places) for one in running)
     fleet.space.cursor = _cursor(fleet, running)
@@ -76,7 +108,7 @@ def _placed(
 
 def _cursor(fleet: ClusterNodes, running: Sequence[_Held]) -> int:
     """Return the node that a pod got last, as the evidence in Git says: where a rotation goes on."""
-    last = max(running, key=lambda one: (moment(one.started) or 0.0, one.job.key), default=None)
+    last = max(running, key=lambda one: (unix_time(one.started), one.job.key), default=None)
     names = [name for nodes in last.places for name, _ in nodes] if last is not None else []
     return max((fleet.index[name] for name in names if name in fleet.index), default=-1)
 

@@ -5,9 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import plural
 from reconciler.placement.fleet import ClusterNodes, mix_of, prefers
-from reconciler.placement.jobs import PodAsk, QueuedJob, moment
+from reconciler.placement.jobs import PodAsk, QueuedJob
 from reconciler.placement.reasons import why_not
 from reconciler.placement.space import UNMEASURED, WHOLE, Ask, NodeChoice, NodeRoom, PlacementStrategy, Space
 from reconciler.placement.strategies import STRATEGIES, Waste
@@ -106,10 +107,14 @@ class _Placing:
         self._reasons: dict[tuple[PodAsk, str], str] = {}
 
     def all(self, jobs: Sequence[QueuedJob]) -> list[JobPlacement]:
-        """Place jobs in their order; with priorities, those behind one that waits only if they cannot delay it."""
+        """Place jobs in their order, without those that queues hold.
+
+        With priorities, those behind one that waits are placed only if they cannot delay it.
+        """
         by_priority = STRATEGIES[self._name].by_priority
         order = sorted(
-            jobs, key=lambda job: (-job.priority, job.since or "~", job.key) if by_priority else (job.since or "~",)
+            (job for job in jobs if not job.held),
+            key=lambda job: (-job.priority, job.since or "~", job.key) if by_priority else (job.since or "~",),
         )
         placed: list[JobPlacement] = []
         head: QueuedJob | None = None
@@ -124,7 +129,8 @@ class _Placing:
             asked += is_behind
             is_behind &= asked <= _MOST_ASKED
             placed.append(replace(found, why=f"{found.why}{self._behind(job, placed)}") if is_behind else found)
-        return placed
+        held = (JobPlacement(job=job, why=job.held, strategy=self._strategy(job)[1]) for job in jobs if job.held)
+        return [*placed, *held]
 
     def _behind(self, job: QueuedJob, placed: Sequence[JobPlacement]) -> str:
         """Return who gets the room first, if a job has some now."""
@@ -326,14 +332,14 @@ def ends_of(
     fleet: ClusterNodes, running: Sequence[tuple[QueuedJob, str, Sequence[Sequence[tuple[str, int]]]]], now: str
 ) -> Ends | None:
     """Return when running jobs end, by their start and duration; None if the evidence has no time."""
-    present = moment(now)
-    if present is None:
+    present = unix_time(now)
+    if not present:
         return None
     found: dict[float, list[tuple[int, Ask, int]]] = {}
     is_complete = True
     for job, started, places in running:
-        begin = moment(started)
-        if begin is None or job.seconds is None:
+        begin = unix_time(started)
+        if not begin or job.seconds is None:
             is_complete = False
             continue
         pods = found.setdefault(max(present, begin + job.seconds), [])

@@ -7,6 +7,7 @@ from reconciler.kube.values import plural
 from reconciler.placement.fleet import ClusterNodes
 from reconciler.placement.jobs import PodAsk
 from reconciler.placement.space import WHOLE, Ask, Space
+from reconciler.sizing.devices import is_other_device
 
 
 def why_not(fleet: ClusterNodes, space: Space, pods: PodAsk, ask: Ask) -> str:
@@ -51,6 +52,8 @@ def _free(space: Space, node: int, ask: Ask) -> int:
 
 
 def _gpus(pods: PodAsk) -> str:
+    if is_other_device(pods.site.resource):
+        return f"{pods.gpus} {pods.site.resource}"
     return plural(pods.gpus, "GPU") if pods.share == WHOLE else f"{pods.gpus * pods.share / WHOLE:g} of a GPU"
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import plural
 from reconciler.placement.jobs import TAS
 from reconciler.plan.admissions_kai import (
@@ -33,7 +34,7 @@ from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, PlacementLine
 from reconciler.queues.admission import KueueAdmission
 from reconciler.queues.flavors import Version
-from reconciler.queues.forecast.gather import Gatherer, fair_sharing, name_of, seconds, specs, used
+from reconciler.queues.forecast.gather import Gatherer, fair_sharing, name_of, specs, used
 from reconciler.queues.forecast.kueue import forecast
 from reconciler.queues.forecast.values import ForecastOutcome, QueuedWorkload, written
 from reconciler.queues.queues import QueueUsage
@@ -138,7 +139,7 @@ def _forecast(cluster: _ForecastCluster, usage: QueueUsage, asking: Mapping[str,
             found |= {each.name: each for each in copies}
         else:
             found[asked.name] = asked
-    now = seconds(cluster.evidence.found.observed_at)
+    now = unix_time(cluster.evidence.found.observed_at)
     for number, (name, edit) in enumerate(sorted(asking.items())):
         if edit.row_after is not None and name not in found:
             found |= {one.name: one for one in gatherer.asked(edit.row_after, name, now + 1 + number)}
@@ -243,11 +244,8 @@ def _waiting(
     line = _line(cluster, row.key, row, WAITS, words)
     if waits is None or not waits.samples:
         return line
-    return _with_waits(line, (round(waits.p50_seconds), round(waits.p90_seconds)), waits.samples, waits.window)
-
-
-def _with_waits(line: AdmissionLine, band: tuple[int, int], samples: int, window: str) -> AdmissionLine:
-    return replace(line, wait_seconds=band, wait_samples=samples, wait_window=window)
+    band = round(waits.p50_seconds), round(waits.p90_seconds)
+    return replace(line, wait_seconds=band, wait_samples=waits.samples, wait_window=waits.window)
 
 
 def _displaced(

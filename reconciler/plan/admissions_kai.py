@@ -7,26 +7,19 @@ from reconciler.kinds.kai import is_preemptible, priority_of
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import TreeTerms
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import is_too_old, unix_time
 from reconciler.kube.values import plural
 from reconciler.plan.edits import Edit
 from reconciler.plan.inputs import Inputs, UsageEvidence
 from reconciler.plan.plan import AdmissionLine, Displaced, Operation
-from reconciler.policy.references.age import is_too_old
-from reconciler.queues.forecast.gather import name_of, seconds
+from reconciler.queues.forecast.gather import name_of
 from reconciler.queues.forecast.kai import KaiJob, KaiOutcome, KaiQueueSpec, forecast_kai
 from reconciler.queues.queues import QueueKey, QueueUsage
-from reconciler.repo.evidence.usage import SUSPENDED, UsedWorkload
+from reconciler.repo.evidence.usage import SUSPENDED, WAITING, UsedWorkload
 from reconciler.sizing.devices import WHOLE_GPUS
 
-STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN, PREEMPTED, OVER = (
-    "starts",
-    "waits",
-    "preempts",
-    "never",
-    "unknown",
-    "preempted",
-    "over",
-)
+STARTS, WAITS, PREEMPTS, NEVER, UNKNOWN = "starts", "waits", "preempts", "never", "unknown"
+PREEMPTED, OVER = "preempted", "over"
 
 
 def asks(edit: Edit) -> bool:
@@ -80,7 +73,7 @@ def kai_lines(
         displaces = tuple(
             displaced(evidence, used[other], used[other].queue, preempted.reason)
             for other, preempted in sorted(outcome.preempted.items())
-            if preempted.by == name and other in used
+            if preempted.by == name and other in used and used[other].state != WAITING
         )
         yield _line(evidence, usage, row, PREEMPTS if displaces else STARTS, displaces=displaces)
 
@@ -124,7 +117,7 @@ def _forecast(
         for pods in one.pod_sets if one.queue not in tree else ():
             for name, count in pods.nodes:
                 nodes[name] = nodes.get(name, 0) - count * pods.pod_gpus
-    now = seconds(evidence.found.observed_at)
+    now = unix_time(evidence.found.observed_at)
     jobs += [_asked(row, usage, now + number) for number, (_, row) in enumerate(sorted(rows.items()), start=1)]
     wanted = {name_of(key): row.product for key, row in rows.items()}
     return forecast_kai(
@@ -178,7 +171,7 @@ def _used(one: UsedWorkload) -> KaiJob:
         pods=len(nodes) or sum(pods.count for pods in one.pod_sets if pods.pod_gpus),
         gpus=max(pods.pod_gpus for pods in one.pod_sets),
         priority=one.priority,
-        created=seconds(one.created_at),
+        created=unix_time(one.created_at),
         is_preemptible=is_preemptible("", one.priority) is not False,
         nodes=tuple(nodes),
     )
@@ -186,5 +179,5 @@ def _used(one: UsedWorkload) -> KaiJob:
 
 def displaced(evidence: UsageEvidence, one: UsedWorkload, queue: str, reason: str) -> Displaced:
     """Return a running workload that another one preempts, with how long it had run by the evidence."""
-    ran = max(0, int(seconds(evidence.found.observed_at) - seconds(one.started_at))) if one.started_at else None
+    ran = max(0, int(unix_time(evidence.found.observed_at) - unix_time(one.started_at))) if one.started_at else None
     return Displaced(key=one.key, queue=queue, gpus=one.gpus, seconds=ran, reason=reason)

@@ -10,10 +10,10 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
-from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan.approvals import NO_APPROVALS, Approvals
 from reconciler.plan.baseline import place_of
 from reconciler.plan.comparison import NO_CAUSES, NO_SCHEMAS, Causes, Comparison, FieldSchemas
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.plan.plan import Behind, Change, Drift, LiveState, LiveVersion, QuarantineLine, Revision
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Verdict

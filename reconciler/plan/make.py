@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.plan.admissions import admission_lines
 from reconciler.plan.approvals import apply_approvals
-from reconciler.plan.budgets import breaches
+from reconciler.plan.budgets import DeletedSpace, breaches, deleted_spaces
 from reconciler.plan.changed_paths import ChangedPaths, compare_paths
 from reconciler.plan.costs import cost_fields, idle_costs, sides_of, with_money
 from reconciler.plan.digest import approval_digest, digest
@@ -27,7 +27,6 @@ from reconciler.plan.inputs import Inputs
 from reconciler.plan.plan import Breach, Change, GpuLine, Plan, QueueLine
 from reconciler.plan.replacements import find_refusals, kept_specs
 from reconciler.plan.risks import RiskContext, find_risks
-from reconciler.plan.spaces import DeletedSpace, deleted_spaces
 from reconciler.plan.storage import claim_changes
 from reconciler.queues.queues import QueueUsage, defines_queues, usage_by_cluster
 

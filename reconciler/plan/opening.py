@@ -1,5 +1,6 @@
 """Opens config repositories: the repository, the cache and what ships with the package, as the settings say."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -16,8 +17,7 @@ from reconciler.console.logs import Log, set_up
 from reconciler.console.progress import progress
 from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.cache import DiskCache, cache_folder
-from reconciler.index.runtime import PlanEngine, RunOptions, Runtime
-from reconciler.index.shipped import Shipped
+from reconciler.index.runtime import PlanEngine, RunOptions, Runtime, Shipped
 from reconciler.index.workers import WorkerPool, usable_processors
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.registry import BUILT_IN
@@ -25,7 +25,6 @@ from reconciler.kube.schemas import Catalogue
 from reconciler.plan import Plan
 from reconciler.plan.codec import from_json
 from reconciler.plan.outputs.json_report import stream_json
-from reconciler.plan.versions import versions as all_versions
 from reconciler.plan.workspace import Workspace
 from reconciler.policy.plugins import with_installed_families
 from reconciler.repo import checkout_files
@@ -44,7 +43,7 @@ from reconciler.repo.revision import (
 )
 from reconciler.settings import Settings, resolve
 from reconciler.sizing.tables import SizingTables
-from reconciler.version import engine_version
+from reconciler.version import __version__, engine_version
 
 _log = Log(__name__)
 
@@ -53,7 +52,7 @@ class Run(Struct, frozen=True, kw_only=True, eq=False):
     """An open config repository, and the settings of the run."""
 
     settings: Settings
-    workspace: "Workspace"
+    workspace: Workspace
 
 
 def open_run(
@@ -133,7 +132,7 @@ def _assumed(repository: Repository, tree: TreeReference, sources: Sequence[str]
     return config
 
 
-def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "Catalogue | None" = None) -> "Runtime":
+def runtime(repository: Repository, store: Cache, settings: Settings, schemas: Catalogue | None = None) -> Runtime:
     """Combine a repository and a store with what ships with the package."""
     return Runtime(
         repository=repository,
@@ -147,7 +146,7 @@ def runtime(repository: Repository, store: Cache, settings: Settings, schemas: "
     )
 
 
-def plan_engine(store: "Cache", schemas: "Catalogue") -> "PlanEngine":
+def plan_engine(store: Cache, schemas: Catalogue) -> PlanEngine:
     """Return what ships with the package, and installed kind families."""
     policies, registry = rule_paths(), kinds()
     digest = engine_digest(registry, policies)
@@ -167,7 +166,7 @@ def resolve_settings(flags: Mapping[str, Any], environ: Mapping[str, str]) -> Se
     return resolve(flags, environ, {})
 
 
-def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
+def _cache(settings: Settings, environ: Mapping[str, str]) -> DiskCache:
     if settings.cache == "off":
         return DiskCache(None)
     folder = Path(settings.cache_dir).absolute() if settings.cache_dir else cache_folder(environ)
@@ -177,14 +176,14 @@ def _cache(settings: Settings, environ: Mapping[str, str]) -> "DiskCache":
 # What ships with the package.
 
 
-def catalogue() -> "Catalogue":
+def catalogue() -> Catalogue:
     """Return the schemas of all known kinds: those that ship with the package, and those of installed families."""
     definitions = [kind.source.crd for kind in kinds().values() if kind.source.crd is not None]
     return _shipped_kinds().with_definitions(definitions) if definitions else _shipped_kinds()
 
 
 @cache
-def _shipped_kinds() -> "Catalogue":
+def _shipped_kinds() -> Catalogue:
     return Catalogue(resources)
 
 
@@ -232,7 +231,8 @@ def _shipped_digest(plugins: str, policies: tuple[str, ...]) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions of the engine, of its schemas, and of packages that add kinds."""
-    return all_versions(resources.read("schemas/kubernetes/versions.json"), kinds())
+    shipped: dict[str, str] = json.loads(resources.read("schemas/kubernetes/versions.json"))
+    return {"reconciler": __version__, **shipped, **dict(kinds().versions)}
 
 
 def save_plan(plan: Plan, path: Path) -> None:

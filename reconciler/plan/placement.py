@@ -15,6 +15,7 @@ from reconciler.kinds.quantities import exact
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import TopologyTerms
 from reconciler.kube.objects import ObjectKey
+from reconciler.kube.times import is_too_old
 from reconciler.kube.values import plural
 from reconciler.placement import (
     Intent,
@@ -27,8 +28,7 @@ from reconciler.placement import (
 from reconciler.placement.jobs import job_of_row
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.findings import age_of
-from reconciler.plan.plan import JobChange, PlacedWorkload, PlacementLine, Plan
-from reconciler.policy.references.age import is_too_old
+from reconciler.plan.plan import PlacedWorkload, PlacementLine, Plan
 from reconciler.queues.queues import QueueUsage
 from reconciler.repo.config import Config
 from reconciler.repo.config.placement import PlacementSettings
@@ -36,12 +36,13 @@ from reconciler.repo.evidence.usage import SUSPENDED, WAITING, Usage
 
 _GONE = ("removed", "suspended", "finished")
 _STAYS = ("refused", "renamed")
+_HELD = ("waits", "never")
 _RECENT_DAYS = 1
 _MOST = 200  # workloads that the plan leaves as they are, and whose manifests are read
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
-    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence.
+    """The inputs of a forecast for one cluster. unknown: why there is none. days: age of the evidence.
 
     queues: those of the head.
     """
@@ -77,13 +78,15 @@ def forecasts(  # noqa: PLR0917 - the parts of a plan that is made
         name = cluster.name
         if name not in index.context.evidence.usage and not is_set:
             continue
-        base = ClusterForecast(cluster=name, settings=cluster.placement)
-        evidence, days, unknown = _evidence(index, usage.get(name, QueueUsage()), config, name, day)
-        base = replace(base, evidence=evidence, days=days, unknown=unknown, queues=usage.get(name, QueueUsage()))
+        queues = usage.get(name, QueueUsage())
+        evidence, days, unknown = _evidence(index, queues, config, name, day)
+        one = ClusterForecast(
+            cluster=name, settings=cluster.placement, evidence=evidence, days=days, unknown=unknown, queues=queues
+        )
         if evidence is not None:
-            reading = _JobReading(index, usage.get(name, QueueUsage()), renderer, baseline, name)
-            base = replace(base, intent=reading.intent(plan.jobs, evidence.usage))
-        found.append(base)
+            reading = _JobReading(index, queues, renderer, baseline, name)
+            one = replace(one, intent=reading.intent(plan, evidence.usage))
+        found.append(one)
     return tuple(found)
 
 
@@ -129,8 +132,10 @@ def placement_line(
 
 
 def word_of(placed: JobPlacement) -> str:
-    """Return whether a workload starts or waits."""
-    return "starts" if placed.is_placed else "unknown" if placed.job.unknown else "waits"
+    """Return whether a workload starts, waits for room, or is queued for quota."""
+    if placed.is_placed:
+        return "starts"
+    return "queued" if placed.job.held else "unknown" if placed.job.unknown else "waits"
 
 
 def _differs(placed: JobPlacement, earlier: JobPlacement | None) -> bool:
@@ -145,7 +150,7 @@ def _workload(placed: JobPlacement, earlier: JobPlacement | None) -> PlacedWorkl
         strategy=placed.strategy,
         nodes=placed.nodes,
         racks=placed.racks,
-        guaranteed_by=placed.job.guaranteed_by if placed.is_placed else "",
+        guaranteed_by=placed.job.guaranteed_by,
         why=placed.why,
         notes=placed.notes,
         before=word_of(earlier) if earlier is not None else "",
@@ -194,11 +199,16 @@ class _JobReading:
         self._index, self._queues, self._renderer, self._baseline = index, queues, renderer, baseline
         self._cluster = cluster
 
-    def intent(self, changes: Iterable[JobChange], usage: Usage) -> Intent:
-        """Return what changes want, and what the repository says of workloads that they leave as they are."""
+    def intent(self, plan: Plan, usage: Usage) -> Intent:
+        """Return what changes want, and what the repository says of workloads that they leave as they are.
+
+        As admission is forecast, what is preempted gives its nodes back, and what gets no quota takes none.
+        """
+        admissions = [line for line in plan.admissions if line.cluster == self._cluster]
+        held = {line.key: line.reason for line in admissions if line.verdict in _HELD}
         jobs: dict[ObjectKey, QueuedJob] = {}
-        gone: set[ObjectKey] = set()
-        for change in changes:
+        gone = {displaced.key for line in admissions for displaced in line.displaces}
+        for change in plan.jobs:
             if change.word in _STAYS:
                 continue
             if (change.cluster_before or change.cluster) == self._cluster:
@@ -206,7 +216,7 @@ class _JobReading:
             if change.cluster == self._cluster and change.word not in _GONE:
                 job = self._changed(change.key)
                 if job is not None:
-                    jobs[change.key] = replace(job, place=change.source or job.place)
+                    jobs[change.key] = replace(job, place=change.source or job.place, held=held.get(change.key, ""))
         used = sorted(usage.workloads, key=lambda one: one.state != WAITING)  # what waits is read first
         known = self._known((one.key for one in used if one.state != SUSPENDED), jobs)
         return Intent(jobs=tuple(jobs[key] for key in sorted(jobs)), gone=frozenset(gone), known=known)

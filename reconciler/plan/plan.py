@@ -9,7 +9,7 @@ from reconciler.kinds.quantities import Gpus
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import PolicyEffect
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.policy.approval import Approval
 from reconciler.policy.exceptions import ExceptionInForce
 from reconciler.policy.verdict import Result, Verdict
@@ -449,10 +449,11 @@ class Drift(Struct, frozen=True, kw_only=True, rename="camel"):
 class PlacedWorkload(Struct, frozen=True, kw_only=True, rename="camel"):
     """The nodes that a workload would run on: a forecast, which the scheduler of the cluster may not follow.
 
-    word: `starts`, `waits`, or `unknown`; before: the same without the plan, for one that waits already.
+    word: `starts`, `waits` (for room), `queued` (for quota, as the forecast of its admission says), or `unknown`;
+    before: the same without the plan, for one that waits already.
     nodes: each with the number of pods. racks: how many domains of the topology these are in.
     guaranteed_by: what the cluster is bound by: `nodeAffinity`, `Kueue TAS`, `KAI`, `DRA`, or `forecast only`.
-    why: the reason for which it waits. notes: what speaks against its nodes.
+    why: the reason for which it does not start. notes: what speaks against its nodes.
     """
 
     key: ObjectKey

@@ -21,7 +21,6 @@ from reconciler.index.store import ObjectTotals
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.problems import Problem, Severity
-from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import Change, Operation, Plan, Revision
 from reconciler.plan.admissions import with_topology
 from reconciler.plan.approvals import NO_APPROVALS, Approvals, GitChanges
@@ -40,6 +39,7 @@ from reconciler.plan.findings import (
     plan_date,
     usage_evidence,
 )
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.plan.health.policies import policy_effects, refused_policies
 from reconciler.plan.health.quarantines import changed_quarantines, inventories_of_base, quarantine_lines
 from reconciler.plan.inputs import Common, Inputs, LiveFacts

@@ -5,7 +5,7 @@ from difflib import get_close_matches
 
 from msgspec import Struct
 
-from reconciler.kube.objects import FieldPath, SourceRef, format_path
+from reconciler.kube.objects import SourceRef
 from reconciler.kube.problems import Problem
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.times import is_date
@@ -44,6 +44,7 @@ BUDGETS = (
 """The name of every budget, which approvals use."""
 
 KIND, GROUP = "PlanApproval", "gpureconciler.io"
+_RULE = "approval.invalid"
 
 
 def read_approvals(documents: Sequence[Document]) -> tuple[tuple[Approval, ...], tuple[Problem, ...]]:
@@ -59,7 +60,7 @@ def read_approvals(documents: Sequence[Document]) -> tuple[tuple[Approval, ...],
         else:
             kind = document.kind or "a document without a kind"
             hint = f"this folder holds {KIND}s; move the file to the folder of its role"
-            problems.append(_invalid(document, ("kind",), f"{kind} is not a {KIND}", hint, rule="layout.kind"))
+            problems.append(document.problem("layout.kind", ("kind",), f"{kind} is not a {KIND}", hint))
     return tuple(sorted(approvals, key=lambda approval: approval.place)), tuple(problems)
 
 
@@ -79,19 +80,12 @@ def _problems(document: Document) -> list[Problem]:
     spec = document.data["spec"]
     if not is_date(spec["expires"]):
         message = f"{spec['expires'][:40]!r} is not a date"
-        problems.append(_invalid(document, ("spec", "expires"), message, "write YYYY-MM-DD"))
+        problems.append(document.problem(_RULE, ("spec", "expires"), message, "write YYYY-MM-DD"))
     for index, name in enumerate(spec.get("budgets", ())):
         if not is_budget(name):
-            problems.append(
-                _invalid(document, ("spec", "budgets", index), f"unknown budget {name[:80]!r}", budget_hint(name))
-            )
+            message = f"unknown budget {name[:80]!r}"
+            problems.append(document.problem(_RULE, ("spec", "budgets", index), message, budget_hint(name)))
     return problems
-
-
-def _invalid(
-    document: Document, path: FieldPath, message: str, hint: str, *, rule: str = "approval.invalid"
-) -> Problem:
-    return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
 
 
 def is_budget(name: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.kube.objects import ObjectKey, SourceRef, format_path
+from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.secrets import mask_text
@@ -177,8 +177,7 @@ def _selector(written: Any) -> ObjectSelector | None:
 
 
 def _invalid(document: Document, path: tuple[str, ...], message: str, hint: str = "") -> Problem:
-    place = document.at(path)
-    return Problem(rule="policy.exception-invalid", place=place, field=format_path(path), message=message, hint=hint)
+    return document.problem("policy.exception-invalid", path, message, hint)
 
 
 def suggest_rule(name: str, rules: Collection[str]) -> str:

@@ -1,19 +1,21 @@
 """Kind families from installed packages: the entry points of the group `gpu_reconciler.kinds`.
 
-An entry point names a tuple of `kinds.kind.Kind`, as `KINDS` of a built-in family is.
+An entry point names a tuple of `kinds.kind.Kind`, as `KINDS` of a built-in family is. Mistakes in a row would otherwise
+show only later, or never.
 """
 
 import re
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Container, Iterator
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from reconciler.errors import OutsideError
+from reconciler.kinds.facts import QueueRole
 from reconciler.kinds.kind import FaultyRowError, Kind, Kinds
-from reconciler.kinds.mistakes import mistakes
 from reconciler.kube.patterns import later
+from reconciler.kube.values import mapping, text
 from reconciler.packages import GROUP, installed_metadata, registers_kinds
 from reconciler.policy.references.rules import RULES
 
@@ -92,3 +94,37 @@ def _entry_points() -> "Collection[EntryPoint]":
 def _may_register_kinds() -> bool:
     """Look for the name of the group in the metadata of installed packages; takes 1 ms for 50 packages."""
     return any(registers_kinds(Path(path)) for folder in sys.path for path in installed_metadata(folder or "."))
+
+
+def mistakes(row: Kind, rules: Container[str]) -> tuple[str, ...]:
+    """Return the mistakes in a row, for messages. `rules` are those that may be its `naming.rule`."""
+    return (*_contradictions(row), *_definition_mistakes(row), *_unknown_rule(row, rules))
+
+
+def _contradictions(row: Kind) -> Iterator[str]:
+    if row.queueing.role is not QueueRole.NONE and row.relations is None:
+        yield "queueing.role needs relations, which read the quotas"
+    if row.source.evidence is not None and row.source.refusal is None:
+        yield "source.evidence needs source.refusal, for documents among the sources"
+    if row.pods.read is not None and row.relations is not None:
+        yield "relations are for objects without pods, so pods.read has no effect"
+
+
+def _definition_mistakes(row: Kind) -> Iterator[str]:
+    """Yield the differences between the definition of the kind and its row."""
+    if row.source.crd is None:
+        return
+    spec = mapping(row.source.crd.get("spec"))
+    names = mapping(spec.get("names"))
+    if (spec.get("group"), names.get("kind")) != (row.group, row.kind):
+        yield f"source.crd defines {names.get('kind')} of {spec.get('group')}"
+    if not text(names.get("plural")):
+        yield "source.crd has no spec.names.plural"
+    scope = "Cluster" if row.is_cluster_scoped else "Namespaced"
+    if spec.get("scope") != scope:
+        yield f"source.crd has the scope {spec.get('scope')}, but is_cluster_scoped says {scope}"
+
+
+def _unknown_rule(row: Kind, rules: Container[str]) -> Iterator[str]:
+    if row.naming.rule and row.naming.rule not in rules:
+        yield f"{row.naming.rule} is not a rule, so it cannot be naming.rule"

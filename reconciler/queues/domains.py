@@ -140,6 +140,7 @@ def runs(node: Node, labels: Mapping[str, str], flavor: FlavorTerms, pods: PodRe
 def _fits(node: Node, each: Values) -> int:
     """Return how many pods a node takes by its GPUs, and its other resources as far as they are measured."""
     has = {name: Fraction(max(node.gpus, node.allocatable_gpus)) for name in WHOLE_GPUS}
+    has |= {name: Fraction(amount) for name, amount in node.slices.items()}
     if cpus := node.allocatable_cpus or node.cpus:
         has["cpu"] = cpus + 1 - _MILLI  # these two were rounded down
     if node.allocatable_memory_gib:

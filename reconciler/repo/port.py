@@ -68,6 +68,15 @@ class Repository(Protocol):
         ...
 
     @property
+    def prefix(self) -> str:
+        """The path of `root` below the top of the repository, with `/` at its end; empty at the top."""
+        ...
+
+    def whole(self) -> "Repository":
+        """Return the same repository with paths from its top."""
+        ...
+
+    @property
     def object_format(self) -> str:
         """`sha1` or `sha256`."""
         ...

@@ -14,7 +14,7 @@ from reconciler.kube.problems import Problem
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import read
 from reconciler.repo.builds import Built, build_all, sources_with
-from reconciler.repo.builds.inputs import KUSTOMIZATIONS
+from reconciler.repo.builds.inputs import tool_of
 from reconciler.repo.config import Backend, Cluster, Config, parse_config
 from reconciler.repo.config.builds import Build, Tool, default_release
 from reconciler.repo.config.config import CONFIG
@@ -280,10 +280,10 @@ def assumed_config(repository: Repository, tree: TreeReference, sources: Sequenc
         if folder.startswith(("/", "..")):
             raise ConfigError(f"--sources: {written} is not inside the repository", hint="name a path below its root")
         folders.append(folder)
-        if any(has(posixpath.normpath(posixpath.join(folder, name))) for name in KUSTOMIZATIONS):
-            builds.append(Build(path=folder, tool=Tool.KUSTOMIZE))
-        elif has(posixpath.normpath(posixpath.join(folder, "Chart.yaml"))):
-            builds.append(Build(path=folder, tool=Tool.HELM, release=default_release(folder)))
+        tool = tool_of(folder, has)
+        if tool is not None:
+            release = default_release(folder) if tool is Tool.HELM else ""
+            builds.append(Build(path=folder, tool=tool, release=release))
     return Config(
         clusters=(Cluster(name="main", backend=Backend.NONE),),
         sources=tuple(folders),

@@ -5,10 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from reconciler.kube.patterns import later
 from reconciler.repo.config.config import Cluster
-
-_NUMBERS = later(r"\d+(\.\d+)*")
 
 
 class VersionSource(StrEnum):
@@ -24,11 +21,6 @@ class ComponentVersion(Struct, frozen=True, kw_only=True):
 
     version: str
     source: VersionSource
-
-    def is_at_least(self, *numbers: int) -> bool:
-        """Return whether the version is not before another one; of 0.19 all releases count as 0.19.0."""
-        found = _NUMBERS.search(self.version)
-        return found is not None and tuple(map(int, found[0].split("."))) >= numbers
 
 
 def component_version(

@@ -72,10 +72,6 @@ def recorded_use(index: CompiledRevision, directory: Directory) -> tuple[Measure
 
 def _held(use: GpuUtilisation, workload: GpuWorkload, pod: GpuPod, directory: Directory) -> HeldGpus:
     owner = directory.owner((workload.namespace, pod.name), "Pod/")
-    best: dict[str, GpuWindow] = {}
-    for window in pod.windows:
-        if window.gpu not in best or window.mean > best[window.gpu].mean:
-            best[window.gpu] = window
     return HeldGpus(
         cluster=directory.cluster,
         pod=f"{workload.namespace}/{pod.name}",
@@ -85,7 +81,7 @@ def _held(use: GpuUtilisation, workload: GpuWorkload, pod: GpuPod, directory: Di
         product=directory.product(pod.node),
         spot=directory.is_spot(pod.node),
         gpu_hours=pod.gpus * _run_hours(use, workload),
-        gpus=tuple(_hours(window, use) for window in best.values()),
+        gpus=tuple(_hours(window, use) for window in pod.busiest()),
     )
 
 

@@ -72,9 +72,9 @@ class Bounds(Struct, frozen=True, kw_only=True):
     allow_paged: bool = False
 
 
-def framework_names(frameworks: Sequence[Framework] = FRAMEWORKS) -> tuple[str, ...]:
+def framework_names() -> tuple[str, ...]:
     """Return the names of the frameworks whose trainings can be sized."""
-    return tuple(dict.fromkeys(row.name for row in frameworks if row.name and not row.unsupported))
+    return tuple(dict.fromkeys(row.name for row in FRAMEWORKS if row.name and not row.unsupported))
 
 
 def find_framework(name: str) -> Framework | None:

@@ -32,9 +32,8 @@ from reconciler.size.files import (
     standalone_settings,
 )
 from reconciler.size.line import size_line
-from reconciler.size.opening import find_run, input_file, local_model, nearby
-from reconciler.size.pages.display import format_sizes
-from reconciler.size.predictors import engine_asker
+from reconciler.size.opening import engine_asker, find_run, input_file, local_model, nearby
+from reconciler.size.pages.text import format_sizes
 from reconciler.size.serve import check_servers
 
 _MAX_GPUS = 65_536

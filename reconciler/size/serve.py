@@ -32,7 +32,7 @@ def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str 
         problems += reading.problems
         for document in reading.documents:
             find = partial(config_map_in, (file.content, *file.siblings().values()), document.key.namespace)
-            for found in find_servers(document, tables, _Siblings(file), find):
+            for found in find_servers(document, tables, partial(_sibling, file), find):
                 problems += _problems(document, found)
                 if found.parsed.server is not None:
                     answers.append(_answer(document, found, _gpu(tables, found.product or gpu)))
@@ -44,16 +44,11 @@ def check_servers(files: Sequence[InputFile], tables: SizingTables, *, gpu: str 
     return answers
 
 
-class _Siblings:
-    """The files beside a manifest that a line may name."""
-
-    def __init__(self, file: InputFile) -> None:
-        self._file = file
-
-    def __call__(self, written: str) -> bytes | None:
-        siblings = self._file.siblings()
-        path = resolve_file(written, siblings, self._file.path)
-        return siblings.get(path) if path else None
+def _sibling(file: InputFile, written: str) -> bytes | None:
+    """Return the file beside a manifest that a line names."""
+    siblings = file.siblings()
+    path = resolve_file(written, siblings, file.path)
+    return siblings.get(path) if path else None
 
 
 def _gpu(tables: SizingTables, product: str) -> Gpu:

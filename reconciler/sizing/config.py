@@ -39,7 +39,7 @@ class Unanswered(StrEnum):
 
 
 class SizedJobs(Struct, frozen=True, kw_only=True):
-    """Which jobs are sized: jobs with the watch label, or `every` job; limited to `namespaces` if any are named."""
+    """The jobs that are sized: those with the watch label, or `every` job; limited to `namespaces` if any are named."""
 
     label_key: str = "autoconf-plugin-name"
     label_value: str = "resource-requirements-appwrapper"

@@ -172,6 +172,11 @@ def is_gpu(resource: Any) -> bool:
     return type(resource) is str and _is_gpu(resource)
 
 
+def is_other_device(resource: str) -> bool:
+    """Return whether a resource counts slices of GPUs or other accelerators one by one (`nvidia.com/mig-1g.10gb`)."""
+    return resource not in WHOLE_GPUS and resource not in SHARES and is_gpu(resource)
+
+
 _CLASSES = {"gpu.nvidia.com": "nvidia.com/gpu", "gpu.amd.com": "amd.com/gpu", "gpu.intel.com": "gpu.intel.com/xe"}
 """Device classes of the vendors' drivers, by the extended resource that counts the same devices."""
 

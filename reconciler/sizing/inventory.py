@@ -26,7 +26,10 @@ class Taint(Struct, frozen=True, kw_only=True, order=True):
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """One node as it was measured. `gpus` counts GPUs of one product (`nvidia.com/gpu.product` value, or AMD's)."""
+    """One node as it was measured. `gpus` counts GPUs of one product (`nvidia.com/gpu.product` value, or AMD's).
+
+    slices: allocatable slices of GPUs and other accelerators, by resource (`nvidia.com/mig-1g.10gb`).
+    """
 
     name: str
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -40,6 +43,7 @@ class Node(Struct, frozen=True, kw_only=True):
     allocatable_cpus: int = 0  # 0: not measured, as of the next two
     allocatable_memory_gib: int = 0
     allocatable_gpus: int = 0
+    slices: Mapping[str, int] = field(default_factory=dict)
     origin: FieldPath = ()  # where the inventory says so
 
     @property
@@ -134,7 +138,8 @@ def _entry(node: Node) -> dict[str, Any]:
         "unschedulable": node.unschedulable,
         "taints": [{name: value for name, value in asdict(taint).items() if value} for taint in node.taints],
         "allocatable": {name: value for name, value in allocatable.items() if value}
-        | ({"gpus": node.allocatable_gpus} if node.allocatable_gpus != node.gpus else {}),
+        | ({"gpus": node.allocatable_gpus} if node.allocatable_gpus != node.gpus else {})
+        | ({"slices": dict(sorted(node.slices.items()))} if node.slices else {}),
     }
     return {name: value for name, value in entry.items() if value}
 
@@ -153,5 +158,6 @@ def _node(entry: Mapping[str, Any], index: int) -> Node:
         allocatable_cpus=allocatable.get("cpus", 0),
         allocatable_memory_gib=allocatable.get("memoryGiB", 0),
         allocatable_gpus=allocatable.get("gpus", gpu.get("count", 0)),
+        slices=dict(allocatable.get("slices", {})),
         origin=("spec", "nodes", index),
     )

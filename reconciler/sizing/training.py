@@ -120,7 +120,7 @@ def undivided_heads(model: Architecture, ways: int) -> str:
 
 
 class Method(StrEnum):
-    """Which weights are trained."""
+    """The weights that are trained."""
 
     FULL = "full"
     LORA = "lora"

@@ -1,21 +1,24 @@
-"""Delete a workload: the change that removes its file and the folder that it carries. Its claims stay."""
+"""End a workload: the change that removes its file and the folder that it carries, or suspends it. Its claims stay."""
 
-import posixpath
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision, read_files
+from reconciler.index.sized.splice import edit_source
 from reconciler.kinds.aspects import Holds
-from reconciler.kinds.folders import FOLDER, annotations_of
+from reconciler.kinds.folders import carried_folder
 from reconciler.kinds.manifests.ownership import is_kept, without_ownership
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import plural, text
-from reconciler.kube.yaml import Document, read, write
+from reconciler.kube.values import plural
+from reconciler.kube.yaml import read, write
+from reconciler.live.preemption.sources import suspended_data
 from reconciler.plan.workspace import Workspace
+from reconciler.repo.evidence.usage import RUNNING
 from reconciler.repo.files import below
+from reconciler.submit.proposal import Files
 
 _GENERAL = {"job": True, "service": False}
 """Types that name no kind: all workloads that end, or that never do."""
@@ -42,8 +45,8 @@ def delete(
     rows = [one for one in index.first_summaries() if one.source == path]
     _check_alone(row, rows)
     files: dict[str, bytes | None] = {path: None}
-    for document in read(path, raw).documents:
-        files |= dict.fromkeys(_carried(index, document))
+    for folder in filter(None, map(carried_folder, read(path, raw).documents)):
+        files |= dict.fromkeys(below(index.revision.files.carried, folder))
     renderer = workspace.renderer(index)
     volumes = [one for one in rows if index.context.kinds.find(one.group, one.kind).holds is Holds.VOLUME]
     bodies = {one.name: renderer.object(one.path).manifest.body for one in volumes}
@@ -52,12 +55,6 @@ def delete(
         files[f"{path.rpartition('.')[0]}-claims.yaml"] = b"---\n".join(write(without_ownership(body)) for body in left)
     staying = [name for name, body in bodies.items() if not claims or is_kept(body)]
     return WorkloadDeletion(key=row.key, files=files, claims=tuple(staying))
-
-
-def _carried(index: CompiledRevision, document: Document) -> Iterable[str]:
-    written = text(annotations_of(document).get(FOLDER))
-    folder = posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written))
-    return below(index.revision.files.carried, folder) if written else ()
 
 
 def find_workload(index: CompiledRevision, named: str, namespace: str) -> ObjectSummary:
@@ -94,3 +91,49 @@ def _check_alone(row: ObjectSummary, rows: Sequence[ObjectSummary]) -> None:
     if others:
         message = f"{row.source} defines {plural(len(others), 'other workload')}, too: {', '.join(others)}"
         raise ConfigError(message, hint=f"remove the document at {row.place} by hand")
+
+
+class Completion(Struct, frozen=True, kw_only=True):
+    """The files of a change that completes a workload, and what evidence says of it, in a sentence."""
+
+    key: ObjectKey
+    files: Files
+    use: str
+
+
+def complete(workspace: Workspace, index: CompiledRevision, name: str, namespace: str, *, suspend: bool) -> Completion:
+    """Return the change that completes a job. Raises `ConfigError` for a name that is not that of one job."""
+    named = f"job/{name}"
+    row = find_workload(index, named, namespace)
+    if suspend:
+        files: Files = _suspended(workspace, index, row)
+    else:
+        files = delete(workspace, index, named, namespace, claims=False).files
+    return Completion(key=row.key, files=files, use=_use(index, row))
+
+
+def _suspended(workspace: Workspace, index: CompiledRevision, row: ObjectSummary) -> dict[str, bytes | None]:
+    ((_, raw),) = read_files(workspace.repository, index.revision.files.sources, [row.source])
+    cluster = index.revision.config.cluster(row.cluster)
+    for document in read(row.source, raw).documents:
+        if (document.source.line, document.source.column) != (row.line, row.column) or cluster is None:
+            continue
+        data = suspended_data(index, cluster, document, row.key, dict(document.data))
+        if data is not None:
+            return {row.source: edit_source(raw, [(document, data)]).content}
+    raise ConfigError(f"{row.key} cannot be suspended without being deleted", hint="leave out --suspend")
+
+
+def _use(index: CompiledRevision, row: ObjectSummary) -> str:
+    """Return what evidence says of a workload: it may be older than what runs."""
+    usage = index.context.evidence.usage.get(row.cluster)
+    if usage is None:
+        return "Whether it runs is unknown: no evidence says what runs (reconciler status shows it)."
+    found = next((one for one in usage.workloads if one.key == row.key), None)
+    if found is None:
+        return f"Nothing of it ran at {usage.observed_at}."
+    nodes = sorted({name for pods in found.pod_sets for name, _ in pods.nodes})
+    where = f" on {', '.join(nodes)}" if nodes else ""
+    since = f" since {found.started_at}" if found.started_at else ""
+    verb = "runs and is stopped" if found.state == RUNNING else f"is {found.state}"
+    return f"It {verb}: {plural(found.gpus, 'GPU')}{where}{since}, as of {usage.observed_at}."

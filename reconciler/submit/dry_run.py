@@ -20,11 +20,11 @@ from reconciler.repo.config.config import GROUP
 from reconciler.repo.files import FOLDER_SUFFIX
 from reconciler.sizing.devices import Vendor
 from reconciler.submit.proposal import Files
+from reconciler.submit.site import NODE_GPUS
 
 ASSUMED = Cluster(name="main", backend=Backend.KUEUE, namespace="kaiwo", vendor=Vendor.AMD)
 """The cluster outside of a repository."""
 
-NODE_GPUS = 8
 _NODES = 128
 
 

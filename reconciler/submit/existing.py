@@ -18,7 +18,7 @@ from reconciler.kinds.kueue.labels import NAMED_BY_LABELS, QUEUE_LABEL
 from reconciler.kube.yaml import Document, Reading, read
 from reconciler.kube.yaml.writer import write
 from reconciler.repo.builds.delivery import Delivery, deliveries, is_delivery, is_same_repository
-from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of, parents
+from reconciler.repo.builds.inputs import KUSTOMIZATIONS, generated_resources, inputs_of, joined, parents, tool_of
 from reconciler.repo.config import Backend
 from reconciler.repo.config.builds import ROOT, Build, Tool, default_release
 from reconciler.repo.files import CONFIG_PATH, SUFFIXES
@@ -115,7 +115,7 @@ class _Surveyor:
         if is_url and self._urls and not any(is_same_repository(delivery.repository, url) for url in self._urls):
             self._left_out.append((named, f"it is in another repository: {delivery.repository}"))
             return None
-        tool = self._tool(delivery.path)
+        tool = tool_of(delivery.path, self._blobs.__contains__)
         is_there = delivery.path == ROOT or any(path.startswith(f"{delivery.path}/") for path in self._blobs)
         if not is_there:
             self._left_out.append((named, f"its path {delivery.path} is not in this repository"))
@@ -150,11 +150,6 @@ class _Surveyor:
                 found.update({key: str(value) for key, value in one.data["data"].items()})
         return found
 
-    def _tool(self, folder: str) -> Tool | None:
-        if any(_join(folder, name) in self._blobs for name in KUSTOMIZATIONS):
-            return Tool.KUSTOMIZE
-        return Tool.HELM if _join(folder, "Chart.yaml") in self._blobs else None
-
     # What nothing delivers.
 
     def _undelivered(self, used: set[str]) -> Iterator[FoundSource]:
@@ -172,8 +167,8 @@ class _Surveyor:
                 yield FoundSource(path=folder, reason="an overlay that no other one uses", tool=Tool.KUSTOMIZE)
         charts = [posixpath.dirname(path) or ROOT for path in self._blobs if posixpath.basename(path) == "Chart.yaml"]
         for folder in charts:
-            is_part = any(_join(other, "charts") in parents(f"{folder}/x") for other in charts)
-            if _join(folder, "Chart.yaml") not in used and not is_part:
+            is_part = any(joined(other, "charts") in parents(f"{folder}/x") for other in charts)
+            if joined(folder, "Chart.yaml") not in used and not is_part:
                 yield FoundSource(path=folder, reason="a chart that nothing in the repository installs", tool=Tool.HELM)
 
     def _placed(
@@ -265,10 +260,6 @@ def _identity(entry: FoundSource) -> tuple[object, ...]:
     of_release = entry.delivery if entry.tool is Tool.HELM else None
     release = (of_release.release, of_release.namespace) if of_release else ()
     return entry.path, entry.clusters, entry.tool, release
-
-
-def _join(folder: str, name: str) -> str:
-    return posixpath.normpath(posixpath.join(folder, name))
 
 
 # The file.

@@ -25,7 +25,7 @@ MAX_BYTES = 950_000
 
 
 class WorkloadVariables(Struct, frozen=True, kw_only=True):
-    """WorkloadVariables of containers, and the Secrets that they mount, as fields of a workload."""
+    """The variables of containers, and the Secrets that they mount, as fields of a workload."""
 
     env: tuple[Mapping[str, Any], ...] = ()
     secret_volumes: tuple[Mapping[str, Any], ...] = ()
@@ -50,10 +50,11 @@ def read_workload(folder: Path, overlay: Path | None = None, *, deep: bool = Fal
         for path in _listed(one, skipped, deep=deep):
             _add(path, path.relative_to(one).as_posix(), files, skipped)
     env = files.get(ENV)
+    env_path = next((one / ENV for one in (overlay, folder) if one is not None and (one / ENV).is_file()), folder)
     return WorkloadFolder(
         entrypoint=joined_entrypoint(_words(ENTRYPOINT, files)),
         serve_config=_words(SERVE_CONFIG, files).strip(),
-        variables=read_variables(str(folder / ENV), env) if env is not None else WorkloadVariables(),
+        variables=read_variables(str(env_path), env) if env is not None else WorkloadVariables(),
         template=files.get(TEMPLATE),
         carried={name: content for name, content in sorted(files.items()) if name not in _NOT_CARRIED},
         skipped=tuple(skipped),
@@ -118,12 +119,12 @@ def joined_entrypoint(script: str) -> str:
     return "\n".join(lines)
 
 
-_WORD = re.compile(r"'[^']*'|\"(?:\\.|[^\"\\])*\"|\\.|(?<!\S)#.*|.", re.DOTALL)
+_QUOTED_OR_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<!\S)#.*""")
 
 
 def _without_comment(line: str) -> str:
     """Return a line of a script without the comment at its end, which would swallow what is appended."""
-    return "".join(word for word in _WORD.findall(line) if not word.startswith("#") or len(word) == 1)
+    return _QUOTED_OR_COMMENT.sub(lambda found: found[1] or "", line)
 
 
 # The variables: a list in which each item is a value, a value of a Secret, or a Secret that is mounted.

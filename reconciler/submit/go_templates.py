@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.errors import InvalidInput
 from reconciler.kube.objects import SourceRef
@@ -18,12 +19,14 @@ _JINJA = re.compile(r"\{%")
 _WORD = re.compile(
     r'\s*("(?:\\.|[^"\\])*"|`[^`]*`|-?\d+(?:\.\d+)?|\$?(?:\.?[A-Za-z_]\w*)+(?:\.\w+)*|\$|\.|[()|]|:=|=|,)'
 )
-_ASSIGNMENT = re.compile(r"\$(\w+)\s*:?=\s*(.+)", re.DOTALL)
+_ASSIGNMENT = re.compile(r"\$(\w+)\s*(:?=)\s*(.+)", re.DOTALL)
 _RANGE = re.compile(r"(?:\$(\w+)\s*(?:,\s*\$(\w+)\s*)?:=\s*)?(.+)", re.DOTALL)
 _OPERATORS = {
     "mul": "*", "add": "+", "sub": "-", "div": "//", "mod": "%", "eq": "==", "ne": "!=", "lt": "<", "le": "<=",
     "gt": ">", "ge": ">=", "and": "and", "or": "or",
 }  # fmt: skip
+_OF_MANY = frozenset(("mul", "add", "and", "or"))
+"""The operators that take more than two values."""
 _CONSTANTS = {"true": "true", "false": "false", "nil": "none"}
 _FILTERS = {"quote": "quote", "toYaml": "to_yaml", "toJson": "to_yaml", "trim": "trim", "lower": "lower",
             "upper": "upper", "len": "length", "int": "int", "toString": "string"}  # fmt: skip
@@ -31,10 +34,11 @@ _FUNCTIONS = frozenset((*_OPERATORS, *_FILTERS, "not", "default", "indent", "nin
 
 
 class _OpenBlock(Struct, frozen=True, kw_only=True):
-    """An open block: what closes it, and what the dot is in it."""
+    """An open block: what closes it, and what the dot is in it. `outer` is the dot around it, which `else` has, too."""
 
     end: str
     dot: str
+    outer: str
     line: int
 
 
@@ -60,7 +64,7 @@ def _converted(path: str, template: str, problems: list[Problem]) -> Iterator[st
     blocks: list[_OpenBlock] = []
     end = 0
     for match in _ACTION.finditer(template):
-        yield template[end : match.start()]
+        yield _literal(template[end : match.start()])
         end = match.end()
         left, action, right = match.groups()
         line = template.count("\n", 0, match.start()) + 1
@@ -68,8 +72,13 @@ def _converted(path: str, template: str, problems: list[Problem]) -> Iterator[st
             yield _action(action, left, right, blocks, line)
         except _RefusedTemplate as error:
             problems.append(_problem(path, line, f"{{{{ {action} }}}}: {error}"))
-    yield template[end:]
+    yield _literal(template[end:])
     problems += [_problem(path, block.line, "is not closed by {{ end }}") for block in blocks]
+
+
+def _literal(text: str) -> str:
+    """Return text between actions so that Jinja2 sees no comment in it, such as in `${#files[@]}`."""
+    return text.replace("{#", "{{ '{#' }}")
 
 
 def _problem(path: str, line: int, message: str) -> Problem:
@@ -87,13 +96,18 @@ def _action(action: str, left: str, right: str, blocks: list[_OpenBlock], line: 
             raise _RefusedTemplate("closes nothing")
         return f"{{%{left} {blocks.pop().end} {right}%}}"
     if word == "else":
-        return f"{{%{left} {_else(rest.strip(), dot)} {right}%}}"
+        if not blocks:
+            raise _RefusedTemplate("no block is open")
+        blocks[-1] = replace(blocks[-1], dot=blocks[-1].outer)
+        return f"{{%{left} {_else(rest.strip(), blocks[-1].dot)} {right}%}}"
     if word in ("if", "with", "range"):
         start, block = _opened(word, rest.strip(), dot, len(blocks), line)
         blocks.append(block)
         return f"{{%{left} {start} {right}%}}"
     if assigned := _ASSIGNMENT.fullmatch(action):
-        return f"{{%{left} set {assigned[1]} = {_expression(assigned[2], dot)} {right}%}}"
+        if assigned[2] == "=" and any(block.end == "endfor" for block in blocks):
+            raise _RefusedTemplate("a variable of before the loop is not changed in it")
+        return f"{{%{left} set {assigned[1]} = {_expression(assigned[3], dot)} {right}%}}"
     return f"{{{{{left} {_expression(action, dot)} {right}}}}}"
 
 
@@ -108,22 +122,19 @@ def _else(rest: str, dot: str) -> str:
 
 def _opened(word: str, rest: str, dot: str, depth: int, line: int) -> tuple[str, _OpenBlock]:
     if word == "if":
-        return f"if {_expression(rest, dot)}", _OpenBlock(end="endif", dot=dot, line=line)
+        return f"if {_expression(rest, dot)}", _OpenBlock(end="endif", dot=dot, outer=dot, line=line)
     if word == "with":
         name = f"with{depth}"
         value = _expression(rest, dot)
         start = f"if {value} %}}{{% set {name} = {value}"
-        return start, _OpenBlock(end="endif", dot=name, line=line)
+        return start, _OpenBlock(end="endif", dot=name, outer=dot, line=line)
     found = _RANGE.fullmatch(rest)
     if found is None:
         raise _RefusedTemplate("is not a loop")
     index, item, over = found.groups()
     name = item or index or f"item{depth}"
-    value = _expression(over, dot)
-    start = f"for {name} in {value}"
-    if item:
-        start += f" %}}{{% set {index} = loop.index0"
-    return start, _OpenBlock(end="endfor", dot=name, line=line)
+    start = f"for {index if item else '_'}, {name} in {_expression(over, dot)} | pairs"
+    return start, _OpenBlock(end="endfor", dot=name, outer=dot, line=line)
 
 
 def _expression(text: str, dot: str) -> str:
@@ -198,7 +209,7 @@ def _operand(words: list[str], dot: str) -> str:
 
 
 def _call(name: str, arguments: list[str]) -> str:
-    if name in _OPERATORS and len(arguments) > 1:
+    if name in _OPERATORS and (len(arguments) == 2 or (name in _OF_MANY and len(arguments) > 2)):  # noqa: PLR2004
         return f"({f' {_OPERATORS[name]} '.join(arguments)})"
     if name == "not" and len(arguments) == 1:
         return f"(not {arguments[0]})"

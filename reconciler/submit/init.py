@@ -85,6 +85,14 @@ def installed_source(record: object) -> str:
 # Files of the user.
 
 
+_STEPS = {
+    ".github/actions/reconciler/action.yml": "action.yml",
+    ".gitea/actions/reconciler/action.yml": "action.yml",
+    ".gitlab/reconciler.yml": "templates/plan/template.yml",
+}
+"""The steps of the pipelines: copies of the action and of the component, which a change of the repository pins."""
+
+
 def init(folder: Path, source: str) -> InitResult:
     """Create a config repository in a folder, with its first commit. Its pipelines install this version from `source`.
 
@@ -94,6 +102,7 @@ def init(folder: Path, source: str) -> InitResult:
     pinned = requirements(__version__, source := source or installed_source(origin))
     prefix = "gitops-repo-template/"
     template = {path.removeprefix(prefix): resources.read(path) for path in resources.walk(prefix.rstrip("/"))}
+    template |= {path: resources.read(shipped) for path, shipped in _STEPS.items()}
     registry = kinds()
     contents = repository_files(template, registry, catalogue(), pinned)
     checkout_files.write_folder(folder, contents)

@@ -14,6 +14,9 @@ from reconciler.submit.new import source_path
 DEFAULT_QUEUE = "kaiwo"
 DEFAULT_NAMESPACE = "kaiwo"
 
+NODE_GPUS = 8
+"""The GPUs of a node where none is measured."""
+
 
 class Site(Struct, frozen=True, kw_only=True):
     """Queues and namespaces of the clusters of a repository.

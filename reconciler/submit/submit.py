@@ -1,5 +1,6 @@
 """Submit a workload: from a folder, an image, a command, a template or a document, to the files of a change."""
 
+import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -31,11 +32,9 @@ from reconciler.repo.checkout_files import read_file
 from reconciler.repo.files import FOLDER_SUFFIX, below
 from reconciler.submit.folder import WorkloadFolder, read_workload
 from reconciler.submit.names import workload_name
-from reconciler.submit.site import NOWHERE, Site, path_of, site_of
+from reconciler.submit.site import NODE_GPUS, NOWHERE, Site, path_of, site_of
 from reconciler.submit.templates import TemplateInput, render_template
 from reconciler.submit.user import UserSettings
-
-_NODE_GPUS = 8  # where nothing is measured
 
 Files = dict[str, bytes | None]
 
@@ -201,15 +200,15 @@ def _document(
 
 def _check_rendered(made: Document, kinds: Kinds, *, serves: bool) -> None:
     """Refuse a document that runs no pods, one that ends to be served, and one that never ends to be submitted."""
-    row = kinds.find(made.group, made.kind)
+    never_ends = kinds.find(made.group, made.kind).life.progress is None
     if kinds.pod_sets(made.data) is None:
         message = f"{made.kind or 'a document without a kind'} runs no pods"
-    elif (row.life.progress is None) == serves:
-        return
+    elif serves and not never_ends:
+        message = f"{made.kind} ends: use `reconciler submit`"
+    elif never_ends and not serves:
+        message = f"{made.kind} never ends: use `reconciler serve`"
     else:
-        message = (
-            f"{made.kind} {'ends' if serves else 'never ends'}: use `reconciler {'submit' if serves else 'serve'}`"
-        )
+        return
     problem = Problem(rule="submit.template", place=made.source, field="kind", message=message)
     raise InvalidInput([problem], where=f"in what {made.source.path} renders")
 
@@ -233,7 +232,7 @@ def _template_input(request: SubmitRequest, workload: SubmittedWorkload, site: S
             "HasConfigMap": bool(workload.folder),
         },
         scheduling={
-            "GPUsAvailablePerNode": site.gpus_per_node or _NODE_GPUS,
+            "GPUsAvailablePerNode": site.gpus_per_node or NODE_GPUS,
             "TotalRequestedGPUs": workload.gpus,
             "CalculatedGPUsPerReplica": each,
             "CalculatedNumReplicas": replicas,
@@ -245,15 +244,11 @@ def _template_input(request: SubmitRequest, workload: SubmittedWorkload, site: S
             else None,
         },
         # A script of several lines is one value of YAML; Ray's templates indent it.
-        entrypoint=entrypoint if request.ray or not entrypoint else _quoted(entrypoint),
+        entrypoint=entrypoint if request.ray or not entrypoint else json.dumps(entrypoint, ensure_ascii=False),
         serve_config=workload.serve_config,
         queue=workload.queue,
         custom=_custom(request.custom),
     )
-
-
-def _quoted(script: str) -> str:
-    return '"' + script.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t") + '"'
 
 
 def _variable(row: Mapping[str, Any]) -> Data:
@@ -282,7 +277,7 @@ def _shape(request: SubmitRequest, workload: SubmittedWorkload, site: Site) -> t
         return request.replicas, request.gpus_per_replica
     if not workload.gpus:
         return 1, 0
-    found = distribute(workload.gpus, [NodeKind(gpus=site.gpus_per_node or _NODE_GPUS)])
+    found = distribute(workload.gpus, [NodeKind(gpus=site.gpus_per_node or NODE_GPUS)])
     if isinstance(found, DistributionFailure):
         nearest = " or ".join(map(str, found.nearest))
         problem = Problem(

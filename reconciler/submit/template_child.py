@@ -6,12 +6,19 @@
 import json
 import sys
 import traceback
+from collections.abc import Iterable
 from typing import Any
 
 from jinja2 import StrictUndefined, TemplateError, TemplateSyntaxError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 NAME = "<template>"
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Return a value of a map, whatever its name is: `items` of a user's map is no method."""
+        return obj[attribute] if isinstance(obj, dict) and attribute in obj else super().getattr(obj, attribute)
 
 
 class Missing(StrictUndefined):
@@ -21,14 +28,17 @@ class Missing(StrictUndefined):
         return False
 
 
+def pairs(values: Any) -> Iterable[tuple[Any, Any]]:
+    """Return what a loop of Go goes over: the keys of a map, or the numbers of a list, with their values."""
+    if isinstance(values, dict):
+        return sorted(values.items())
+    return enumerate(() if values is None else values)
+
+
 def render(template: str, context: dict[str, Any]) -> dict[str, Any]:
     """Render a template in a sandbox."""
-    environment = ImmutableSandboxedEnvironment(
-        undefined=Missing,
-        keep_trailing_newline=True,
-        autoescape=False,
-        cache_size=0,
-    )
+    environment = _Environment(undefined=Missing, keep_trailing_newline=True, autoescape=False, cache_size=0)
+    environment.filters["pairs"] = pairs
     environment.filters["to_yaml"] = environment.filters["quote"] = lambda value: json.dumps(value, ensure_ascii=False)
     try:
         code = environment.compile(template, NAME, NAME)

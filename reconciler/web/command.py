@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags, open_cluster
 from reconciler.console.printing import emit
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, open_cluster
 from reconciler.web.guard import PageLogin, choose_guard
 from reconciler.web.listener import HttpListener
 from reconciler.web.site import Website

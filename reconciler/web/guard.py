@@ -1,4 +1,4 @@
-"""Readers of the pages: anybody on this machine, and elsewhere only those who prove who they are."""
+"""Access to the pages: anybody on this machine, and elsewhere only who proves who they are."""
 
 import base64
 import binascii
@@ -54,7 +54,7 @@ def choose_guard(
     if not is_loopback(address):
         raise ConfigError(
             f"{address}: everybody who reaches this address could read the pages",
-            hint="add --token-file, --proxy-secret-file or --token-review, or listen on 127.0.0.1",
+            hint="listen on 127.0.0.1, or add one of --proxy-secret-file, --token-file and --token-review",
         )
     return local_guard
 

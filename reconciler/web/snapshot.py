@@ -13,6 +13,7 @@ from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import is_too_old
 from reconciler.kube.values import plural
 from reconciler.live.observe.capacity import recorded_summaries
 from reconciler.live.status.summary import ClusterSummary
@@ -23,7 +24,6 @@ from reconciler.plan.opening import Run
 from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
 from reconciler.plan.placement import ClusterForecast
 from reconciler.plan.planning import Planned
-from reconciler.policy.references.age import is_too_old
 from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
 from reconciler.repo.evidence.usage import Usage, UsedWorkload
 from reconciler.repo.port import Commit, Repository

@@ -2,10 +2,12 @@
 
 import ast
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from grimp import build_graph
@@ -17,6 +19,7 @@ OUTSIDE = (
     "__main__.py",
     "clock.py",
     "http.py",
+    "messages.py",
     "packages.py",
     "processes.py",
     "resources.py",
@@ -29,6 +32,7 @@ OUTSIDE = (
     "health/agent",
     "health/measuring",
     "health/node.py",
+    "health/repairing.py",
     "health/rounds.py",
     "html/page.py",
     "index/cache.py",
@@ -43,7 +47,6 @@ OUTSIDE = (
     "policy/plugins.py",
     "repo",
     "size/opening.py",
-    "size/predictors.py",
     "sizing/engines",
     "submit/folder.py",
     "submit/init.py",
@@ -188,3 +191,19 @@ def test_the_checks_can_fail() -> None:
     tree = ast.parse("import os\nfrom time import sleep\nopen('x')\npath.read_text()")
     assert _imports(tree) & FORBIDDEN_IMPORTS == {"os", "time"}
     assert _calls(tree) == {"open", ".read_text"}
+
+
+def test_the_page_about_the_architecture_lists_the_capabilities_in_their_order() -> None:
+    """From bottom to top, as the import contract has them; modules that share a line have no order."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    tree = page.partition("    reconciler/\n")[2].partition("\n    policies/")[0]
+    shown = [re.split(r"\s{2,}", line.strip())[0] for line in tree.splitlines() if line[6:7].strip()]
+    named = [[name.removesuffix("/").removesuffix(".py") for name in names.split()] for names in shown]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = reversed(contracts[0]["layers"])
+    order = {name: rank for rank, layer in enumerate(layers) for name in layer.split(" | ")}
+    assert sorted(name for names in named for name in names if name != "data") == sorted(order)
+    ranks = [[order[name] for name in names] for names in named if names != ["data"]]
+    assert all(max(below) < min(above) for below, above in pairwise(ranks)), shown

@@ -86,6 +86,8 @@ def test_the_context_holds_what_the_wheel_needs_and_no_more(tmp_path: Path) -> N
             "schemas",
             "policies",
             "gitops-repo-template",
+            "templates",
+            "action.yml",
             "image",
         )
     }

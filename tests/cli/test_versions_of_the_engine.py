@@ -13,7 +13,7 @@ def test_init_pins_the_running_version_for_all_pipelines(fleet: Fleet) -> None:
     assert f"\ngpu-reconciler=={__version__}\n" in (fleet.root / "requirements.txt").read_text()
     for path in (".github/workflows/plan.yaml", ".gitea/workflows/plan.yaml", ".gitlab-ci.yml"):
         text = (fleet.root / path).read_text()
-        assert "pip install -r requirements.txt" in text
+        assert 'install: "-r requirements.txt"' in text
         assert "pip install gpu-reconciler" not in text
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.plan.live.clusters import ClusterFlags, open_cluster
+from reconciler.console.access import ClusterFlags, open_cluster
 from reconciler.web.guard import cluster_guard
 from tests.cli.fleet import Fleet
 from tests.cli.test_web import get

@@ -7,10 +7,10 @@ import pytest
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import summarize
 from reconciler.live.observe.evidence import observe_nodes
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from reconciler.sizing.inventory import Inventory
 from tests.cluster.bed.bed import GPU, Bed, node
+from tests.plan.plan_cases import evaluate
 
 NAMESPACE, LABEL = "daemon-sets", "daemon-sets/side"
 TAINT = {"key": "daemon-sets/gpu", "value": "yes", "effect": "NoSchedule"}

@@ -196,7 +196,7 @@ def test_what_kai_starts_and_evicts(parts: Parts) -> None:
     found = Counter(what for _, what, names in wrong for _ in names)
     print(f"{KAI_CROWDS} crowds, {dict(counts)}, wrong: {dict(found)}")  # noqa: T201 - the figures of a large run
     assert found["running"] <= 0.01 * counts["workloads"], "\n".join(map(str, wrong[:20]))
-    assert found["preempted"] <= max(2, 0.05 * counts["preempted"]), "\n".join(map(str, wrong[:20]))
+    assert found["preempted"] <= max(2, 0.03 * counts["preempted"]), "\n".join(map(str, wrong[:20]))
     assert counts["preempted"] > KAI_CROWDS / 10, "the crowds are worth it"
 
 

@@ -7,13 +7,12 @@ from functools import partial
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from tests.cluster.bed.bed import Bed
 from tests.cluster.bed.kai import are_refused
 from tests.cluster.server import wait_until
 from tests.differential.kai_queues import PRIORITY_CLASSES, Body, Case, Tree, case, tree
-from tests.plan.plan_cases import rows
+from tests.plan.plan_cases import evaluate, rows
 
 CASES = int(os.environ.get("RECONCILER_TEST_KAI_QUEUES", "12"))
 _BATCH = 12

@@ -9,7 +9,6 @@ import pytest
 
 from reconciler.kinds.kueue import CLUSTER_QUEUE
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.queues.borrowing import Borrowing
 from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueKey, usage_by_cluster
@@ -17,7 +16,7 @@ from reconciler.repo.config import Cluster
 from tests.cluster.fixtures import Parts
 from tests.cluster.parts import KUEUE_016_ADMISSION, KUEUE_ADMISSION, Part
 from tests.differential.forests import PRODUCT, SLICE, Body, Forest, forest
-from tests.plan.plan_cases import plan, rows
+from tests.plan.plan_cases import evaluate, plan, rows
 
 FORESTS = int(os.environ.get("RECONCILER_TEST_FORESTS", "300"))
 Largest = dict[str, dict[str, dict[str, float]]]

@@ -7,10 +7,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from tests.cluster.bed.bed import Bed
-from tests.plan.plan_cases import KUEUE_QUEUE, Body, plain, rows
+from tests.plan.plan_cases import KUEUE_QUEUE, Body, evaluate, plain, rows
 
 _API = "kueue.x-k8s.io/v1beta2"
 _UNAVAILABLE = re.compile(r"resource (\S+) unavailable in ClusterQueue")

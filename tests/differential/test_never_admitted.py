@@ -9,12 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from reconciler.sizing.inventory import Inventory, Node
 from tests.cluster.bed.bed import Bed, node
 from tests.differential.worlds import Body, World, topologies, world
-from tests.plan.plan_cases import rows
+from tests.plan.plan_cases import evaluate, rows
 
 WORLDS = int(os.environ.get("RECONCILER_TEST_WORLDS", "54"))
 _NEVER = {"queues.never-admitted", "quota.queue-limit", "quota.not-covered"}
@@ -29,7 +28,7 @@ Case = tuple[str, str]
 
 @pytest.mark.usefixtures("kueue", "kwok")
 def test_what_is_never_admitted(bed: Bed) -> None:
-    """F-047: what we say is never admitted, Kueue refuses or keeps waiting, and it admits everything else."""
+    """F-047, F-157: what we say is never admitted, Kueue refuses or keeps waiting, and it admits everything else."""
     prefix = f"never-{os.urandom(2).hex()}"
     worlds = [world(prefix, seed) for seed in range(WORLDS)]
     ours = {case: answer for one in worlds for case, answer in answers(one, prefix).items()}

@@ -98,6 +98,15 @@ class MemoryRepository:
             commit = parents[0]
         return commit
 
+    @property
+    def prefix(self) -> str:
+        """Be at the top."""
+        return ""
+
+    def whole(self) -> "MemoryRepository":
+        """Be at the top."""
+        return self
+
     def upstream_default(self) -> str | None:
         """Know no upstream."""
         return None

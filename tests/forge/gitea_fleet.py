@@ -22,10 +22,11 @@ class Hosted:
     fleet: Fleet
     gitea: Gitea
     name: str
+    owner: str = USER
 
     @property
     def path(self) -> str:
-        return f"/repos/{USER}/{self.name}"
+        return f"/repos/{self.owner}/{self.name}"
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         return self.gitea.call(method, f"{self.path}{path}", body)
@@ -55,6 +56,10 @@ class Hosted:
         """Return our statuses; Gitea's own actions have others."""
         found = self.call("GET", f"/commits/{commit}/statuses")
         return [one for one in found if one["context"].startswith("reconciler/")]
+
+    def say(self, person: str, path: str, body: object) -> None:
+        """Post something as somebody else, with their token."""
+        Gitea(url=self.gitea.url, token=person, folder=self.gitea.folder).call("POST", f"{self.path}{path}", body)
 
     def comments(self, number: int) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.call("GET", f"/issues/{number}/comments")

@@ -6,9 +6,12 @@ limits of requests, and another controller that acts between two of our requests
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -64,12 +67,14 @@ class StubForge:
     """The model, and the transport of a client. `branches` are the branches that exist, with their commits."""
 
     kind: str = "github"
-    branches: dict[str, str] = field(default_factory=lambda: {"main": "0" * 40})
+    branches: MutableMapping[str, str] = field(default_factory=lambda: {"main": "0" * 40})
     requests: list[Request] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     statuses: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     runs: list[dict[str, Any]] = field(default_factory=list)
     writers: set[str] = field(default_factory=lambda: {"ada"})
+    said: list[tuple[int, str, str, str]] = field(default_factory=list)  # reviews: request, author, state, commit
+    teams: dict[str, set[str]] = field(default_factory=dict)
     url: str = "https://forge.example.com"
     answers: list[HttpResponse | str] = field(default_factory=list)  # of the next requests: an answer, or a fault
     before: list[Callable[[], None] | None] = field(default_factory=list)  # what others do before the next requests
@@ -133,6 +138,8 @@ class StubForge:
         steps = [unquote(step) for step in parts.path.strip("/").split("/")]
         if steps == ["user"]:
             return _json({"login": BOT, "username": BOT})
+        if steps[0] in ("orgs", "teams", "groups"):
+            return self._member(steps)
         assert steps[:3] == ["repos", "team", "fleet"] or steps[:2] == ["projects", "team/fleet"], steps
         steps = steps[3:] if steps[0] == "repos" else steps[2:]
         match (method, *steps):
@@ -164,9 +171,52 @@ class StubForge:
                 return _json({"id": int(number)})
             case ("GET", "collaborators", user, "permission"):
                 return _json({"permission": "write" if user in self.writers else "read"})
+            case ("GET", "pulls", number, "reviews"):
+                return self._page(path, query, [self._review(*one) for one in self.said if one[0] == int(number)])
+            case ("GET", "merge_requests", number, "approvals"):
+                return _json({"approved_by": self._approvals(int(number))})
+            case ("GET", "merge_requests", number, "versions"):
+                heads = dict.fromkeys(commit for one, _, _, commit in self.said if one == int(number))
+                made = [{"head_commit_sha": head, "created_at": _time(head)} for head in heads]
+                return self._page(path, query, made[::-1])
+            case ("GET", "teams"):
+                return _json([{"id": number, "name": name} for number, name in enumerate(sorted(self.teams))])
+            case ("GET", "members"):
+                return self._page(
+                    path, query, [{"username": user, "access_level": 40} for user in sorted(self.writers)]
+                )
             case ("GET", "members", "all"):
                 return _json([{"username": user, "access_level": 30} for user in sorted(self.writers)])
         raise AssertionError((method, steps))
+
+    def _member(self, steps: list[str]) -> HttpResponse:
+        match steps:
+            case ["orgs", _, "teams", team, "memberships", user]:
+                found = {"state": "active" if user in self.teams.get(team, ()) else "pending"}
+                return _json(found) if team in self.teams else _json({"message": "Not Found"}, 404)
+            case ["teams", number, "members", user] if user in self.teams[sorted(self.teams)[int(number)]]:
+                return _json({"login": user})
+            case ["groups", group, "members"] if (users := self.teams.get(group.rpartition("/")[2])) is not None:
+                return _json([{"username": user} for user in sorted(users)])
+        return _json({"message": "Not Found"}, 404)
+
+    def _review(self, _: int, author: str, state: str, commit: str) -> dict[str, Any]:
+        words = {"github": {"changes": "CHANGES_REQUESTED"}, "gitea": {"changes": "REQUEST_CHANGES"}}[self.kind]
+        is_dismissed = self.kind == "gitea" and state == "dismissed"
+        shown = "APPROVED" if is_dismissed else words.get(state, state.upper())
+        return {"user": {"login": author}, "state": shown, "commit_id": commit, "dismissed": is_dismissed}
+
+    def _approvals(self, number: int) -> list[dict[str, Any]]:
+        """Return what GitLab has: people who approve now, and since when; it keeps no commit and no other word."""
+        last: dict[str, tuple[str, str]] = {}
+        for request, author, state, commit in self.said:
+            if request == number and state != "commented":
+                last[author] = (state, commit)
+        return [
+            {"user": {"username": author}, "approved_at": _time(commit, 30)}
+            for author, (state, commit) in last.items()
+            if state == "approved"
+        ]
 
     def request(self, number: int) -> Request:
         """Return one change request."""
@@ -251,5 +301,43 @@ def _validator(kind: str, path: str, method: str) -> Draft202012Validator:
     return Draft202012Validator(schema)
 
 
+def _time(commit: str, seconds: int = 0) -> str:
+    """Return the time at which a version was pushed: the commits of the model are numbers."""
+    return f"2026-01-01T10:{int(commit, 16) % 60:02}:{seconds:02}.000Z"
+
+
 def _json(body: Any, status: int = 200) -> HttpResponse:
     return HttpResponse(status=status, body=json.dumps(body).encode())
+
+
+@contextmanager
+def served(stub: StubForge) -> Iterator[str]:
+    """Serve a stub on loopback; requests that its API does not take end the test by an answer of 500."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+        def _serve(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
+            path = re.sub(r"^/api/v[134]", "", self.path)
+            assert self.headers["Authorization"] == "Bearer canary-token"
+            answer = stub.send(self.command, path, body)
+            self.send_response(answer.status)
+            if answer.next:
+                self.send_header("Link", f'<http://elsewhere{self.path[:7]}{answer.next}>; rel="next"')
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815 - names of http.server
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -81,6 +81,27 @@ def test_requests_of_forks_are_not_of_the_branch(stub: StubForge) -> None:
     assert [one.is_fork for one in stub.open().open_requests()] == [True, False, True, True, True]
 
 
+def test_approvals_stand_for_a_commit(stub: StubForge) -> None:
+    """F-161, FG-08: the last word of each person counts, for the commit that it was said about."""
+    one, two = "1".zfill(40), "2".zfill(40)
+    stub.said = [
+        (7, "ada", "changes", one), (7, "ada", "approved", one), (7, "bob", "approved", one), (7, "bob", "changes", two),
+        (7, "cyd", "approved", two), (7, "cyd", "commented", two), (7, "eve", "dismissed", two), (8, "eve", "approved", one),
+    ]  # fmt: skip
+    assert {(each.author, each.commit) for each in stub.open().reviews(7)} == {("ada", one), ("cyd", two)}
+    assert stub.open().reviews(9) == []
+
+
+def test_owners_have_members(stub: StubForge) -> None:
+    """F-161, FG-08: teams of GitHub and Gitea, groups and roles of GitLab; nobody is in one that is not there."""
+    stub.teams = {"core": {"ada", "bob"}, "ops": {"eve"}}
+    forge = stub.open()
+    assert [forge.owns("@team/core", user) for user in ("ada", "eve")] == [True, False]
+    assert not forge.owns("@team/gone", "ada")
+    assert not forge.owns("@bob", "ada")
+    assert [forge.owns(f"@@{role}", "ada") for role in ("maintainers", "developer")] == [stub.kind == "gitlab", False]
+
+
 def test_annotations_are_sent_in_parts() -> None:
     """F-161: GitHub takes 50 with each request; the others have none, and a token without the right is no failure."""
     marks = [Annotation(path="a.yaml", line=n, level="warning", title="t", message="m") for n in range(1, 121)]

@@ -104,3 +104,62 @@ def test_a_token_without_rights_changes_nothing(host: Hosted, monkeypatch: pytes
     assert "write:repository" in done.err
     assert token not in done.out + done.err
     assert host.statuses("main") == []
+
+
+def over_budget(host: Hosted, settings: str, owners: str) -> tuple[int, str]:
+    """Set what the base says about approvals, and open a pull request that deletes all jobs; return number and head."""
+    host.fleet.edit("reconciler.yaml", "forge: {", f"forge: {{{settings}, ")
+    host.fleet.write(".gitea/CODEOWNERS", owners)
+    host.fleet.commit()
+    host.push("main")
+    host.fleet.git("fetch", "-q", "origin", "+refs/heads/*:refs/remotes/origin/*")
+    host.fleet.git("switch", "-q", "-c", "change")
+    for job in (host.fleet.root / "jobs").rglob("*.yaml"):
+        job.unlink()
+    host.fleet.commit()
+    head = host.push("change")
+    return host.call("POST", "/pulls", {"title": "T", "head": "change", "base": "main"})["number"], head
+
+
+def test_a_code_owner_approves_by_a_comment(host: Hosted) -> None:
+    """FG-08: the approval of exactly this plan is a commit on the branch; others, who may push as well, get a reply."""
+    people = {name: token_of(host.gitea, f"{name}-{host.name}", "all") for name in ("eve", "writer", "owner")}
+    for name in ("writer", "owner"):
+        host.call("PUT", f"/collaborators/{name}-{host.name}", {"permission": "write"})
+    number, first = over_budget(host, "commands: [approve]", f"approvals/.* @owner-{host.name}\n")
+    for token in people.values():
+        host.say(token, f"/issues/{number}/comments", {"body": "/approve the jobs are done"})
+    done = host.run("forge", "answer", "--request", str(number))
+    assert done.code == 0, done
+    assert [name for name in people if f"of {name}-" in done.out] == ["writer", "owner"]
+    outsider, writer, owner = (one["body"] for one in host.comments(number) if "note:answer" in one["body"])
+    assert ("may not push" in outsider, "CODEOWNERS" in writer, "Approved through" in owner) == (True, True, True)
+    assert host.fleet.git("rev-parse", "HEAD~1") == first
+    made = host.fleet.git("rev-parse", "HEAD")
+    assert host.fleet.git("ls-remote", "origin", "refs/heads/change").split()[0] == made
+    assert host.statuses(made)[0]["status"] == "success"
+    assert host.run("plan", "--revision", "HEAD", "--base", "origin/main").code == 0
+
+
+def test_a_review_of_a_code_owner_approves(host: Hosted) -> None:
+    """F-161: a member of the team that CODEOWNERS of the base names; a review of an older commit does not count."""
+    team, owner = f"team-{host.name}", token_of(host.gitea, f"owner-{host.name}", "all")
+    host.gitea.call("POST", "/orgs", {"username": team})
+    made = {"name": "platform", "units": ["repo.code"], "permission": "write"}
+    number = host.gitea.call("POST", f"/orgs/{team}/teams", made)["id"]
+    host.gitea.call("PUT", f"/teams/{number}/members/owner-{host.name}")
+    host.gitea.call("POST", f"{host.path}/transfer", {"new_owner": team, "team_ids": [number]})
+    host.owner = team
+    host.fleet.edit("reconciler.yaml", "url: ", f"repository: {team}/{host.name}, url: ")
+    request, head = over_budget(host, "ownersApprove: true", f"approvals/.* @{team}/platform\n")
+    host.say(owner, f"/pulls/{request}/reviews", {"event": "APPROVED", "body": "fine"})
+    host.fleet.write("README.md", "more")
+    host.fleet.commit()
+    later = host.push("change")
+    done = host.run("forge", "answer", "--request", str(request))
+    assert (done.code, done.out, head != later) == (0, "", True), done
+    host.say(owner, f"/pulls/{request}/reviews", {"event": "APPROVED", "body": "fine"})
+    done = host.run("forge", "answer", "--request", str(request))
+    assert (done.code, "Approved through" in done.out) == (0, True), done
+    assert host.fleet.git("rev-parse", "HEAD~1") == later
+    assert host.statuses(host.fleet.git("rev-parse", "HEAD"))[0]["status"] == "success"

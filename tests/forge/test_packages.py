@@ -5,12 +5,7 @@ import os
 import re
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -18,68 +13,23 @@ import yaml
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
 from tests.cluster.bed.gitea import USER, Gitea
 from tests.forge.gitea_fleet import hosted
-from tests.forge.stub import BOT, Request, StubForge
+from tests.forge.stub import BOT, Request, StubForge, served
+from tests.template.pipelines import PUSH, REQUEST, scripts
 
 ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = ROOT / "gitops-repo-template"
+PACKAGES = ("action.yml", "templates/plan/template.yml")
 
 
-@contextmanager
-def served(stub: StubForge) -> Iterator[str]:
-    """Serve a stub on loopback; requests that its API does not take end the test by an answer of 500."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)) or None
-            path = re.sub(r"^/api/v[34]", "", self.path)
-            assert self.headers["Authorization"] == "Bearer canary-token"
-            answer = stub.send(self.command, path, body)
-            self.send_response(answer.status)
-            if answer.next:
-                self.send_header("Link", f'<http://elsewhere{self.path[:7]}{answer.next}>; rel="next"')
-            self.send_header("Content-Length", str(len(answer.body)))
-            self.end_headers()
-            self.wfile.write(answer.body)
-
-        do_GET = do_POST = do_PATCH = do_PUT = do_DELETE = _serve  # noqa: N815 - names of http.server
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def scripts(path: str) -> list[str]:
-    """Return what the jobs of a change request run, in order, without the installation."""
-    documents = [one for one in yaml.safe_load_all((ROOT / path).read_text()) if "spec" not in one]
-    (file,) = documents
-    if "runs" in file:
-        steps = file["runs"]["steps"]
-    elif "jobs" in file:
-        steps = [step for job in ("plan", "verify") for step in file["jobs"].get(job, {"steps": []})["steps"]]
-    else:
-        jobs = [job for name, job in file.items() if name.rpartition("-")[2] in ("plan", "verify")]
-        return ["\n".join(job["script"]) for job in jobs]
-    return [step["run"] for step in steps if "run" in step and "pip install" not in step["run"]]
-
-
-def run(fleet: Fleet, path: str, environ: dict[str, str]) -> str:
+def run(fleet: Fleet, path: str, environ: dict[str, str], event: str = REQUEST) -> str:
     """Run the steps of a file as a pipeline does, and return what they print."""
+    root = ROOT if path in PACKAGES else fleet.root
     base = fleet.git("rev-parse", "main")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI_", "RECONCILER_"))}
     path_of_programs = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     given = {**kept, **IDENTITY, "PATH": path_of_programs, "BASE": base, "RECONCILER_BASE": base, **environ}
     given |= {"GITHUB_STEP_SUMMARY": str(fleet.root.parent / "summary.md"), "IS_FORK": "false"}
     printed = ""
-    for script in scripts(path):
+    for script in scripts(root, path, event).values():
         done = subprocess.run(
             ["bash", "-e", "-c", script],
             cwd=fleet.root,
@@ -91,7 +41,7 @@ def run(fleet: Fleet, path: str, environ: dict[str, str]) -> str:
         )
         assert done.returncode == 0, (script, done.stdout[-500:], done.stderr)
         printed += done.stdout + done.stderr
-    (fleet.root / "plan.json").unlink()
+    (fleet.root / "plan.json").unlink(missing_ok=True)
     return printed
 
 
@@ -116,9 +66,9 @@ def changed(fleet: Fleet, gpus: int) -> str:
 
 FILES = [
     ("github", "action.yml"),
-    ("github", "gitops-repo-template/.github/workflows/plan.yaml"),
+    ("github", ".github/workflows/plan.yaml"),
     ("gitlab", "templates/plan/template.yml"),
-    ("gitlab", "gitops-repo-template/.gitlab-ci.yml"),
+    ("gitlab", ".gitlab-ci.yml"),
 ]
 
 
@@ -144,11 +94,10 @@ def test_the_steps_of_a_pipeline_write_one_comment(kind: str, path: str, fleet: 
             said = {
                 values.get("context") or values["name"] for at, values in stub.statuses if at == stub.branches["change"]
             }
-            assert "reconciler/plan" in said
-            assert "gitops" in path or said == {"reconciler/plan", "reconciler/verify"}
+            assert said == {"reconciler/plan", "reconciler/verify"}
 
 
-@pytest.mark.parametrize("path", ["action.yml", "gitops-repo-template/.gitea/workflows/plan.yaml"])
+@pytest.mark.parametrize("path", ["action.yml", ".gitea/workflows/plan.yaml"])
 @pytest.mark.timeout(600)
 def test_the_steps_of_gitea_write_one_comment(
     path: str, gitea: Gitea, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -171,15 +120,51 @@ def test_the_steps_of_gitea_write_one_comment(
         assert any(one["context"] == "reconciler/plan" for one in host.statuses(commit))
 
 
-def test_pipelines_of_forks_have_no_token() -> None:
-    """FG-05: neither file uses `pull_request_target`, and steps with the token are not those of forks."""
+@pytest.mark.parametrize(("kind", "path"), FILES)
+@pytest.mark.timeout(600)
+def test_a_push_to_the_base_plans_open_requests_again(kind: str, path: str, fleet: Fleet) -> None:
+    """F-161, F-164, FG-05: also those of forks, which have no token of their own."""
+    stub = StubForge(kind=kind)
+    stub.requests.append(
+        Request(number=7, branch="change", target="main", title="T", body="B", author="eve", is_fork=True)
+    )
+    stub.branches["change"] = head = changed(fleet, 8)
+    origin = fleet.root.parent / "origin"
+    fleet.git("init", "--quiet", "--bare", str(origin))
+    fleet.git("remote", "add", "origin", str(origin))
+    reference = "refs/merge-requests/7/head" if kind == "gitlab" else "refs/pull/7/head"
+    fleet.git("push", "--quiet", "origin", "main", f"change:{reference}")
+    fleet.git("checkout", "--quiet", "--detach", "main")
+    pipelines: dict[str, dict[str, str]] = {
+        "github": {"GITHUB_ACTIONS": "true", "GITHUB_REPOSITORY": "team/fleet", "GITHUB_REF": "refs/heads/main"},
+        "gitlab": {"GITLAB_CI": "true", "CI_PROJECT_PATH": "team/fleet", "CI_COMMIT_BRANCH": "main"},
+    }
+    with served(stub) as url:
+        environ = {**pipelines[kind], "GITHUB_SERVER_URL": url, "CI_SERVER_URL": url}
+        environ |= {"RECONCILER_FORGE_TOKEN": "canary-token", "RECONCILER_BASE": ""}
+        assert "canary-token" not in run(fleet, path, environ, PUSH)
+    (note,) = stub.notes
+    assert note.body.startswith("<!-- gpu-reconciler:plan:default -->")
+    assert [said["state"] for commit, said in stub.statuses if commit == head] == ["pending", "success"]
+
+
+def test_pipelines_of_forks_have_no_token(fleet: Fleet) -> None:
+    """FG-05: no file uses `pull_request_target`, and steps with the token are not those of forks."""
     for path in (".github/workflows/plan.yaml", ".gitea/workflows/plan.yaml"):
-        text = (TEMPLATE / path).read_text()
+        text = (fleet.root / path).read_text()
         assert "pull_request_target" not in text
-        job: dict[str, Any] = yaml.safe_load(text)["jobs"]["plan"]
-        with_token = [step for step in job["steps"] if "RECONCILER_FORGE_TOKEN" in step.get("env", {})]
-        assert [step["name"] for step in with_token] == ["Comment"]
-        assert "head.repo.full_name == github.repository" in with_token[0]["if"]
-    action = yaml.safe_load((ROOT / "action.yml").read_text())
-    for step in action["runs"]["steps"]:
-        assert "RECONCILER_FORGE_TOKEN" not in step.get("env", {}) or '"$IS_FORK" != true' in step["run"]
+        assert "RECONCILER_FORGE_TOKEN" not in text
+    for step in yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["steps"]:
+        if "RECONCILER_FORGE_TOKEN" in step.get("env", {}):
+            assert '"$IS_FORK" != true' in step["run"] or "event_name == 'push'" in step["if"], step
+
+
+def test_pipelines_use_the_packages(fleet: Fleet) -> None:
+    """F-164: their steps are those of the action and the component, and what others made is pinned by its digest."""
+    for path in (".github/actions/reconciler/action.yml", ".gitea/actions/reconciler/action.yml"):
+        assert (fleet.root / path).read_bytes() == (ROOT / "action.yml").read_bytes()
+    component = (ROOT / "templates/plan/template.yml").read_bytes()
+    assert (fleet.root / ".gitlab/reconciler.yml").read_bytes() == component
+    for workflow in fleet.root.glob(".git*/workflows/*.yaml"):
+        for used in re.findall(r"- uses: (\S+)", workflow.read_text()):
+            assert used.startswith("./.git") or re.fullmatch(r"actions/[\w-]+@[0-9a-f]{40}", used), used

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler import resources
 from reconciler.index.parsed import load_mapping
-from reconciler.index.shipped import Shipped
+from reconciler.index.runtime import Shipped
 from reconciler.plan import opening
 from reconciler.policy.admission.programs import Programs
 from reconciler.policy.rule_book import load_rules

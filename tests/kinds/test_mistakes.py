@@ -7,8 +7,8 @@ import pytest
 from reconciler.kinds.aspects import EvidenceReader, Naming, Pods, Queueing, Source
 from reconciler.kinds.facts import QueueRole, Relations
 from reconciler.kinds.kind import Kind
-from reconciler.kinds.mistakes import mistakes
 from reconciler.kinds.registry import BUILT_IN
+from reconciler.policy.plugins import mistakes
 from reconciler.policy.references import RULES
 from tests.kinds.acme import KINDS
 

@@ -12,10 +12,9 @@ from reconciler.kinds.kind import Kind
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.volcano import POD_GROUP, QUEUE
-from reconciler.policy.references import evaluate
 from reconciler.queues.queues import QueueKey, usage_by_cluster
 from reconciler.repo.config import Cluster
-from tests.plan.plan_cases import Body, as_row, inventory, plain, pod_spec, rows
+from tests.plan.plan_cases import Body, as_row, evaluate, inventory, plain, pod_spec, rows
 
 GPU = "nvidia.com/gpu"
 MAIN = Cluster(name="main")

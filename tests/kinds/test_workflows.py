@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.kinds.argo.stages import MAX_LEVELS, MAX_TASKS, Stages
+from reconciler.kinds.argo import MAX_LEVELS, MAX_TASKS, Stages
 from reconciler.kinds.facts import PodSet
 
 GPUS = {"resources": {"limits": {"nvidia.com/gpu": 4}}}

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.kube.objects import matches_selector
+from reconciler.live.observe.owners import repair_owner
 from reconciler.nodehealth.nodes import (
     AUTOSCALER_TAINT,
     KEEP,
@@ -20,7 +21,6 @@ from reconciler.nodehealth.nodes import (
     node_edits,
     our_taint,
     parse_record,
-    repair_owner,
 )
 
 keys = st.sampled_from(["nvidia.com/gpu", "a/b~c", "node.kubernetes.io/unreachable", TAINT, AUTOSCALER_TAINT])

@@ -72,6 +72,7 @@ def test_a_dead_fabric_manager_of_a_board_with_switches() -> None:
 
 
 def test_imex_where_git_expects_it() -> None:
+    """F-166: a policy that expects IMEX fails a node without its daemon."""
     sweep, wanted = sound(1), NodeExpectation(imex=True, origin="HealthPolicy nvl72")
     (found,) = judge(sweep, only=["imex"], expected=wanted)
     assert (found.status, "HealthPolicy nvl72" in found.message) == (FAIL, True)
@@ -102,7 +103,7 @@ DOWN: dict[str, Any] = {"state": "1: DOWN", "phys_state": "2: Polling"}
 
 
 def test_a_port_that_is_down_for_long_stays_down() -> None:
-    """The baseline does not age out with the hour, and a restart of the agent proves nothing."""
+    """F-166: the baseline does not age out with the hour, and a restart of the agent proves nothing."""
     lost = state(ports(**DOWN), (3660, ports()), (60, ports(**DOWN)))
     assert (lost.status, lost.message) == (FAIL, "ports went down: mlx5_3/1")
     assert state(ports(**DOWN), (6 * 86_400, ports())).status is FAIL
@@ -112,7 +113,7 @@ def test_a_port_that_is_down_for_long_stays_down() -> None:
 
 
 def test_ports_that_git_expects() -> None:
-    """Number and rate, without any baseline; of InfiniBand and of Ethernet each."""
+    """F-166: number and rate, without any baseline; of InfiniBand and of Ethernet each."""
     wanted = PortExpectation(ports=8, rate=400)
     assert state(ports(), ib=wanted).status is PASS
     short = state(ports(**DOWN), ib=wanted)

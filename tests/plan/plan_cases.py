@@ -14,7 +14,10 @@ from reconciler.kinds.summary import ObjectSummary, summarize
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.reasons import Reason
 from reconciler.plan import Inputs, Plan, Revision, make_plan
-from reconciler.repo.config import Budgets, Cluster, Config
+from reconciler.policy.references import RuleScope, evaluate_amounts, evaluate_links
+from reconciler.policy.verdict import Verdict
+from reconciler.queues.flavors import NEWEST, Version
+from reconciler.repo.config import Budgets, Cluster, Config, RuleSetting
 from reconciler.sizing.inventory import Inventory, Node
 
 Body = dict[str, Any]
@@ -176,3 +179,17 @@ def inputs(before: Iterable[Body], after: Iterable[Body], *, budgets: Budgets | 
 
 def plan(before: Iterable[Body], after: Iterable[Body], **rest: Any) -> Plan:
     return make_plan(inputs(before, after, **rest))
+
+
+def evaluate(  # noqa: PLR0917 - the parts of a cluster
+    kinds: Kinds,
+    rows: Sequence[ObjectSummary],
+    cluster: Cluster,
+    inventory: Inventory | None,
+    settings: Mapping[str, RuleSetting],
+    kueue: Version = NEWEST,
+) -> tuple[Verdict, ...]:
+    """Evaluate every rule that `settings` enable over all objects of one cluster, in the order of places."""
+    scope = RuleScope(kinds=kinds, cluster=cluster, settings=settings, inventory=inventory, kueue=kueue)
+    verdicts = (*evaluate_links(scope, rows), *evaluate_amounts(scope, rows))
+    return tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key))

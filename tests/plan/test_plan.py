@@ -20,7 +20,6 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.plan import Approval, Inputs, Operation, Plan, digest, make_plan
 from reconciler.plan.approvals import Approvals
 from reconciler.plan.codec import encode, from_json, schema, to_json
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
 from tests.plan.plan_cases import (
     Body,
@@ -28,6 +27,7 @@ from tests.plan.plan_cases import (
     as_row,
     claim,
     cluster_queue,
+    evaluate,
     flavor,
     inputs,
     inventory,

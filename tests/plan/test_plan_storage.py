@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import ObjectSummary
@@ -96,7 +97,7 @@ def test_money_of_one_unknown_claim_is_unknown() -> None:
 
 def test_many_equal_claims_are_one_row() -> None:
     claims = (*(change(f"c{number}", currency="") for number in range(4)), change("large", after=1 << 40, currency=""))
-    plan = plans.replace(plans.everything(), claims=claims)
+    plan = replace(plans.everything(), claims=claims)
     section = storage(View(plan=plan))
     assert section is not None
     (table,) = section.blocks

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Cluster, RuleSetting
-from tests.plan.plan_cases import KUEUE_QUEUE, Body, as_row, cluster_queue, flavor, local_queue, plain, rows
+from tests.plan.plan_cases import KUEUE_QUEUE, Body, as_row, cluster_queue, evaluate, flavor, local_queue, plain, rows
 
 RULE = "quota.not-covered"
 GPU = "nvidia.com/gpu"

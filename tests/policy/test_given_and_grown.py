@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.queues.queues import NO_QUEUE, QueueKey, subtract_workloads, usage_by_cluster
 from reconciler.repo.config import Cluster
@@ -13,6 +12,7 @@ from tests.plan.plan_cases import (
     KUEUE_QUEUE,
     Body,
     cluster_queue,
+    evaluate,
     flavor,
     inventory,
     kai_queue,

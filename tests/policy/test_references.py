@@ -14,7 +14,7 @@ from reconciler.kinds.facts import QueueRole, Quota, Relations
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.policy.references import RULES, evaluate
+from reconciler.policy.references import RULES
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config import Backend, Cluster, RuleSetting
 from reconciler.sizing.inventory import Inventory, Node, Taint
@@ -24,6 +24,7 @@ from tests.plan.plan_cases import (
     as_row,
     claim,
     cluster_queue,
+    evaluate,
     flavor,
     inventory,
     job,
@@ -465,11 +466,12 @@ def test_a_cohort_adds_and_never_bounds() -> None:
     assert rules([cohort, *members, flavor("h100", "H100")]) == []
 
 
-def test_shares_of_gpus_fit_into_a_limit() -> None:
-    shared = job(pods=10, gpus=None)
+@pytest.mark.parametrize(("pods", "expected"), [(10, []), (11, [("quota.queue-limit", "deny")])])
+def test_shares_of_gpus_fit_into_a_limit(pods: int, expected: list[tuple[str, str]]) -> None:
+    """F-155: ten halves are five GPUs, and eleven are more."""
+    shared = job(pods=pods, gpus=None)
     shared["spec"]["template"]["metadata"] = {"annotations": {"gpu-fraction": "0.5"}}
-    assert rules([kai_queue("team-a", 5, limit=5), shared]) == []
-    assert rules([kai_queue("team-a", 4, limit=4), shared]) == [("quota.queue-limit", "deny")]
+    assert rules([kai_queue("team-a", 5, limit=5), shared]) == expected
 
 
 @pytest.mark.parametrize(

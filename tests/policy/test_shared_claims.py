@@ -5,9 +5,8 @@ from typing import Any
 import pytest
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Cluster
-from tests.plan.plan_cases import Body, as_row, claim, plain, pod_spec, rows
+from tests.plan.plan_cases import Body, as_row, claim, evaluate, plain, pod_spec, rows
 
 MAIN = Cluster(name="main")
 DATA = claim("data")

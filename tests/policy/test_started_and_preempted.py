@@ -6,13 +6,13 @@ import pytest
 
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import summarize
-from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster
 from tests.plan.plan_cases import (
     KUEUE_QUEUE,
     Body,
     cluster_queue,
+    evaluate,
     flavor,
     inventory,
     job,

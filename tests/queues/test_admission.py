@@ -7,14 +7,13 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.queues.admission import AdmissionAnswer, KueueAdmission
 from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import usage_by_cluster
 from reconciler.repo.config import Cluster, RuleSetting
 from reconciler.sizing.inventory import Inventory, Node, Taint
-from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, flavor, local_queue, plain, pod_spec, rows
+from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, evaluate, flavor, local_queue, plain, pod_spec, rows
 
 RULE, UNKNOWN = "queues.never-admitted", "queues.admission-unknown"
 API = "kueue.x-k8s.io/v1beta2"

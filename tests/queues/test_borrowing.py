@@ -8,11 +8,10 @@ import pytest
 from reconciler.kinds.facts import Quota
 from reconciler.kinds.kueue import CLUSTER_QUEUE
 from reconciler.kinds.registry import BUILT_IN
-from reconciler.policy.references import evaluate
 from reconciler.queues.borrowing import Borrowing, Shortage
 from reconciler.queues.queues import QueueKey, QueueUsage, usage_by_cluster
 from reconciler.repo.config import Cluster
-from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, flavor, job, local_queue, rows
+from tests.plan.plan_cases import KUEUE_QUEUE, Body, cluster_queue, evaluate, flavor, job, local_queue, rows
 
 GPU = "nvidia.com/gpu"
 H100 = ("h100", GPU)

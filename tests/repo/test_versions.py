@@ -28,22 +28,6 @@ def test_what_is_declared_decides_before_what_is_observed_and_what_ships() -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("version", "numbers", "expected"),
-    [
-        ("0.19.1", (0, 19), True),
-        ("0.19", (0, 19), True),
-        ("0.19", (0, 19, 1), False),
-        ("0.9.4", (0, 19), False),
-        ("1.0.0-rc.1", (0, 19), True),
-        ("1.37.2-gke.100", (1, 37, 2), True),
-    ],
-)
-def test_versions_are_compared_by_their_numbers(version: str, numbers: tuple[int, ...], expected: bool) -> None:
-    found = ComponentVersion(version=version, source=VersionSource.DECLARED)
-    assert found.is_at_least(*numbers) is expected
-
-
 def declare(versions: str) -> tuple[Cluster | None, list[str]]:
     head = "apiVersion: gpureconciler.io/v1alpha1\nkind: ReconcilerConfig\nspec:\n"
     text = f"{head}  clusters:\n    - name: a\n      versions: {versions}\n"

@@ -40,6 +40,7 @@ envVars:
         ("echo one\necho two", "echo one\necho two"),
         ("# pretrain\npython main.py\n# the batch\n--batch=4", "# pretrain\npython main.py --batch=4\n# the batch"),
         ("python main.py  # runs\n--batch=4", "python main.py --batch=4"),
+        ("python main.py #\n--batch=4", "python main.py --batch=4"),
         ("echo 'a # b' \"c # d\"\n--e", "echo 'a # b' \"c # d\" --e"),
         ("pip install x && \\\npython main.py", "pip install x && \\\npython main.py"),
         ("cat <<E\n- a\nE\n", "cat <<E\n- a\nE"),
@@ -98,6 +99,14 @@ def test_wrong_variables_are_errors_with_their_line(rows: str, line: int) -> Non
     with pytest.raises(InvalidInput) as raised:
         read_variables("work/env", f"envVars:\n{rows}\n".encode())
     assert str(raised.value.problems[0]).startswith(f"work/env:{line}:")
+
+
+def test_the_file_whose_variables_are_wrong_is_named(tmp_path: Path) -> None:
+    folder = _folder(tmp_path / "work", {"env": b"envVars: []\n"})
+    overlay = _folder(tmp_path / "over", {"env": b"envVars:\n- {name: A}\n"})
+    with pytest.raises(InvalidInput) as raised:
+        read_workload(folder, overlay)
+    assert raised.value.problems[0].place.path == str(overlay / "env")
 
 
 def _folder(path: Path, files: dict[str, bytes]) -> Path:

@@ -6,17 +6,22 @@ import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
+import click
 import pytest
 
 from reconciler.cli.main import run
 from reconciler.errors import ConfigError
+from reconciler.kinds.kind import Kinds
 from reconciler.kube.client import load_access
+from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.client.streams import PodStreams
 from reconciler.kube.objects import ObjectKey
+from reconciler.live.observe.reading import KindObjects
 from reconciler.submit.live.screen import ManageScreen
 from reconciler.submit.live.sessions import forward, listener, parse_port
-from reconciler.submit.live.workloads import LiveWorkload
+from reconciler.submit.live.workloads import LiveWorkload, workloads
 from tests.submit.pod_server import Body, Handler, owned, pod, serving
 
 RAY = "ray.io/v1"
@@ -166,6 +171,42 @@ def test_f_121_the_screen_shows_workloads_and_ends_with_a_choice() -> None:
         return screen.return_value
 
     assert asyncio.run(choose()) == ("logs", rows[1])
+
+
+def test_an_error_while_a_port_is_open_is_not_one_of_the_port() -> None:
+    with pytest.raises(BrokenPipeError), listener(0):
+        raise BrokenPipeError
+    with listener(0) as server, pytest.raises(ConfigError, match="cannot be used"), listener(server.getsockname()[1]):
+        pass
+
+
+def test_the_screen_says_why_it_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reconciler.submit.live.workloads.read_kind", lambda *_, **__: KindObjects(failure="forbidden"))
+    told: list[str] = []
+    monkeypatch.setattr(ManageScreen, "notify", lambda _, message, **__: told.append(message))
+
+    async def look() -> None:
+        screen = ManageScreen(lambda: workloads(cast("LiveCluster", None), Kinds([]), "", ""))
+        async with screen.run_test() as pilot:
+            await pilot.press("l", "q")
+
+    asyncio.run(look())
+    assert told == ["forbidden"]
+
+
+def test_ctrl_c_at_the_question_for_a_port_leads_back_to_the_screen(
+    access: list[str], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = ObjectKey(group="batch", kind="Job", namespace="team-a", name="train")
+    choices = [("port-forward", LiveWorkload(key=key, user="alice", phases={})), None]
+    monkeypatch.setattr(ManageScreen, "run", lambda _: choices.pop(0))
+
+    def interrupted(*_: object, **__: object) -> str:
+        raise click.Abort
+
+    monkeypatch.setattr(click, "prompt", interrupted)
+    assert _ran(capfd, "manage", *access)[0] == 0
+    assert choices == []
 
 
 def test_f_121_without_the_extra_the_hint_says_how_to_install_it(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from reconciler.errors import InvalidInput
 from reconciler.submit import templates
@@ -143,3 +144,36 @@ def test_d_05_a_name_that_does_not_exist_in_a_loop_is_an_error_with_its_line() -
         _rendered("a: 1\n{{- range .SecretVolumes }}\nb: {{ .Name }}\n{{- end }}\n")
     assert raised.value.problems[0].place.line == 2
     assert "SecretVolumes" in raised.value.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("template", "rendered"),
+    [
+        ("{{ with .Custom.parent }}{{ .child }}{{ else }}{{ .Meta.Name }}{{ end }}", "value"),
+        ("{{ with .Scheduling.Storage }}{{ .Quantity }}{{ else }}{{ .Meta.Name }}{{ end }}", "alice-train"),
+        ("{{ range $key, $one := .Custom.parent }}{{ $key }}-{{ $one }}{{ end }}", "child-value"),
+        ("{{ range $one := .Custom.parent }}{{ $one }}{{ end }}", "value"),
+        ("{{ range .Custom.parent }}{{ . }}{{ end }}", "value"),
+        ("{{ range .Scheduling.Storage }}{{ . }}{{ else }}none{{ end }}", "none"),
+        ("{{ .Custom.items.values }}", "of a map"),
+        ("{{ if eq 1 1 }}${#files[@]}{{ end }}", "${#files[@]}"),
+    ],
+)
+def test_what_go_means_by_a_template_is_rendered(template: str, rendered: str) -> None:
+    given = replace(GIVEN, custom={"parent": {"child": "value"}, "items": {"values": "of a map"}})
+    made = render_template("my.tmpl", f"a: '{template}'\n".encode(), given)
+    assert made.data["a"] == rendered
+
+
+@pytest.mark.parametrize(
+    ("template", "words"),
+    [
+        ("{{ $x := 1 }}{{ range .A }}{{ $x = 2 }}{{ end }}{{ $x }}", "of before the loop"),
+        ("{{ if eq .A 1 2 }}x{{ end }}", "'eq' has other arguments"),
+        ("{{ else }}", "no block is open"),
+    ],
+)
+def test_what_jinja_would_do_otherwise_is_refused(template: str, words: str) -> None:
+    with pytest.raises(InvalidInput) as raised:
+        to_jinja("my.tmpl", template)
+    assert words in raised.value.problems[0].message

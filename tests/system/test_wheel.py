@@ -42,7 +42,8 @@ def test_the_wheel_holds_all_data_with_its_dot_files(wheel: Path) -> None:
     """Schemas, rules and the template, `.github` and `.gitattributes` too, and no tests."""
     names = zipfile.ZipFile(wheel).namelist()
     inside = {name.removeprefix("reconciler/bundle/") for name in names if name.startswith("reconciler/bundle/")}
-    for folder in ("schemas", "policies", "gitops-repo-template"):
+    assert "action.yml" in inside
+    for folder in ("schemas", "policies", "gitops-repo-template", "templates"):
         there = {
             str(path.relative_to(ROOT))
             for path in (ROOT / folder).rglob("*")

@@ -18,6 +18,7 @@ from reconciler.plan import opening
 from reconciler.plan.use_cases import render
 from tests.cli.fleet import IDENTITY, Fleet, run_verb
 from tests.ready import new_cache
+from tests.template.pipelines import PUSH, scripts
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "gitops-repo-template"
 
@@ -97,30 +98,27 @@ PIPELINES = (".github/workflows/plan.yaml", ".gitea/workflows/plan.yaml", ".gitl
 
 
 @pytest.mark.parametrize("path", PIPELINES)
-def test_pipelines_call_verbs_and_flags_that_exist(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    calls = re.findall(r"reconciler ((?:plan|show|verify)\b[^|;>\n]*)", (TEMPLATE / path).read_text())
-    assert {call.split()[0] for call in calls} >= {"plan", "verify"}
+def test_pipelines_call_verbs_and_flags_that_exist(
+    path: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "fleet"
+    assert run_verb(capsys, ["init", str(root)]).code == 0
+    text = "\n".join((scripts(root, path) | scripts(root, path, PUSH)).values())
+    calls = re.findall(r"reconciler ((?:forge )?[a-z]+\b[^|;>\n]*)", text)
+    assert {call.split()[0] for call in calls} >= {"plan", "verify", "forge"}
     for call in calls:
         verb, *words = call.split()
-        known = run_verb(capsys, [verb, "--help"]).out
+        below = [words[0]] if verb == "forge" else []
+        known = run_verb(capsys, [verb, *below, "--help"]).out
         for flag in (word for word in words if word.startswith("-")):
             assert re.search(rf"(^|\s){flag}\b", known), f"{flag} of {call}"
-
-
-def script(path: str) -> str:
-    """Return what the plan job of a pipeline runs, without the forge's own expressions."""
-    jobs = yaml.safe_load((TEMPLATE / path).read_text())
-    if "jobs" not in jobs:
-        return "\n".join(jobs["plan"]["script"])
-    (step,) = (step for step in jobs["jobs"]["plan"]["steps"] if step.get("name") == "Plan")
-    return str(step["run"])
 
 
 def forge(root: Path, path: str, base: str) -> subprocess.CompletedProcess[str]:
     """Run that as a forge does: the branch checked out with a detached HEAD, stop at the first failure."""
     environ = {**os.environ, "BASE": base, "GITHUB_STEP_SUMMARY": str(root.parent / "summary.md")}
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    call = ["bash", "-e", "-c", script(path)]
+    call = ["bash", "-e", "-c", scripts(root, path)["Plan"]]
     return subprocess.run(call, cwd=root, env=environ, check=False, capture_output=True, text=True, timeout=120)
 
 

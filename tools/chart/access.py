@@ -75,12 +75,22 @@ _DEEP_RUNS: tuple[Rule, ...] = ({"apiGroups": ["batch"], "resources": ["jobs"], 
 """Jobs of deep runs. They delete themselves."""
 
 
+_DRAIN: tuple[Rule, ...] = ({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},)
+"""Workloads of Kueue on nodes that are drained: they are stopped, and become active again."""
+
+_REPAIR: tuple[Rule, ...] = (
+    {"apiGroups": ["batch"], "resources": ["cronjobs"], "verbs": ["get"]},
+    {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
+)
+"""Jobs of repairs, from the CronJobs of the user, in the namespaces that the values name."""
+
+
 def access(kinds: Kinds) -> dict[str, Any]:
     """Return the rules by their purpose.
 
     sources: on ConfigSources, where they are. replicas: in the namespace of the release. inventory: the same, for the
     mode `apply`. health, healthState: in the cluster and in that namespace, for node health; deepRuns: in that
-    namespace. observed: for evidence, in
+    namespace. drain: in the cluster. repair: in the namespaces of repairs. observed: for evidence, in
     the whole cluster. objects: by mode, on those of repositories. agent: what the
     agents of nodes may do, by purpose.
     """
@@ -91,6 +101,8 @@ def access(kinds: Kinds) -> dict[str, Any]:
         "health": list(_HEALTH),
         "healthState": list(_HEALTH_STATE),
         "deepRuns": list(_DEEP_RUNS),
+        "drain": list(_DRAIN),
+        "repair": list(_REPAIR),
         "observed": _rules(dict.fromkeys(OBSERVED, _OBSERVE)),
         "agent": {purpose: list(rules) for purpose, rules in _AGENT.items()},
         "objects": {mode: _object_rules(kinds, mode) for mode in MODES},

@@ -38,6 +38,7 @@ class ConfigSource(Struct, frozen=True, kw_only=True):
     mode: Mode = Mode.OBSERVE
     evidence: bool = False
     health: bool = False  # make rounds of node health
+    reviews: bool = False  # plan and comment open change requests
     interval: float = 60.0  # seconds
     timeout: float = 300.0
     wait: bool = False  # in the mode apply: for all objects to be ready
@@ -96,6 +97,7 @@ def parse_source(body: Mapping[str, Any]) -> ConfigSource:
         mode=Mode(spec.get("mode", Mode.OBSERVE)),
         evidence=spec.get("evidence", False),
         health=spec.get("health", False),
+        reviews=spec.get("reviews", False),
         interval=max(seconds(spec.get("interval", "1m")), _MIN_INTERVAL),
         timeout=max(seconds(spec.get("timeout", "5m")), _MIN_INTERVAL),
         wait=spec.get("wait", False),

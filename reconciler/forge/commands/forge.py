@@ -8,14 +8,15 @@ import click
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
-from reconciler.forge.checkouts import bring, forge_of, work_edits
+from reconciler.forge.checkouts import bring, forge_of, reopener, work_edits
 from reconciler.forge.identity import ProposedChange
 from reconciler.forge.obeying import Obeyed
-from reconciler.forge.opening import pipeline_link, pipeline_request
-from reconciler.forge.orders import answer, open_orders
+from reconciler.forge.opening import pipeline_branch, pipeline_link, pipeline_request
 from reconciler.forge.reviewing import review, verify_status
+from reconciler.forge.rounds import MOST, RequestRound
+from reconciler.kube.values import plural
 from reconciler.plan import opening
-from reconciler.repo.revision import resolve_base
+from reconciler.repo.checkout import CheckoutRemote
 
 _NUMBER = click.IntRange(1, 1_000_000_000)
 _link = click.option("--link", metavar="URL", help="Page with the whole plan. [default: the pipeline's run]")
@@ -155,7 +156,8 @@ def answer_comments(*, number: int | None, repo: str, **flags: Any) -> int:
     """Carry out the commands in the comments on a change request, and answer them.
 
     The base says which are allowed (spec.forge.commands): /plan, /approve REASON, /explain OBJECT [FIELD]. Only people
-    who may push are obeyed. HEAD must be the newest commit of the change request, and not of a fork.
+    who may push are obeyed, and /approve needs the code owners of the changed files. With spec.forge.ownersApprove,
+    their reviews approve as well. HEAD must be the newest commit of the change request, and not of a fork.
     """
     environ = options.environment()
     settings = options.setting_flags(flags)
@@ -163,14 +165,57 @@ def answer_comments(*, number: int | None, repo: str, **flags: Any) -> int:
     repository, chosen = run.workspace.repository, number or pipeline_request(environ)
     forge = forge_of(run, environ)
     request = forge.request(chosen)
-    base = resolve_base(repository, run.settings.base or f"origin/{request.target}", run.workspace.tree)
-    if base is None or request.head != repository.resolve("HEAD").oid or request.is_fork:
+    if request.head != repository.resolve("HEAD").oid or request.is_fork:
         raise ConfigError(
             f"HEAD is not the newest commit of #{chosen}", hint="check out its branch, not that of a fork"
         )
-    rules = opening.open_run(repo, {**settings, "revision": base.commit_id}, environ).workspace.config.forge
-    obeyed = Obeyed(run=run, environ=environ, forge=forge, request=request, base=base.commit_id)
-    orders = open_orders(forge, request, rules.commands if rules is not None else ())
-    for order in answer(forge, request, orders, obeyed.carry_out):
-        emit(f"#{chosen}: carried out /{order.name} of {order.author}")
+    base = repository.resolve(run.settings.base or f"origin/{request.target}").oid
+    rules = opening.open_run(repo, {**settings, "revision": base}, environ).workspace.config
+    obeyed = Obeyed(
+        open_at=reopener(run, settings, environ, base),
+        forge=forge,
+        request=request,
+        base=base,
+        rules=rules,
+        remote=CheckoutRemote(repository.root),
+    )
+    for line in obeyed.answer():
+        emit(f"#{chosen}: {line}")
+    return 0
+
+
+@command.command(
+    "refresh",
+    epilog="""\b
+Examples:
+  reconciler forge refresh          in a checkout of the branch that change requests are for
+""",
+)
+@click.option("--scope", metavar="NAME", default="default", help="Tells the comments of several plans apart.")
+@options.repo
+@options.run_options
+def refresh(*, scope: str, repo: str, **flags: Any) -> int:
+    """Plan the open change requests for the checked-out branch again, and comment them.
+
+    For pipelines of pushes: the statuses of all say that the base moved until they are planned. Those of forks are
+    commented, too: what they contain is data, judged by the checked-out commit.
+    """
+    environ = options.environment()
+    settings = options.setting_flags(flags)
+    run = opening.open_run(repo, {**settings, "revision": "HEAD"}, environ)
+    forge, remote = forge_of(run, environ), CheckoutRemote(run.workspace.repository.root)
+    done = RequestRound(
+        forge,
+        remote,
+        run,
+        target=pipeline_branch(environ) or run.workspace.repository.head_branch() or forge.default_branch(),
+        reopen=reopener(run, settings, environ, run.workspace.tree.commit_id),
+        scope=scope,
+    ).make({})
+    for line in done.lines:
+        emit(line)
+    if done.waiting:
+        emit(f"{plural(done.waiting, 'change request')} not planned: a run plans {MOST}")
+    if done.error is not None:
+        raise done.error
     return 0

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from reconciler.clock import SystemClock
+from reconciler.console.access import ClusterFlags, open_cluster
 from reconciler.console.logs import Log, set_up
 from reconciler.errors import ReconcilerError, one_line
 from reconciler.health.agent import Agent, AgentOptions, AgentState, Probe, run_once
@@ -40,7 +41,6 @@ from reconciler.nodehealth.policy import NodeExpectation
 from reconciler.nodehealth.readers.port import ReadingSource
 from reconciler.nodehealth.readings import Sweep, keep
 from reconciler.nodehealth.report import API_VERSION, HEARTBEAT_SECONDS, KIND, ProfileRun
-from reconciler.plan.live.clusters import ClusterFlags, open_cluster
 from reconciler.version import __version__
 from reconciler.web.listener import Answer, HttpAnswer, HttpListener, HttpRequest, text_answer
 from reconciler.web.metrics import AGENT_METRICS, Metrics

@@ -6,12 +6,12 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.errors import Terminated
 from reconciler.health.agent.process import AgentFlags, run_agent, run_profile
 from reconciler.health.agent.testing import StorageFlags
 from reconciler.nodehealth.catalogue import check_ids
 from reconciler.nodehealth.readers.kmsg_copy import copy_kmsg
-from reconciler.plan.live.clusters import access_flags
 
 
 @click.command(

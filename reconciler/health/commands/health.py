@@ -10,6 +10,7 @@ import click
 
 from reconciler.clock import SystemClock
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import ConfigError, OutsideError, PolicyDenied
@@ -27,7 +28,7 @@ from reconciler.nodehealth.inflight.detect import JobLimits, JobSeries
 from reconciler.nodehealth.inflight.watch import replay_series
 from reconciler.nodehealth.stored import read_reports
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, cluster_opener
+from reconciler.plan.live.clusters import cluster_opener
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.drift import render_diff
 from reconciler.settings import Settings

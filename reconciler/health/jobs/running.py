@@ -11,14 +11,13 @@ from reconciler.clock import Clock
 from reconciler.errors import ConfigError
 from reconciler.health.events import EventTarget, notify_job, record_event
 from reconciler.health.fast_lane import LaneRound
-from reconciler.health.fleet_reading import pods_on
+from reconciler.health.fleet_reading import find_owner, pods_on
 from reconciler.health.state_store import LaneState
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.progress import Phase
 from reconciler.kinds.workloads import POD
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster
-from reconciler.kube.objects import split_api_version
-from reconciler.kube.values import NOT_JSON, mapping, text
+from reconciler.kube.values import NOT_JSON, text
 from reconciler.live.observe.placed import controller_of, placed_jobs, row_of, succeeded_owners
 from reconciler.live.observe.preflights import incomplete_preflights
 from reconciler.nodehealth.fleet.state import HealthPhase
@@ -66,7 +65,7 @@ def _succeeded(cluster: LiveCluster, kinds: Kinds, owner: Mapping[str, Any]) -> 
     """Yield the UID of the whole workload of an owner if all of it succeeded."""
     namespace = text(owner.get("namespace"))
     for _ in range(_DEPTH):
-        row, body = row_of(kinds, owner), _find(cluster, namespace, owner)
+        row, body = row_of(kinds, owner), find_owner(cluster, namespace, owner)
         if body is None or row.life.progress is None:
             return
         above = controller_of(body)
@@ -75,13 +74,6 @@ def _succeeded(cluster: LiveCluster, kinds: Kinds, owner: Mapping[str, Any]) -> 
                 yield text(owner.get("uid"))
             return
         owner = above
-
-
-def _find(cluster: LiveCluster, namespace: str, owner: Mapping[str, Any]) -> Body | None:
-    """Return an owner, unless it is gone. It is listed: that is what the chart permits in every mode."""
-    resource = cluster.resource(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
-    listing = cluster.list(resource, namespace=namespace, fields=f"metadata.name={text(owner.get('name'))}")
-    return next((one for one in listing.objects if mapping(one.get("metadata")).get("uid") == owner.get("uid")), None)
 
 
 LOOK_SECONDS = 60.0

@@ -162,8 +162,7 @@ def _batch_flags(launch: Launch, question: Question, writer: _NumberWriter) -> F
 
 def _line_problem(job: TrainingJob, rule: str, message: str, hint: str, severity: Severity = Severity.ERROR) -> Problem:
     path = job.line or job.lead.container.path
-    place, field = job.document.at(path), format_path(path)
-    return Problem(rule=rule, place=place, field=field, message=message, hint=hint, severity=severity)
+    return job.document.problem(rule, path, message, hint, severity=severity)
 
 
 class Sized(Struct, frozen=True, kw_only=True, eq=False):
@@ -347,7 +346,7 @@ def _apply(document: Document, change: Callable[[DocumentPatch], None], warnings
         change(patch)
     except NotAContainerError as error:
         message, hint = "must be a mapping or a list", "correct or remove it"
-        return _keep(document, (_problem(document, "sizing.shape", error.path, message, hint),))
+        return _keep(document, (document.problem("sizing.shape", error.path, message, hint),))
     return _finish(patch, warnings)
 
 
@@ -357,17 +356,13 @@ def _problems(job: TrainingJob, reasons: SizingReasons) -> list[Problem]:
     if question.samples(layout) != question.effective_batch:
         message = f"the layout would change the training: {reasons.batch}"
         found.append(
-            _problem(job.document, "sizing.effective-batch", (), message, "choose a batch that divides among the GPUs")
+            job.document.problem("sizing.effective-batch", (), message, "choose a batch that divides among the GPUs")
         )
     if reasons.workers > 1 and not job.has_rendezvous:
         message = f"needs {reasons.workers} nodes, but the pods of this {job.kind} have no rendezvous address"
         hint = "use a PyTorchJob, TrainJob or TorchrunJob, or set the address of the main process in the launch line"
-        found.append(_problem(job.document, "sizing.rendezvous", job.lead.container.path, message, hint))
+        found.append(job.document.problem("sizing.rendezvous", job.lead.container.path, message, hint))
     return found
-
-
-def _problem(document: Document, rule: str, path: FieldPath, message: str, hint: str) -> Problem:
-    return Problem(rule=rule, place=document.at(path), field=format_path(path), message=message, hint=hint)
 
 
 def _set_line(

@@ -73,10 +73,12 @@ def _requested_vendor(job: TrainingJob) -> tuple[tuple[Vendor, FieldPath] | None
             what = ", a slice of a GPU" if resource.startswith("nvidia.com/mig-") else ""
             message = f"requests {resource}{what}, but jobs are sized for whole GPUs of NVIDIA and AMD"
             hint = "request nvidia.com/gpu or amd.com/gpu, or exclude the job from sizing"
-            return None, _problem(job, path, message, hint)
+            return None, job.document.problem("sizing.gpu", path, message, hint)
         if first is not None and vendor is not first[0]:
             message = f"requests {resource}, but {format_path(first[1])} requests GPUs of the other vendor"
-            return None, _problem(job, path, message, "request the GPUs of one vendor for all pods")
+            return None, job.document.problem(
+                "sizing.gpu", path, message, "request the GPUs of one vendor for all pods"
+            )
         first = first or (vendor, path)
     return first, None
 
@@ -102,7 +104,9 @@ def _named_gpu(
 
 def _other_vendor(job: TrainingJob, vendor: Vendor, path: FieldPath, products: str) -> Problem:
     message = f"requests {vendor.resource}, but the pods can only get {products}"
-    return _problem(job, path, message, "request the resource of those GPUs, or correct what names them")
+    return job.document.problem(
+        "sizing.gpu", path, message, "request the resource of those GPUs, or correct what names them"
+    )
 
 
 def _selected(job: TrainingJob, offered: Offered, table: GpuTable) -> Iterator[Problem]:
@@ -111,11 +115,13 @@ def _selected(job: TrainingJob, offered: Offered, table: GpuTable) -> Iterator[P
     for product, path in named_products(job):
         if first is not None and not table.agree(first[0], product):
             message = f"selects {product}, but {format_path(first[1])} selects {first[0]}"
-            yield _problem(job, path, message, "select the same product for all pods")
+            yield job.document.problem("sizing.gpu", path, message, "select the same product for all pods")
         elif offered.gpus and not any(table.agree(gpu.product, product) for gpu in offered.gpus):
             who = "the queue offers" if offered.by_queue else "the nodes in the evidence have"
             message = f"selects {product}, but {who} {_listed(offered.gpus)}"
-            yield _problem(job, path, message, "correct the node selector, the queue, or the evidence")
+            yield job.document.problem(
+                "sizing.gpu", path, message, "correct the node selector, the queue, or the evidence"
+            )
         first = first or (product, path)
 
 
@@ -132,11 +138,13 @@ def _named(
         agrees = table.agree(selected[0], fact.value) if selected else _is_among(table, fact.value, gpus)
         if not agrees:
             message = f"{_VARIABLE} is {fact.value}, but the pods can only get {can_get}"
-            yield _problem(job, _variable_path(job), message, f"correct {_VARIABLE}, or what binds the pods to nodes")
+            yield job.document.problem(
+                "sizing.gpu", _variable_path(job), message, f"correct {_VARIABLE}, or what binds the pods to nodes"
+            )
     elif selected is None and settings.default_gpu_model and not _is_among(table, settings.default_gpu_model, gpus):
         message = f"spec.sizing.defaultGpuModel is {settings.default_gpu_model}, but the pods can only get {can_get}"
         hint = "name the product in the job's node selector, or correct defaultGpuModel"
-        yield _problem(job, job.lead.container.path, message, hint)
+        yield job.document.problem("sizing.gpu", job.lead.container.path, message, hint)
 
 
 def _is_among(table: GpuTable, product: str, gpus: Sequence[Gpu]) -> bool:
@@ -150,9 +158,11 @@ def _unreachable(job: TrainingJob, offered: Offered, paths: Sequence[FieldPath])
     if not paths:
         who = "the queue offers" if offered.by_queue else "the nodes in the evidence have"
         message = f"the pods can get no GPU: {who} {_listed(offered.gpus)}, which their node affinity excludes"
-        return _problem(job, at, message, "correct the node affinity")
+        return job.document.problem("sizing.gpu", at, message, "correct the node affinity")
     message = f"the pods can get no GPU in the evidence ({_listed(offered.gpus)}): {format_path(at)} excludes its nodes"
-    return _problem(job, at, message, "correct the selector, affinity or tolerations, or observe the nodes again")
+    return job.document.problem(
+        "sizing.gpu", at, message, "correct the selector, affinity or tolerations, or observe the nodes again"
+    )
 
 
 def _listed(gpus: Sequence[Gpu]) -> str:
@@ -167,7 +177,3 @@ def _variable_path(job: TrainingJob) -> FieldPath:
         if isinstance(entry, dict) and entry.get("name") == _VARIABLE:
             return (*path, index)
     return path[:-1]
-
-
-def _problem(job: TrainingJob, path: FieldPath, message: str, hint: str) -> Problem:
-    return Problem(rule="sizing.gpu", place=job.document.at(path), field=format_path(path), message=message, hint=hint)

@@ -10,7 +10,7 @@ from reconciler.index.sized.apply import Sized, apply_decision, mark_refused
 from reconciler.index.sized.cards import Offered, cards
 from reconciler.kinds.kind import Kinds
 from reconciler.kinds.training import training_job
-from reconciler.kube.objects import FieldPath, SourceRef, format_path
+from reconciler.kube.objects import SourceRef, format_path
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
 from reconciler.kube.yaml import Document
@@ -254,7 +254,7 @@ def _decided(  # noqa: PLR0917 - what a job is decided by
 def _not_a_number(job: TrainingJob, key: str) -> Problem:
     message = f"{job.annotations[key]!r} is not a positive whole number"
     hint = 'write the size of one epoch as digits in quotes, such as "52000"'
-    return _problem(job, "sizing.dataset", ("metadata", "annotations", key), message, hint)
+    return job.document.problem("sizing.dataset", ("metadata", "annotations", key), message, hint)
 
 
 def _may_differ(job: TrainingJob, job_questions: JobQuestions, chosen: Gpu, gpus: tuple[Gpu, ...]) -> bool:
@@ -337,16 +337,7 @@ def _unanswered(
     text = decision.text
     if not has_gpus and not decision.is_pending:
         text += "; the job itself requests no GPUs, so it is not rendered"
-    return _problem(job, rule, job.lead.container.path, text, hint, severity)
-
-
-def _problem(  # noqa: PLR0917 - fields of a problem
-    job: TrainingJob, rule: str, at: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR
-) -> Problem:
-    document = job.document
-    return Problem(
-        rule=rule, place=document.at(at), field=format_path(at), message=message, hint=hint, severity=severity
-    )
+    return job.document.problem(rule, job.lead.container.path, text, hint, severity=severity)
 
 
 def _problems(job: TrainingJob, diagnostics: Iterable[Diagnostic]) -> Iterator[Problem]:

@@ -29,7 +29,7 @@ class GpuDevice(Struct, frozen=True, kw_only=True):
 
 
 class GpuState(Struct, frozen=True, kw_only=True):
-    """What a GPU does; None: not said. Utilisation in percent, memory in MiB, temperature in degrees Celsius."""
+    """The state of a GPU; None: not said. Utilisation in percent, memory in MiB, temperature in degrees Celsius."""
 
     id: str
     utilization: float | None = None

@@ -8,7 +8,8 @@ from msgspec import Struct
 from reconciler import resources
 from reconciler.kinds.distribution import NodeKind, node_kinds
 from reconciler.kinds.same import Same
-from reconciler.sizing.devices import PRODUCT_LABEL, PRODUCT_LABELS, Vendor, product_words, vendor_in
+from reconciler.kinds.translated import offers
+from reconciler.sizing.devices import PRODUCT_LABEL, PRODUCT_LABELS, Vendor, product_words
 from reconciler.sizing.gpus import GpuTable
 from reconciler.sizing.inventory import Inventory, Node
 
@@ -38,7 +39,7 @@ class FittingNodes(Struct, frozen=True, kw_only=True):
 
 
 class NodeWish(Struct, frozen=True, kw_only=True):
-    """What a workload asks of its nodes. An empty type is any."""
+    """The demands of a workload on its nodes. An empty type is any."""
 
     resource: str
     vendor: Vendor
@@ -76,7 +77,7 @@ def _measured(same: Same, wish: NodeWish) -> FittingNodes:
     inventory = same.find()
     if inventory is None:
         return _unmeasured(wish)
-    having = [node for node in inventory.nodes if node.gpus and _offers(node, wish)]
+    having = [node for node in inventory.nodes if node.gpus and offers(node, wish.resource)]
     enough = [node for node in having if _memory(node) >= wish.memory_mib]
     of_type = [node for node in having if wish.type and is_type(wish.type, node.product)]
     chosen = [node for node in enough if node in of_type] if wish.is_type_required else enough
@@ -90,11 +91,6 @@ def _measured(same: Same, wish: NodeWish) -> FittingNodes:
         products=tuple(sorted({node.product for node in having if node.product})),
         largest=max(map(_memory, having), default=0),
     )
-
-
-def _offers(node: Node, wish: NodeWish) -> bool:
-    vendor = vendor_in((node.product,))
-    return vendor is None or vendor.resource == wish.resource or wish.resource not in {one.resource for one in Vendor}
 
 
 def _memory(node: Node) -> int:

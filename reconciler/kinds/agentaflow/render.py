@@ -1,28 +1,35 @@
 """A GPUWorkload as a Job: its GPUs, the nodes that it may use, its queue and its priority."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.kinds.agentaflow.nodes import FittingNodes, NodeWish, Requirement, fitting_nodes
-from reconciler.kinds.agentaflow.queue import workload_queue
-from reconciler.kinds.agentaflow.selector import node_selector
 from reconciler.kinds.agentaflow.wishes import MEMORY, PREFIX, PRIORITY, PRIORITY_LABELS, STRATEGY
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
-from reconciler.kinds.distribution import DistributionFailure, computation, distribute, refusal
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kueue import LOCAL_QUEUE
-from reconciler.kinds.manifests.generations import generation_reason
-from reconciler.kinds.manifests.manifest import manifest
+from reconciler.kinds.kai import QUEUE_LABELS
+from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
+from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.pods import SUSPEND
-from reconciler.kinds.rendered import Rendered, has_errors
+from reconciler.kinds.rendered import Rendered
 from reconciler.kinds.summary.summarize import ESTIMATE
+from reconciler.kinds.torchrun import QUEUE
+from reconciler.kinds.translated import (
+    default,
+    local_queue,
+    name_of,
+    own_annotations,
+    pods_and_gpus,
+    render_trees,
+    spread,
+)
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
-from reconciler.kube.reasons import Origin, Reason, Traced
+from reconciler.kube.reasons import Traced
 from reconciler.kube.values import mapping, plural, sequence
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import Vendor, vendor_in
@@ -35,13 +42,9 @@ _UNMEASURED_NODE = 8
 _WEIGHT = 100
 _REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _KEPT = (SUSPEND, ESTIMATE)
-_TOOLS = ("gpureconciler.io/", "kubectl.kubernetes.io/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
 
 
-def _default(value: Any, text: str) -> Traced:
-    return Traced(value, Reason(rule=f"{FAMILY}.default", text=text))
-
-
+_default = partial(default, FAMILY)
 _ONE = _default(1, "gpuCount defaults to 1")
 _NEVER = _default("Never", "a pod that fails is replaced by another one")
 _TTL = _default(3600, "its end is recorded, so that it is not created again")
@@ -50,7 +53,7 @@ _INDEXED = _default("Indexed", "pods on several nodes have numbers")
 
 
 class _JobContext(Struct, frozen=True, kw_only=True, eq=False):
-    """What the pods of a workload are made of. labels: those of its queue and its priority."""
+    """The parts that the pods of a workload are made of. labels: those of its queue and its priority."""
 
     work: GpuWorkloadIntent
     lookup: Lookup
@@ -69,17 +72,7 @@ class _JobContext(Struct, frozen=True, kw_only=True, eq=False):
 def render_workload(work: GpuWorkloadIntent, lookup: Lookup) -> Rendered:
     """Render a workload for one cluster."""
     problems: list[Problem] = []
-    document = work.fields.document
-    trees = list(_trees(work, lookup, problems))
-    if has_errors(problems):
-        return Rendered(problems=tuple(problems))
-    reason = Reason(
-        rule=f"{FAMILY}.workload", text="rendered for the GPUWorkload", origins=(Origin(document=document),)
-    )
-    made = [manifest(cluster=lookup.cluster.name, tree=tree, source=document.source, reason=reason) for tree in trees]
-    # Workloads of one namespace render the same LocalQueue.
-    shared = [replace(one, is_shared=(one.key.group, one.key.kind) == LOCAL_QUEUE) for one in made]
-    return Rendered(manifests=tuple(shared), problems=tuple(problems))
+    return render_trees(work.fields, lookup, "workload", _trees(work, lookup, problems), problems)
 
 
 def _trees(work: GpuWorkloadIntent, lookup: Lookup, problems: list[Problem]) -> Iterator[Tree]:
@@ -167,23 +160,13 @@ def _spread(
         return None, count
     if not nodes.all:
         return None, count
-    found = distribute(count.value, nodes.free)
-    if isinstance(found, DistributionFailure) and nodes.free != nodes.all:
-        later = distribute(count.value, nodes.all)
-        if not isinstance(later, DistributionFailure):
-            message = "the workload fits the nodes, but not now: some of them are cordoned or quarantined"
-            problems.append(fields.warning("not-now", COUNT, message, "it waits until they are back"))
-            found = later
-    if isinstance(found, DistributionFailure):
-        problems.append(fields.problem("distribution", COUNT, *refusal(found)))
-        return None, count
-    if found.nodes == 1:
+    found = spread(fields, COUNT, count, nodes.free, nodes.all, problems)
+    if found is None or found.nodes == 1:
         return None, count
     message = f"the pods run once on each of {found.nodes} nodes, and do not know each other"
     hint = "use a TorchrunJob if they are to work together; JOB_COMPLETION_INDEX is their number"
     problems.append(fields.warning("separate-pods", COUNT, message, hint))
-    reason = Reason(rule=f"{FAMILY}.gpus", text=computation(found), origins=count.reason.origins)
-    return Traced(found.nodes, reason), Traced(found.per_node, reason)
+    return pods_and_gpus(fields, found, count)
 
 
 def _unmeasured(fields: Fields, count: Traced) -> Iterator[Problem]:
@@ -210,20 +193,15 @@ def _priority(fields: Fields, lookup: Lookup) -> Tree:
 
 def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: Tree) -> Tree:
     fields = work.fields
-    name = fields.get("metadata", "name")
     key = ObjectKey(group="batch", kind="Job", namespace=namespace, name=fields.plain("metadata", "name"))
-    suffix = lookup.generation(key)
-    if suffix and name is not None:
-        name = Traced(f"{key.name}{suffix}", generation_reason(key.name, name.reason.origins))
-    written = fields.entries("metadata", "annotations")
-    annotations = {key: value for key, value in written.items() if not key.startswith(_TOOLS) or key in _KEPT}
+    annotations = own_annotations(fields, *_KEPT)
     said = {STRATEGY: ("spec", "schedulingStrategy"), PRIORITY: ("spec", "priority")}
     for key_, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
         value = fields.plain(*path)
         if value is not None:
             annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
     annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
-    metadata = {"name": name, "namespace": namespace}
+    metadata = {"name": name_of(fields, lookup, key), "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
     return metadata | {part: found for part, found in (("labels", all_labels), ("annotations", annotations)) if found}
 
@@ -317,3 +295,80 @@ def _affinity(fields: Fields, wish: NodeWish, nodes: FittingNodes) -> Tree:
 def _expression(required: Requirement) -> dict[str, Any]:
     label, operator, values = required
     return {"key": label, "operator": operator, "values": list(values)}
+
+
+_PRESENT = "nvidia.com/gpu.present"
+"""Label of nodes with a GPU, of NVIDIA's feature discovery."""
+
+_INSTEAD = {
+    "enabled": "its GPUs choose nodes that have some",
+    "schedulable": "schedulers know which nodes take new work",
+    "count": "its GPUs choose nodes that have as many",
+    "utilization-tier": "the placement of plans knows how busy nodes are",
+}
+
+
+def node_selector(fields: Fields, vendor: Vendor, inventory: Inventory | None, problems: list[Problem]) -> Tree:
+    """Return the node selector: without labels that no node has, each of which is reported."""
+    at = (*POD, "nodeSelector")
+    selector = fields.entries(*at)
+    for key in [key for key in selector if key.startswith(PREFIX)]:
+        value = selector[key].value
+        if inventory is not None and any(node.labels.get(key) == value for node in inventory.nodes):
+            continue
+        del selector[key]
+        name = key.removeprefix(PREFIX)
+        if name == "enabled" and value == "true" and vendor is Vendor.NVIDIA:
+            reason = "nodes with GPUs have this label"
+            selector[_PRESENT] = fields.made("true", "node-label", reason, (*at, key))
+            message = f"is rendered as {_PRESENT}: no node is known to have {key}"
+        else:
+            message = f"is left out: no node is known to have it, and {_INSTEAD.get(name, 'a pod would wait for ever')}"
+        problems.append(fields.warning("node-label", (*at, key), message, "remove it"))
+    return selector
+
+
+_NAME: FieldPath = ("metadata", "name")
+_DEFAULT = "default"
+"""The LocalQueue of workloads that name none: Kueue 0.19, pkg/controller/jobframework/defaults.go."""
+
+
+def workload_queue(fields: Fields, lookup: Lookup, namespace: str, problems: list[Problem]) -> tuple[Tree, list[Tree]]:
+    """Return the label that names the queue, and the LocalQueue that the workload brings."""
+    backend = lookup.cluster.backend
+    labels = {Backend.KUEUE: (QUEUE_LABEL,), Backend.KAI: QUEUE_LABELS}.get(backend, ())
+    written = next((label for label in labels if fields.plain("metadata", "labels", label) is not None), "")
+    if written or not labels:
+        found = fields.get("metadata", "labels", written) if written else None
+        return ({written: found} if found is not None else {}), []
+    known = [*lookup.defined_names(QUEUE, namespace)]
+    if backend is Backend.KUEUE:
+        known += [*lookup.defined_names(LOCAL_QUEUE, namespace), *_external(lookup, namespace)]
+    known = sorted(set(known))
+    if backend is Backend.KUEUE and not known:
+        clusters = lookup.defined_names(CLUSTER_QUEUE, "")
+        if len(clusters) == 1:
+            only = fields.made(clusters[0], "queue", "the only ClusterQueue there is", _NAME)
+            return {QUEUE_LABEL: only}, [local_queue(only, namespace)]
+    if len(known) == 1 or (_DEFAULT in known and backend is Backend.KUEUE):
+        name = known[0] if len(known) == 1 else _DEFAULT
+        return {labels[0]: _queue_name(fields, lookup, namespace, name)}, []
+    message = f"names none of the queues of namespace {namespace}: {', '.join(known)}" if known else "names no queue"
+    hint = f"set the label {labels[0]}"
+    problems.append(fields.warning("queue", ("metadata",), message, hint))
+    return {}, []
+
+
+def _queue_name(fields: Fields, lookup: Lookup, namespace: str, name: str) -> Traced:
+    found: Any = lookup.defined(QUEUE, namespace, name)
+    if lookup.cluster.backend is Backend.KAI and found is not None:
+        return fields.made(found.queue_name.value, "queue", f"the queue of TorchrunQueue {name}", _NAME)
+    return fields.made(name, "queue", f"the queue of namespace {namespace}", _NAME)
+
+
+def _external(lookup: Lookup, namespace: str) -> Iterator[str]:
+    """Yield the LocalQueues of a namespace that exist outside of the repository."""
+    for entry in lookup.cluster.external:
+        kind, _, rest = entry.partition("/")
+        if kind == LOCAL_QUEUE[1] and rest.startswith(f"{namespace}/"):
+            yield rest.partition("/")[2]

@@ -14,8 +14,8 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.templates import with_changes
 from reconciler.kinds.preemption import seconds_of
 from reconciler.kinds.summary.summarize import ESTIMATE
-from reconciler.kube.objects import FieldPath, format_path
-from reconciler.kube.problems import Problem, Severity
+from reconciler.kube.objects import FieldPath
+from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, text, value_at, with_value
 from reconciler.kube.yaml import Document
@@ -36,7 +36,7 @@ _METADATA: FieldPath = ("metadata", "annotations")
 
 
 class PlacementWish(Struct, frozen=True, kw_only=True):
-    """What a job says about its placement; None: nothing.
+    """The words of a job about its placement; None: nothing.
 
     duration_seconds: how long it is expected to run. memory_mib: what each of its GPUs needs, which only a GPUWorkload
     says.
@@ -134,12 +134,4 @@ def _problems(document: Document, written: Mapping[str, Any]) -> Iterator[Proble
         found[PRIORITY] = message, f"write a number from 0 to {PRIORITY_MAX} in quotes"
     for key, wrong in found.items():
         if wrong is not None:
-            path = (*_METADATA, key)
-            yield Problem(
-                rule="agentaflow.annotation",
-                place=document.at(path),
-                field=format_path(path),
-                message=wrong[0],
-                hint=wrong[1],
-                severity=Severity.ERROR,
-            )
+            yield document.problem("agentaflow.annotation", (*_METADATA, key), *wrong)

@@ -3,13 +3,12 @@
 import re
 from collections.abc import Iterator
 
-from reconciler.kinds.appwrapper.progress import app_wrapper_progress
 from reconciler.kinds.aspects import Life, Pods
 from reconciler.kinds.facts import Body, Controlled, PodSet
 from reconciler.kinds.immutable import differing, every
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
-from reconciler.kinds.progress import Progress
+from reconciler.kinds.progress import ENDED, Phase, Progress, conditions, status_of
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.patterns import later
 from reconciler.kube.values import count, mapping, sequence, text, value_at
@@ -64,8 +63,24 @@ def _pod_sets(component: Body) -> list[tuple[int, str]]:
     return [(count(one.get("replicas"), 1), text(one.get("path"))) for one in found]
 
 
-def _app_wrapper_progress(body: Body) -> Progress:
-    return app_wrapper_progress(body)
+_PHASES = {
+    "": Phase.PENDING,
+    "Suspended": Phase.SUSPENDED,
+    "Resuming": Phase.STARTING,
+    "Running": Phase.RUNNING,
+    "Resetting": Phase.STARTING,
+    "Suspending": Phase.TERMINATING,
+    "Succeeded": Phase.SUCCEEDED,
+    "Failed": Phase.FAILED,
+    "Terminating": Phase.TERMINATING,
+}
+
+
+def app_wrapper_progress(body: Body) -> Progress:
+    """Read an AppWrapper, which has a phase and no counts."""
+    phase = _PHASES.get(text(status_of(body).get("phase")), Phase.UNKNOWN)
+    times = [text(one.get("lastTransitionTime")) for one in conditions(body).values()]
+    return Progress(phase=phase, finished_at=max(times, default="") if phase in ENDED else "")
 
 
 KINDS = (
@@ -84,7 +99,7 @@ KINDS = (
                     applies=is_started(_SUSPEND),
                 ),
             ),
-            progress=_app_wrapper_progress,
+            progress=app_wrapper_progress,
         ),
     ),
 )

@@ -15,7 +15,16 @@ from reconciler.kube.patterns import later
 from reconciler.kube.problems import Parsed, Problem, Severity
 from reconciler.kube.values import mapping
 from reconciler.kube.yaml import Document
-from reconciler.nodehealth.policy import CheckMode, HealthPolicy, Lane, PolicyDocument, read_policy
+from reconciler.nodehealth.policy import (
+    REVIEWED_ONLY,
+    CheckMode,
+    FabricTest,
+    HealthPolicy,
+    Lane,
+    NetworkTest,
+    PolicyDocument,
+    read_policy,
+)
 from reconciler.nodehealth.quarantine import NodeQuarantine, read_quarantine
 from reconciler.repo.config.config import GROUP
 
@@ -24,6 +33,7 @@ QUARANTINE = (GROUP, "NodeQuarantine")
 REPORT = (GROUP, "NodeHealthReport")
 
 _MAX_TTL = 86400.0
+_MAX_TEST_NAME = 40  # with the name of the policy: names of pods and services have 63 characters
 _XID = later(r"0|[1-9][0-9]{0,8}")  # as the kernel prints it
 
 
@@ -79,8 +89,17 @@ def _parsed(intent: Any, problems: tuple[Problem, ...]) -> Parsed[Any]:
     return Parsed(intent=None if failed else intent, problems=problems)
 
 
-def _render(intent: PolicyIntent | QuarantineIntent, lookup: Lookup) -> Rendered:
+def _render_quarantine(intent: QuarantineIntent, lookup: Lookup) -> Rendered:
     return Rendered(manifests=(render_plain(intent.document, lookup.cluster, namespaced=False),))
+
+
+def _render_policy(intent: PolicyIntent, lookup: Lookup) -> Rendered:
+    policy = render_plain(intent.document, lookup.cluster, namespaced=False)
+    if "networkTests" not in intent.policy.spec:
+        return Rendered(manifests=(policy,))
+    from reconciler.kinds.health.network import network_manifests  # noqa: PLC0415 - few policies declare tests
+
+    return Rendered(manifests=(policy, *network_manifests(intent.document, lookup)))
 
 
 def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
@@ -105,12 +124,42 @@ def _policy_problems(document: Document, policy: HealthPolicy) -> Iterator[Probl
         if driver in policy.expected.drivers:
             field = ("spec", "expected", "deniedDrivers", index)
             yield _problem(document, field, f"driver {driver} is allowed as well", "remove it from one of the lists")
+    yield from _lane_problems(document, policy)
+    yield from _network_problems(document, policy)
+
+
+def _lane_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
     for kind, rules in (("checks", policy.checks), ("xid", policy.xid)):
         for name, rule in rules.items():
             if rule.lane is Lane.FAST and rule.mode in (CheckMode.SHADOW, CheckMode.PROPOSE):
                 field = ("spec", kind, name, "lane")
                 message = f"the fast lane acts only with mode enforce, and the mode is {rule.mode}"
                 yield _problem(document, field, message, "set `mode: enforce`, or `lane: reviewed`", Severity.WARNING)
+            if rule.lane is Lane.FAST and name in REVIEWED_ONLY:
+                message = "is about two nodes and cannot tell which of them is at fault, so a person decides"
+                yield _problem(document, ("spec", kind, name, "lane"), message, "set `lane: reviewed`")
+
+
+def _network_problems(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
+    for name, test in policy.network_tests.items():
+        yield from _test_problems(document, ("spec", "networkTests", name), test)
+        if len(f"{policy.name}{name}") > _MAX_TEST_NAME:
+            message = f"is too long together with the name of the policy, {policy.name}"
+            hint = f"use at most {_MAX_TEST_NAME} characters for both"
+            yield _problem(document, ("spec", "networkTests", name), message, hint)
+
+
+def _test_problems(document: Document, field: FieldPath, test: NetworkTest) -> Iterator[Problem]:
+    is_write = test.test is FabricTest.IB_WRITE
+    if is_write and len(test.nodes) != 2:  # noqa: PLR2004 - a pair
+        yield _problem(document, (*field, "nodes"), "ib_write_bw runs between two nodes", "name two nodes")
+    if is_write and not test.rate and not test.floor:
+        yield _problem(document, field, "nothing is known to compare its result with", "set `rate` or `floor`")
+    if not is_write and len(test.nodes) * test.gpus < 2:  # noqa: PLR2004 - an all-reduce
+        yield _problem(document, (*field, "gpus"), "an all-reduce of one GPU measures nothing", "set 2 or more")
+    if "@sha256:" not in test.image:
+        message, hint = "names no digest, so it may change without a review", "write it as IMAGE@sha256:DIGEST"
+        yield _problem(document, (*field, "image"), message, hint, Severity.WARNING)
 
 
 def _unknown_names(document: Document, policy: HealthPolicy) -> Iterator[Problem]:
@@ -165,13 +214,13 @@ KINDS = (
         group=GROUP,
         kind=POLICY[1],
         is_cluster_scoped=True,
-        source=Source(parse=parse_policy, render=_render, dependents=Dependents.NAMED),
+        source=Source(parse=parse_policy, render=_render_policy, dependents=Dependents.NAMED),
     ),
     Kind(
         group=GROUP,
         kind=QUARANTINE[1],
         is_cluster_scoped=True,
-        source=Source(parse=parse_quarantine, render=_render, dependents=Dependents.NAMED),
+        source=Source(parse=parse_quarantine, render=_render_quarantine, dependents=Dependents.NAMED),
         life=Life(never_moves=True),
     ),
 )

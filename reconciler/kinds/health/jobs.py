@@ -27,6 +27,9 @@ CHECKS_ANNOTATION = "gpureconciler.io/preflight-checks"
 CHECKS_BY_LABEL = {"gpu-pcie-bw": ("pcie.h2d", "pcie.d2h"), "gpu-mem": ("hbm.bandwidth", "compute.checksum")}
 """Checks that a label of a pod selects, besides the annotation, which names them."""
 
+NETWORK_TEST = "gpureconciler.io/network-test"
+"""Label of a test of the network and of the pods whose output is its result: the name of its Job."""
+
 CONTAINER = "gpu-preflight"
 FAILED, GIVEN_UP = 42, 43
 """Exit codes of a preflight check that found bad hardware: try elsewhere, or the job has failed often enough."""
@@ -56,7 +59,7 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
     """Return the manifest of a job with GPUs as the policy wants it; any other as it is."""
     row = kinds.of(manifest.body)
     specs = (mapping(template.get("spec")) for _, template in pod_templates(kinds, manifest.body))
-    if row.pods.on_each_node or not any(map(_gpus, specs)):
+    if row.pods.on_each_node or not any(map(_gpus, specs)) or _is_network_test(manifest):
         return manifest
     body = deepcopy(manifest.body)
     reasons: dict[FieldPath, Reason] = {}
@@ -67,6 +70,11 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
         for field in _changed(body, path, template, health.rule):
             reasons[field] = _reason(health, field)
     return with_changes(manifest, body, reasons) if reasons else manifest
+
+
+def _is_network_test(manifest: Manifest) -> bool:
+    """Say whether it tests the nodes that it names, whatever their health is."""
+    return NETWORK_TEST in mapping(mapping(manifest.body.get("metadata")).get("labels"))
 
 
 def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iterator[FieldPath]:

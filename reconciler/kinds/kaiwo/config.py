@@ -1,15 +1,24 @@
 """`KaiwoConfig`: the defaults of Kaiwo's workloads in a cluster."""
 
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds import translated
 from reconciler.kinds.fields import Fields
-from reconciler.kinds.kaiwo.defaults import FAMILY, default
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Traced
 from reconciler.kube.yaml import Document
+
+FAMILY = "kaiwo"
+"""The start of the rules of Kaiwo's problems and reasons."""
+
+
+default = partial(translated.default, FAMILY)
+"""Returns a value that nobody wrote, and why it is this one."""
+
 
 NAME = "kaiwo"
 

@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.config import KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.kaiwo.sizing import Size
 from reconciler.kinds.kaiwo.storage import WorkloadVolumes, wait_container
+from reconciler.kinds.translated import own_annotations
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Reason, Traced, untrace
@@ -88,7 +88,7 @@ def pod_template(own: PodContext, at: FieldPath, role: Role) -> Tree:
 def _metadata(own: PodContext, at: FieldPath) -> Tree:
     fields = own.fields
     labels = fields.entries(*at, "metadata", "labels") | fields.entries("spec", "podTemplateSpecLabels") | own.labels
-    annotations = fields.entries(*at, "metadata", "annotations") | _annotations(fields)
+    annotations = fields.entries(*at, "metadata", "annotations") | own_annotations(fields)
     required = fields.get("spec", "requiredTopologyLabel")
     preferred = fields.get("spec", "preferredTopologyLabel")
     if required or preferred:
@@ -97,13 +97,6 @@ def _metadata(own: PodContext, at: FieldPath) -> Tree:
     own.problems.extend(_overridden(fields, own.labels))
     metadata = fields.entries(*at, "metadata", without=("labels", "annotations"))
     return {**metadata, "labels": labels, **({"annotations": annotations} if annotations else {})}
-
-
-def _annotations(fields: Fields) -> Tree:
-    """Return the annotations of the document, except those of tools that apply or render it."""
-    tools = ("gpureconciler.io/", "kubectl.kubernetes.io/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
-    found = fields.entries("metadata", "annotations")
-    return {key: value for key, value in found.items() if not key.startswith(tools)}
 
 
 def _overridden(fields: Fields, labels: Tree) -> Iterator[Problem]:

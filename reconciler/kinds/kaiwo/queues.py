@@ -6,9 +6,11 @@ from msgspec import Struct
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.defaults import FAMILY, default
+from reconciler.kinds.kaiwo.config import FAMILY, default
+from reconciler.kinds.kueue import GROUP
 from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.rendered import Rendered, has_errors
+from reconciler.kinds.translated import QUEUEING_VERSION, local_queue
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Problem
 from reconciler.kube.reasons import Origin, Reason, Traced
@@ -16,7 +18,7 @@ from reconciler.kube.values import mapping, sequence, text
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend
 
-KUEUE = "kueue.x-k8s.io/v1beta2"
+KUEUE = f"{GROUP}/{QUEUEING_VERSION}"
 _WORKER = default("true", "nodes of flavors without a topology are Kaiwo's workers")
 _RENAMED = {"Borrow": "MayStopSearch", "Preempt": "MayStopSearch"}
 """Values of `flavorFungibility` that have other names in v1beta2."""
@@ -126,12 +128,6 @@ def render_queues(config: KaiwoQueueConfig, lookup: Lookup) -> Rendered:
             manifest(cluster=cluster.name, tree=tree, source=config.document.source, reason=reason) for tree in trees
         )
     )
-
-
-def local_queue(name: Traced, namespace: str | Traced) -> Tree:
-    """Return the tree of a LocalQueue, which has the name of its ClusterQueue."""
-    metadata = {"name": name, "namespace": namespace}
-    return {"apiVersion": KUEUE, "kind": "LocalQueue", "metadata": metadata, "spec": {"clusterQueue": name}}
 
 
 def _topologies(fields: Fields) -> Iterator[Tree]:

@@ -5,26 +5,22 @@ from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
 
-from msgspec.structs import replace
-
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.config import DEFAULTS, NAME, KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import DEFAULTS, NAME, KaiwoConfig, default
 from reconciler.kinds.kaiwo.pods import PodContext, Role, check_sum, pod_template, with_gpus
-from reconciler.kinds.kaiwo.queues import KaiwoQueueConfig, local_queue
+from reconciler.kinds.kaiwo.queues import KaiwoQueueConfig
 from reconciler.kinds.kaiwo.sizing import MODEL_LABEL, Size, gpu_resource, measured_nodes, resolve_size
 from reconciler.kinds.kaiwo.storage import claims, download_trees, resolve_storage
 from reconciler.kinds.kaiwo.workload import DEPLOYMENT, JOB, RAY_JOB, Workload
 from reconciler.kinds.kueue import LOCAL_QUEUE
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
-from reconciler.kinds.manifests.generations import generation_reason
-from reconciler.kinds.manifests.manifest import manifest
 from reconciler.kinds.pods import SUSPEND
-from reconciler.kinds.rendered import Rendered, has_errors
+from reconciler.kinds.rendered import Rendered
+from reconciler.kinds.translated import local_queue, name_of, render_trees
 from reconciler.kube.objects import FieldPath, ObjectKey, split_api_version
 from reconciler.kube.problems import Problem
-from reconciler.kube.reasons import Origin, Reason, Traced, untrace
+from reconciler.kube.reasons import Reason, Traced, untrace
 from reconciler.kube.values import count, sequence
 from reconciler.repo.config import Backend
 
@@ -44,16 +40,7 @@ _START = {"dashboard-host": "0.0.0.0"}  # noqa: S104 - of the pod
 def render_workload(work: Workload, lookup: Lookup) -> Rendered:
     """Render a workload for one cluster."""
     problems: list[Problem] = []
-    trees = list(_trees(work, lookup, problems))
-    source, origin = work.document.source, Origin(document=work.document)
-    reason = Reason(rule="kaiwo.workload", text=f"rendered for the {work.document.kind}", origins=(origin,))
-    name = lookup.cluster.name
-    if has_errors(problems):
-        return Rendered(problems=tuple(problems))
-    manifests = [manifest(cluster=name, tree=tree, source=source, reason=reason) for tree in trees]
-    # Workloads of one namespace render the same LocalQueue.
-    shared = [replace(one, is_shared=(one.key.group, one.key.kind) == LOCAL_QUEUE) for one in manifests]
-    return Rendered(manifests=tuple(shared), problems=tuple(problems))
+    return render_trees(work.fields, lookup, "workload", _trees(work, lookup, problems), problems)
 
 
 def _trees(work: Workload, lookup: Lookup, problems: list[Problem]) -> Iterator[Tree]:
@@ -196,12 +183,9 @@ def _version_label(version: str) -> str:
 
 def _object_metadata(work: Workload, lookup: Lookup, namespace: str, labels: Tree) -> Tree:
     fields, field = work.fields, ("spec", work.form.field, "metadata")
-    name = fields.get("metadata", "name")
     group = split_api_version(work.form.api)[0]
     key = ObjectKey(group=group, kind=work.form.kind, namespace=namespace, name=fields.plain("metadata", "name"))
-    suffix = lookup.generation(key)
-    if suffix and name is not None:
-        name = Traced(f"{key.name}{suffix}", generation_reason(key.name, name.reason.origins))
+    name = name_of(fields, lookup, key)
     annotations = fields.entries(*field, "annotations")
     if duration := fields.get("spec", "duration"):
         annotations[f"{_DOMAIN}/duration"] = duration

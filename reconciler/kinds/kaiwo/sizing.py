@@ -9,14 +9,14 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from reconciler.kinds.distribution import DistributionFailure, NodeKind, computation, distribute, node_kinds, refusal
+from reconciler.kinds.distribution import NodeKind, node_kinds
 from reconciler.kinds.fields import Fields
-from reconciler.kinds.kaiwo.config import KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.same import Same
+from reconciler.kinds.translated import offers, pods_and_gpus, spread
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
-from reconciler.kube.reasons import Reason, Traced
+from reconciler.kube.reasons import Traced
 from reconciler.kube.values import mapping, plural, sequence
 from reconciler.repo.config import Cluster
 from reconciler.sizing.devices import PRODUCT_LABELS, Vendor, product_words, vendor_in
@@ -77,17 +77,12 @@ def _nodes(same: Same, resource: str, models: tuple[str, ...]) -> Nodes | None:
     inventory = same.find()
     if inventory is None:
         return None
-    found = [node for node in inventory.nodes if node.gpus and _has(node, resource) and _is_model(node, models)]
+    found = [node for node in inventory.nodes if node.gpus and offers(node, resource) and _is_model(node, models)]
     return Nodes(
         free=node_kinds([node for node in found if node.is_open]),
         all=node_kinds(found),
         labels=_label(found, models),
     )
-
-
-def _has(node: Node, resource: str) -> bool:
-    vendor = vendor_in((node.product,))
-    return vendor is None or vendor.resource == resource or resource not in {one.resource for one in Vendor}
 
 
 def _is_model(node: Node, models: Sequence[str]) -> bool:
@@ -212,22 +207,11 @@ def _distributed(fields: Fields, gpus: Traced, nodes: Nodes | None, problems: li
         hint = "commit an inventory of the nodes to evidence/, or set replicas and gpusPerReplica"
         problems.append(fields.problem("node-size-unknown", _GPUS, message, hint))
         return None
-    spread = distribute(gpus.value, nodes.free)
-    if isinstance(spread, DistributionFailure) and nodes.free != nodes.all:
-        later = distribute(gpus.value, nodes.all)
-        if not isinstance(later, DistributionFailure):
-            problems.append(_not_now(fields))
-            spread = later
-    if isinstance(spread, DistributionFailure):
-        problems.append(fields.problem("distribution", _GPUS, *refusal(spread)))
+    found = spread(fields, _GPUS, gpus, nodes.free, nodes.all, problems)
+    if found is None:
         return None
-    reason = Reason(rule="kaiwo.gpus", text=computation(spread), origins=gpus.reason.origins)
-    return Size(replicas=Traced(spread.nodes, reason), gpus=Traced(spread.per_node, reason))
-
-
-def _not_now(fields: Fields) -> Problem:
-    message = "the workload fits the nodes, but not now: some of them are cordoned or quarantined"
-    return fields.warning("not-now", _GPUS, message, "it waits until they are back")
+    replicas, each = pods_and_gpus(fields, found, gpus)
+    return Size(replicas=replicas, gpus=each)
 
 
 def _misfit(fields: Fields, size: Size, nodes: Nodes | None) -> Problem | None:

@@ -12,8 +12,7 @@ from msgspec import Struct
 
 from reconciler.download.config import STATE
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kaiwo.config import KaiwoConfig
-from reconciler.kinds.kaiwo.defaults import default
+from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.manifests.ownership import KEEP
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from reconciler.kinds.fields import Fields
-from reconciler.kinds.kaiwo.defaults import FAMILY
+from reconciler.kinds.kaiwo.config import FAMILY
 from reconciler.kinds.kaiwo.storage import storage_problems
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.rendered import has_errors

@@ -1,13 +1,14 @@
 """Kubeflow: the jobs of the training operator (`kubeflow.org`) and TrainJob (`trainer.kubeflow.org`)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
+
+from msgspec.structs import replace
 
 from reconciler.kinds.aspects import Life, Pods, Source
 from reconciler.kinds.facts import Body, Controlled, PodProvider, PodSet
 from reconciler.kinds.immutable import Check, every, only, value_of
 from reconciler.kinds.kind import Kind
-from reconciler.kinds.kubeflow.progress import operator_job_progress, train_job_progress
 from reconciler.kinds.kubeflow.training import (
     RUNTIME_PATCHES,
     TEMPLATE_OVERRIDES,
@@ -16,8 +17,8 @@ from reconciler.kinds.kubeflow.training import (
     train_job_training,
 )
 from reconciler.kinds.kueue.labels import frozen_labels, is_started
-from reconciler.kinds.pods import Reader, bounds, of_spec, replicated
-from reconciler.kinds.progress import Progress
+from reconciler.kinds.pods import Reader, bounds, is_suspended, of_spec, replicated
+from reconciler.kinds.progress import Phase, Progress, Workers, by_conditions, holds, status_of, total
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.values import count, mapping, sequence, text
 
@@ -137,12 +138,52 @@ def _overrides(before: Body, after: Body) -> list[str]:
     return [path for path in paths if (value_of(before, path) or []) != (value_of(after, path) or [])]
 
 
-def _operator_job_progress(body: Body) -> Progress:
-    return operator_job_progress(body)
+def operator_job_progress(body: Body) -> Progress:
+    """Read a job of the training operator, which counts the pods of each role. A pod that runs is ready."""
+    spec, status = mapping(body.get("spec")), status_of(body)
+    roles = [mapping(role) for name in spec if name.endswith("ReplicaSpecs") for role in mapping(spec[name]).values()]
+    replicas = [mapping(row) for row in mapping(status.get("replicaStatuses")).values()]
+    active = total(replicas, "active")
+    is_running = holds(body, "Running") is not None
+    workers = _workers(sum(count(role.get("replicas"), 1) for role in roles), active, replicas, is_running=is_running)
+    progress = by_conditions(body, workers=workers, succeeded="Succeeded")
+    if progress.finished_at:
+        return progress
+    if is_suspended(body):
+        return replace(progress, phase=Phase.TERMINATING if active else Phase.SUSPENDED)
+    if holds(body, "Restarting") is not None and not is_running:
+        return replace(progress, phase=Phase.STARTING)
+    return progress
 
 
-def _train_job_progress(body: Body) -> Progress:
-    return train_job_progress(body)
+def _workers(wanted: int, active: int, rows: Iterable[Mapping[str, Any]], *, is_running: bool) -> Workers:
+    replicas = list(rows)
+    running = active if is_running else 0
+    return Workers(
+        wanted=wanted,
+        pending=active - running,
+        running=running,
+        ready=running,
+        succeeded=total(replicas, "succeeded"),
+        failed=total(replicas, "failed"),
+    )
+
+
+def train_job_progress(body: Body) -> Progress:
+    """Read a TrainJob, whose status counts the Jobs that it made."""
+    spec, status = mapping(body.get("spec")), status_of(body)
+    jobs = [mapping(row) for row in sequence(status.get("jobsStatus"))]
+    workers = Workers(
+        wanted=count(mapping(spec.get("trainer")).get("numNodes"), 1),
+        pending=max(total(jobs, "active") - total(jobs, "ready"), 0),
+        running=total(jobs, "ready"),
+        ready=total(jobs, "ready"),
+        succeeded=total(jobs, "succeeded"),
+        failed=total(jobs, "failed"),
+    )
+    progress = by_conditions(body, workers=workers, succeeded="Complete")
+    is_stopped = is_suspended(body) and not progress.finished_at
+    return replace(progress, phase=Phase.SUSPENDED) if is_stopped else progress
 
 
 _SUSPEND = ("spec", "runPolicy", "suspend")
@@ -173,7 +214,7 @@ def _job(kind: str, field: str, immutable: Check) -> Kind:
         group=_GROUP,
         kind=kind,
         pods=Pods(of_spec(_roles(field)), suspend=_SUSPEND),
-        life=Life(immutable=immutable, unapplied=_unapplied, has_generations=True, progress=_operator_job_progress),
+        life=Life(immutable=immutable, unapplied=_unapplied, has_generations=True, progress=operator_job_progress),
     )
 
 
@@ -183,7 +224,7 @@ KINDS = (
         kind="PyTorchJob",
         source=Source(training=pytorch_job_training),
         pods=Pods(of_spec(_pytorch_job), suspend=_SUSPEND),
-        life=Life(immutable=frozen_labels, unapplied=_unapplied, has_generations=True, progress=_operator_job_progress),
+        life=Life(immutable=frozen_labels, unapplied=_unapplied, has_generations=True, progress=operator_job_progress),
     ),
     _job("TFJob", "tfReplicaSpecs", _MANAGED_ONCE),
     _job("MPIJob", "mpiReplicaSpecs", _mpi_job),
@@ -208,7 +249,7 @@ KINDS = (
             immutable=every(_overrides, frozen_labels),
             has_generations=True,
             controlled=_TRAIN_JOB_CONTROLLED,
-            progress=_train_job_progress,
+            progress=train_job_progress,
         ),
     ),
 )

@@ -3,9 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.values import mapping, value_at
@@ -35,21 +37,14 @@ def ttl_problems(document: Document, lookup: Lookup) -> Iterator[Problem]:
     is_synced = requester is not None and _ARGO_CD_USER in requester.user
     is_synced = is_synced or any(str(name).startswith(_ARGO_CD) for name in annotations)
     if is_synced and not lookup.has_runs():
-        yield Problem(
-            rule="run.again",
-            place=document.at(_TTL),
-            field=format_path(_TTL),
-            message="when this time is over, the job is deleted, and the next sync of Argo CD runs it again",
-            hint="remove the field, or let `reconciler observe` record finished jobs, which are not created again",
-            severity=Severity.WARNING,
-        )
+        message = "when this time is over, the job is deleted, and the next sync of Argo CD runs it again"
+        hint = "remove the field, or let `reconciler observe` record finished jobs, which are not created again"
+        yield document.problem("run.again", _TTL, message, hint, severity=Severity.WARNING)
 
 
 def is_finished(body: Mapping[str, Any]) -> bool:
     """Return whether a rendered object is a job that has ended, and so is never applied."""
-    metadata = body.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and isinstance(annotations.get(FINISHED), str)
+    return isinstance(value_at(body, ("metadata", "annotations", FINISHED)), str)
 
 
 def mark_finished(manifest: Manifest, body: Mapping[str, Any], mark: str, origin: Origin | None) -> Manifest:
@@ -61,13 +56,8 @@ def mark_finished(manifest: Manifest, body: Mapping[str, Any], mark: str, origin
         text="the job has ended, so it is not created again, even after its TTL removed it",
         origins=(origin,) if origin is not None else (),
     )
-    return Manifest(
-        cluster=manifest.cluster,
-        key=manifest.key,
+    return replace(
+        manifest,
         body={**body, "metadata": {**metadata, "annotations": {**(metadata.get("annotations") or {}), **added}}},
-        source=manifest.source,
-        tree=manifest.tree,
         reasons={**manifest.reasons, **{("metadata", "annotations", name): reason for name in added}},
-        sizing=manifest.sizing,
-        on_immutable_change=manifest.on_immutable_change,
     )

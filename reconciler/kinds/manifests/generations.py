@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable, Mapping
 from hashlib import blake2b
 
+from msgspec.structs import replace
+
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import ObjectKey, SourceRef, format_path
+from reconciler.kube.objects import SourceRef, format_path
 from reconciler.kube.patterns import later
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
@@ -71,15 +73,11 @@ def renamed(manifest: Manifest, suffix: str, origin: Origin) -> Manifest:
     """Return an object that is rendered as it is written, under the name of a generation."""
     key, metadata = manifest.key, manifest.body["metadata"]
     name = f"{key.name}{suffix}"
-    return Manifest(
-        cluster=manifest.cluster,
-        key=ObjectKey(group=key.group, kind=key.kind, namespace=key.namespace, name=name),
+    return replace(
+        manifest,
+        key=replace(key, name=name),
         body={**manifest.body, "metadata": {**metadata, "name": name}},
-        source=manifest.source,
-        tree=manifest.tree,
         reasons={**manifest.reasons, ("metadata", "name"): generation_reason(key.name, [origin])},
-        sizing=manifest.sizing,
-        on_immutable_change=manifest.on_immutable_change,
     )
 
 

@@ -3,10 +3,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
+from reconciler.kube.values import annotation, value_at
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import OnImmutableChange
 
@@ -61,14 +64,10 @@ def own(manifest: Manifest, document: Document, *, is_shared: bool = False) -> M
     if is_kept(manifest.body):
         metadata["annotations"] = _not_pruned(metadata["annotations"])
         reasons |= dict.fromkeys((("metadata", "annotations", name) for name in (_ARGO_CD, _FLUX)), _NOT_PRUNED)
-    return Manifest(
-        cluster=manifest.cluster,
-        key=manifest.key,
+    return replace(
+        manifest,
         body={**manifest.body, "metadata": metadata},
-        source=manifest.source,
-        tree=manifest.tree,
         reasons=reasons,
-        sizing=manifest.sizing,
         on_immutable_change=on_immutable_change(document) or manifest.on_immutable_change,
     )
 
@@ -83,9 +82,7 @@ def _not_pruned(annotations: Mapping[str, Any]) -> dict[str, Any]:
 
 def on_immutable_change(document: Document) -> str:
     """Return the value of the annotation of a source document; empty if there is none."""
-    annotations = document.metadata.get("annotations")
-    value = annotations.get(ON_IMMUTABLE_CHANGE) if isinstance(annotations, dict) else None
-    return value if isinstance(value, str) else ""
+    return annotation(document.data, ON_IMMUTABLE_CHANGE)
 
 
 def why_recreated(body: Mapping[str, Any]) -> str:
@@ -113,27 +110,18 @@ def choice_problems(document: Document) -> Iterator[Problem]:
     choices = [choice.value for choice in OnImmutableChange] if value else []
     if value not in ("", *choices):
         path = ("metadata", "annotations", ON_IMMUTABLE_CHANGE)
-        yield Problem(
-            rule="immutable.choice",
-            place=document.at(path),
-            field=format_path(path),
-            message=f"{value!r} is not one of {', '.join(choices)}",
-            hint="use one of them, or remove the annotation",
-        )
+        message = f"{value!r} is not one of {', '.join(choices)}"
+        yield document.problem("immutable.choice", path, message, "use one of them, or remove the annotation")
 
 
 def is_kept(body: Mapping[str, Any]) -> bool:
     """Return whether an object stays when its source is removed."""
-    metadata = body.get("metadata")
-    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
-    return isinstance(annotations, dict) and annotations.get(KEEP) == "true"
+    return annotation(body, KEEP) == "true"
 
 
 def is_owned(body: Mapping[str, Any]) -> bool:
     """Return whether an object carries our label."""
-    metadata = body.get("metadata")
-    labels = metadata.get("labels") if isinstance(metadata, dict) else None
-    return isinstance(labels, dict) and labels.get(LABEL) == OWNER
+    return bool(value_at(body, LABEL_PATH) == OWNER)
 
 
 def without_ownership(body: Mapping[str, Any]) -> dict[str, Any]:

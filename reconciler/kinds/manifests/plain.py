@@ -1,7 +1,9 @@
 """Plain Kubernetes objects among the sources: rendered as they are written, without what only servers write."""
 
+from msgspec.structs import replace
+
 from reconciler.kinds.manifests.manifest import Manifest
-from reconciler.kube.objects import FieldPath, ObjectKey
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.reasons import Origin, Reason
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
@@ -26,6 +28,5 @@ def render_plain(document: Document, cluster: Cluster, *, namespaced: bool) -> M
     if not namespaced:
         metadata.pop("namespace", None)
     body = {name: value for name, value in document.data.items() if name != "status"} | {"metadata": metadata}
-    key = document.key
-    key = ObjectKey(group=key.group, kind=key.kind, namespace=metadata.get("namespace", ""), name=key.name)
+    key = replace(document.key, namespace=metadata.get("namespace", ""))
     return Manifest(cluster=cluster.name, key=key, body=body, source=document.source, reasons=reasons)

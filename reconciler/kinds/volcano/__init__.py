@@ -6,14 +6,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from reconciler.kinds.aspects import Life, Naming, Pods, Queueing
-from reconciler.kinds.facts import QUEUE_DELETION, Body, PodSet, QueueName, QueueRole, Reference, Relations, Users
+from reconciler.kinds.facts import (
+    QUEUE_DELETION,
+    Body,
+    PodSet,
+    QueueName,
+    QueueRole,
+    Quota,
+    Reference,
+    Relations,
+    Users,
+)
 from reconciler.kinds.immutable import omit, same, value_of
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.pods import of_spec, replicated
-from reconciler.kinds.progress import Progress
-from reconciler.kinds.volcano.progress import volcano_job_progress
-from reconciler.kinds.volcano.quotas import gpu_quota
+from reconciler.kinds.progress import ENDED, Phase, Progress, Workers, status_of
+from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kube.values import count, mapping, sequence, text
+from reconciler.sizing.devices import WHOLE_GPUS
 
 GROUP = "scheduling.volcano.sh"
 QUEUE = (GROUP, "Queue")
@@ -40,8 +50,61 @@ def _pods(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
         yield one._replace(spare=max(0, min(one.replicas - needed, rest)))
 
 
-def _volcano_job_progress(body: Body) -> Progress:
-    return volcano_job_progress(body)
+_PHASES = {
+    "": Phase.PENDING,
+    "Pending": Phase.STARTING,
+    "Running": Phase.RUNNING,
+    "Restarting": Phase.STARTING,
+    "Completing": Phase.RUNNING,
+    "Completed": Phase.SUCCEEDED,
+    "Failed": Phase.FAILED,
+    "Aborting": Phase.TERMINATING,
+    "Aborted": Phase.SUSPENDED,
+    "Terminating": Phase.TERMINATING,
+    "Terminated": Phase.TERMINATED,
+}
+
+
+def volcano_job_progress(body: Body) -> Progress:
+    """Read a job, whose status counts its pods."""
+    tasks = map(mapping, sequence(mapping(body.get("spec")).get("tasks")))
+    status = status_of(body)
+    state = mapping(status.get("state"))
+    phase = _PHASES.get(text(state.get("phase")), Phase.UNKNOWN)
+    workers = Workers(
+        wanted=sum(count(task.get("replicas"), 1) for task in tasks),
+        pending=count(status.get("pending"), 0),
+        running=count(status.get("running"), 0),
+        ready=count(status.get("running"), 0),
+        succeeded=count(status.get("succeeded"), 0),
+        failed=count(status.get("failed"), 0),
+    )
+    return Progress(
+        phase=phase,
+        workers=workers,
+        restarts=count(status.get("retryCount"), 0),
+        finished_at=text(state.get("lastTransitionTime")) if phase in ENDED else "",
+        message=text(state.get("message")),
+    )
+
+
+def gpu_quota(spec: Mapping[str, Any]) -> Quota:
+    """Return the quota of whole GPUs: `capability` is the limit, `deserved` or `guarantee` is guaranteed.
+
+    The scheduler takes the larger of the last two (pkg/scheduler/plugins/capacity/capacity.go). If a queue names GPUs
+    of one resource, the quota is of this resource; GPUs of several vendors are added up.
+    """
+    capability, deserved = _gpus(spec.get("capability")), _gpus(spec.get("deserved"))
+    guarantee = _gpus(mapping(spec.get("guarantee")).get("resource"))
+    names = {*capability, *deserved, *guarantee}
+    guaranteed = sum(max(deserved.get(name, 0.0), guarantee.get(name, 0.0)) for name in names)
+    limit = sum(capability.values()) if names and names == {*capability} else None
+    return Quota("", guaranteed, limit, min(names) if len(names) == 1 else "")
+
+
+def _gpus(amounts: Any) -> dict[str, float]:
+    found = ((name, gpu_quantity(amount)) for name, amount in mapping(amounts).items() if name in WHOLE_GPUS)
+    return {name: amount for name, amount in found if amount is not None and amount >= 0}
 
 
 def _queue_of_job(job: Body) -> QueueName:
@@ -116,7 +179,7 @@ KINDS = (
         group="batch.volcano.sh",
         kind="Job",
         pods=Pods(of_spec(_pods)),
-        life=Life(immutable=_frozen, progress=_volcano_job_progress),
+        life=Life(immutable=_frozen, progress=volcano_job_progress),
         queueing=Queueing(named=_queue_of_job),
     ),
     Kind(

@@ -5,27 +5,25 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.kinds.aspects import Dependents, Holds, Life, Naming, Pods, Source
 from reconciler.kinds.facts import Body, Controlled, Deletion, PodSet, Quota, Reference, Relations
 from reconciler.kinds.immutable import only
 from reconciler.kinds.kind import Kind
 from reconciler.kinds.kueue.labels import MIN_PARALLELISM, is_started
 from reconciler.kinds.manifests.ownership import KEEP
-from reconciler.kinds.pods import REPLICAS, batch_job, of_spec, replicated
-from reconciler.kinds.progress import Progress
+from reconciler.kinds.pods import REPLICAS, batch_job, is_paused, is_suspended, of_spec, replicated
+from reconciler.kinds.progress import Phase, Progress, Workers, by_conditions, by_workers, conditions, holds, status_of
 from reconciler.kinds.quantities import gpu_quantity
 from reconciler.kinds.terms import LimitTerms, NamespaceTerms, texts
 from reconciler.kinds.workloads import authored, immutable, losses
-from reconciler.kinds.workloads.progress import deployment_progress, job_progress
 from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive, parse_quantity
-from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.values import count, mapping, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
-
-_MAX_DATA = 1 << 20
-"""Bytes of all values of a ConfigMap or Secret: MaxSecretSize in k8s.io/kubernetes/pkg/apis/core/types.go."""
 
 _MAX_DIGITS = 9  # of a number of pods
 
@@ -94,9 +92,7 @@ def _namespace(body: Body) -> Relations:
 def _claim(body: Body) -> Relations:
     spec = mapping(body.get("spec"))
     name, size = text(spec.get("storageClassName")), _amounts(spec).get("storage")
-    requested = None
-    if isinstance(size, str | int | float) and not isinstance(size, bool):
-        requested = parse_quantity(size)
+    requested = parse_quantity(size) if isinstance(size, str | int | float) and not isinstance(size, bool) else None
     return Relations(
         references=(Reference(*STORAGE_CLASS, "", name, "spec.storageClassName"),) if name else (),
         volume=None if requested is None else (name, ceil(max(requested, Fraction(0)))),
@@ -142,12 +138,38 @@ def _job_pods(body: Body, prefix: str) -> Iterator[PodSet]:
         yield pods._replace(spare=max(0, pods.replicas - int(least))) if is_elastic else pods
 
 
-def _job_progress(body: Body) -> Progress:
-    return job_progress(body)
+def job_progress(body: Body) -> Progress:
+    """Read a Job: one that failed some pods runs until its controller says that it ended."""
+    spec, status = mapping(body.get("spec")), status_of(body)
+    active, ready = count(status.get("active"), 0), count(status.get("ready"), 0)
+    failed, parallelism = count(status.get("failed"), 0), count(spec.get("parallelism"), 1)
+    workers = Workers(
+        wanted=min(parallelism, count(spec.get("completions"), parallelism)),
+        pending=max(active - ready, 0),
+        running=min(ready, active),
+        ready=min(ready, active),
+        succeeded=count(status.get("succeeded"), 0),
+        failed=failed,
+    )
+    progress = replace(by_conditions(body, workers=workers, succeeded="Complete"), restarts=failed)
+    ends = holds(body, "FailureTarget", "SuccessCriteriaMet")
+    if ends is not None and not progress.finished_at:  # its last pods are deleted
+        return replace(progress, phase=Phase.TERMINATING)
+    if (is_suspended(body) or is_paused(body)) and not progress.finished_at:
+        return replace(progress, phase=Phase.TERMINATING if active else Phase.SUSPENDED)
+    return progress
 
 
-def _deployment_progress(body: Body) -> Progress:
-    return deployment_progress(body)
+def deployment_progress(body: Body) -> Progress:
+    """Read a Deployment: one past its progress deadline is in error, although its controller keeps trying."""
+    wanted, status = count(mapping(body.get("spec")).get("replicas"), 1), status_of(body)
+    ready = min(count(status.get("readyReplicas"), 0), wanted)
+    has_pods = bool(count(status.get("replicas"), 0))
+    workers = Workers(wanted=wanted, pending=wanted - ready if has_pods else 0, running=ready, ready=ready)
+    progressing = conditions(body).get("Progressing", {})
+    if progressing.get("status") == "False":
+        return Progress(phase=Phase.ERROR, workers=workers, message=text(progressing.get("message")))
+    return Progress(phase=by_workers(workers) if wanted else Phase.SUSPENDED, workers=workers)
 
 
 def _is_partially_admitted(body: Body) -> bool:
@@ -224,7 +246,7 @@ _RUNNING = (
         group="apps",
         kind="Deployment",
         pods=_COPIES,
-        life=Life(immutable=immutable.deployment, serving=_deployment_progress),
+        life=Life(immutable=immutable.deployment, serving=deployment_progress),
     ),
     Kind(
         group="apps",
@@ -260,7 +282,7 @@ _RUNNING = (
             has_generations=True,
             controlled=_PARTIALLY_ADMITTED,
             authored=authored.job,
-            progress=_job_progress,
+            progress=job_progress,
         ),
     ),
     Kind(

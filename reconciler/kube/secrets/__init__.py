@@ -5,8 +5,7 @@ is compiled, other text where it is printed.
 """
 
 from reconciler.kube.secrets.assignments import MASK
-from reconciler.kube.secrets.findings import mask_findings
-from reconciler.kube.secrets.known import KnownSecrets
+from reconciler.kube.secrets.known import KnownSecrets, mask_findings
 from reconciler.kube.secrets.names import is_secret_key, is_secret_name, mentions_secret
 from reconciler.kube.secrets.structure import (
     SECRET_VALUES,

@@ -1,15 +1,21 @@
 """`KnownSecrets`: the secret values of one file, masked wherever its messages repeat them.
 
 A text costs its length times a constant, however many values there are: at each position where a value may start, only
-a bounded number of lengths is looked up.
+a bounded number of lengths is looked up. `mask_findings` masks problems and verdicts before anything prints or caches
+them.
 """
 
 import base64
 import binascii
 from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeVar, cast
 from urllib.parse import quote
 
+from msgspec.structs import replace
+
 from reconciler.kube.secrets.assignments import MASK
+from reconciler.kube.secrets.structure import secret_leaves
+from reconciler.kube.secrets.text import mask_text
 
 _LEAST = 6  # characters; shorter values occur in ordinary words
 _START = 4  # characters by which values are found
@@ -77,3 +83,40 @@ def _word_end(text: str, position: int) -> int:
     while position < len(text) and not text[position].isspace() and text[position] not in "'\"`,;":
         position += 1
     return position
+
+
+class MessageAndHint(Protocol):
+    """Anything with a message and a hint: a problem, a verdict, a risk."""
+
+    @property
+    def message(self) -> str:
+        """The defect."""
+        ...
+
+    @property
+    def hint(self) -> str:
+        """The remedy."""
+        ...
+
+
+_Found = TypeVar("_Found", bound=MessageAndHint)
+
+
+def mask_findings(findings: Iterable[_Found], bodies: Iterable[Any] = ()) -> tuple[_Found, ...]:
+    """Mask secrets in messages and hints: those of any text, and the secret values of the objects in question.
+
+    Without findings the objects are not read. The cost grows with the sum of findings and values, not their product.
+    """
+    found = tuple(findings)
+    if not found:
+        return ()
+    known = KnownSecrets(value for body in bodies for value in secret_leaves(body))
+    texts = dict.fromkeys(text for finding in found for text in (finding.message, finding.hint))  # many are the same
+    masked = {text: mask_text(known.mask(text) if known else text) for text in texts}
+    return tuple(_with_texts(finding, masked[finding.message], masked[finding.hint]) for finding in found)
+
+
+def _with_texts(finding: _Found, message: str, hint: str) -> _Found:
+    if message == finding.message and hint == finding.hint:
+        return finding
+    return cast("_Found", replace(cast("Any", finding), message=message, hint=hint))

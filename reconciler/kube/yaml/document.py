@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kube.objects import FieldPath, ObjectKey, SourceRef, split_api_version
-from reconciler.kube.problems import Problem, Violation
+from reconciler.kube.problems import Problem, Severity, Violation
 from reconciler.kube.yaml.tree import extent, locate, scalar_text
 
 
@@ -40,6 +40,12 @@ class Document(Struct, frozen=True, kw_only=True, eq=False):
     def problems(self, violations: Iterable[Violation]) -> tuple[Problem, ...]:
         """Return violations of this document with their places."""
         return tuple(violation.at(self.at(violation.path, key=violation.at_key)) for violation in violations)
+
+    def problem(
+        self, rule: str, field: FieldPath, message: str, hint: str = "", *, severity: Severity = Severity.ERROR
+    ) -> Problem:
+        """Return a problem of the value at `field`."""
+        return Violation(rule=rule, path=field, message=message, hint=hint, severity=severity).at(self.at(field))
 
     def lines(self, field: FieldPath) -> tuple[int, int]:
         """Return the first and the last line of the value at `field` with its key.

@@ -164,16 +164,20 @@ def locate(text: bytes, index: int, path: FieldPath, *, key: bool) -> tuple[int,
     tree = _tree(text, index)
     if tree.root is None:
         return None
+    key_node, node, is_whole = _nearest(tree, tree.root, path)
+    mark = (key_node if (key or not is_whole) and key_node is not None else node).start_mark
+    return mark.line + 1 + tree.line, mark.column + 1
+
+
+def _nearest(tree: "_Tree", node: YamlNode, path: FieldPath) -> tuple[YamlNode | None, YamlNode, bool]:
+    """Return the key and the value at a path, or those of its nearest ancestor, and whether the path exists."""
     key_node: YamlNode | None = None
-    node = tree.root
     for part in path:
         step = tree.child(node, part)
         if step is None:
-            key = True
-            break
+            return key_node, node, False
         key_node, node = step
-    mark = (key_node if key and key_node is not None else node).start_mark
-    return mark.line + 1 + tree.line, mark.column + 1
+    return key_node, node, True
 
 
 def _early(chunk: Chunk, path: FieldPath, *, key: bool) -> tuple[int, int] | None:
@@ -226,16 +230,10 @@ def extent(text: bytes, index: int, path: FieldPath) -> tuple[int, int] | None:
     tree = _tree(text, index)
     if tree.root is None:
         return None
-    key_node: YamlNode | None = None
-    node = tree.root
-    for part in path:
-        step = tree.child(node, part)
-        if step is None:
-            line = (key_node or node).start_mark.line + 1 + tree.line
-            return line, line
-        key_node, node = step
+    key_node, node, is_whole = _nearest(tree, tree.root, path)
     first = (key_node or node).start_mark.line
-    return first + 1 + tree.line, max(first, _last_line(node)) + 1 + tree.line
+    last = max(first, _last_line(node)) if is_whole else first
+    return first + 1 + tree.line, last + 1 + tree.line
 
 
 def _last_line(node: YamlNode) -> int:

@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.console.progress import progress
 from reconciler.errors import OutsideError, PartialApply, UnsafePlan
@@ -20,7 +21,7 @@ from reconciler.live.opening import apply_runs
 from reconciler.live.pages.applied import applied_json, render_applied
 from reconciler.plan import Plan, opening
 from reconciler.plan.gate import whole_errors
-from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.summary import blockers
 from reconciler.settings import Settings

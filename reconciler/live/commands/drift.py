@@ -7,13 +7,14 @@ import click
 import msgspec
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.errors import InvalidInput, OutsideError
 from reconciler.forge.checkouts import bring, edits_of
 from reconciler.forge.identity import ProposedChange
 from reconciler.live.drift import Adoptions, adopt
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.outputs.drift import render_diff, render_drift
 from reconciler.plan.replacements import ABOUT_CHANGES, UNKNOWN
 from reconciler.plan.use_cases import plan
@@ -47,7 +48,8 @@ def command(*, repo: str, everything: bool, write: bool, change_request: bool, e
 
     spec.drift of reconciler.yaml decides what happens to each field: `revert` (an apply sets it back), `adopt` (it
     stays, and the edit is shown as a diff) or `ignore` (it stays until the rule expires). A field can be adopted if its
-    value is copied from a source file; computed values and secrets are not. Nothing is written to a cluster.
+    value is copied from a source file, or somebody added it beside such values; computed values and secrets cannot.
+    Nothing is written to a cluster.
     """
     environ = options.environment()
     run = opening.open_run(repo, options.head_flags(flags, write=write, change_request=change_request), environ)

@@ -7,12 +7,13 @@ import click
 import msgspec
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.live.apply.stored import read_records
 from reconciler.live.opening import places_of
 from reconciler.live.pages.applied import render_history
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, open_clusters
+from reconciler.plan.live.clusters import open_clusters
 
 
 @click.command(

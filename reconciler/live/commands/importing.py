@@ -9,12 +9,13 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError, OutsideError
 from reconciler.live.importing import Imported, ImportScope, cluster_folders, import_objects, misplaced
 from reconciler.live.pages.imported import imported_json, render_imported
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, open_clusters
+from reconciler.plan.live.clusters import open_clusters
 from reconciler.plan.opening import Run
 
 

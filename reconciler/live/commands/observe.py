@@ -8,13 +8,14 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.errors import OutsideError, UnsafePlan
 from reconciler.kube.values import plural
 from reconciler.live.observe.evidence import Observed, observe
 from reconciler.nodehealth.stored import last_stored, store_reports
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, cluster_opener
+from reconciler.plan.live.clusters import cluster_opener
 
 
 @click.command(

@@ -7,12 +7,13 @@ import click
 import msgspec
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report
 from reconciler.live.apply.release import find_releases, release
 from reconciler.live.opening import apply_runs
 from reconciler.live.pages.applied import render_releases
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, open_clusters
+from reconciler.plan.live.clusters import open_clusters
 
 _FORMATS = ("text", "json")
 

@@ -8,6 +8,7 @@ import click
 
 from reconciler.clock import SystemClock
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import OutsideError
@@ -16,7 +17,7 @@ from reconciler.live.observe.status import ClusterStatus, choose, recorded_statu
 from reconciler.live.pages.capacity import ClusterCapacity, capacity_json, render_capacity
 from reconciler.live.pages.status import render_status, status_json, summary_json, summary_page, to_json
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import access_flags, cluster_opener
+from reconciler.plan.live.clusters import cluster_opener
 from reconciler.settings import Settings
 
 

@@ -40,7 +40,7 @@ from reconciler.repo.evidence.definitions import ClusterDefinitions, write_defin
 from reconciler.repo.evidence.runs import FinishedRuns, write_runs
 from reconciler.repo.evidence.usage import QueueWaits, Usage, write_usage
 from reconciler.repo.evidence.utilisation import GpuUtilisation, write_utilisation
-from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, product_label
+from reconciler.sizing.devices import PRODUCT_LABELS, WHOLE_GPUS, is_other_device, product_label
 from reconciler.sizing.inventory import Inventory, Node, Taint, same_nodes, write_inventory
 
 # The nodes of a live cluster as evidence: only what decisions use, rounded so that it changes rarely.
@@ -140,6 +140,7 @@ def _node(body: Body, wanted: frozenset[str]) -> Node:
         allocatable_cpus=_whole(allocatable.get("cpu")),
         allocatable_memory_gib=_whole(allocatable.get("memory"), _GIB),
         allocatable_gpus=healthy,
+        slices={name: number for name, one in allocatable.items() if is_other_device(name) and (number := _whole(one))},
     )
 
 

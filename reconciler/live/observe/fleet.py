@@ -6,8 +6,9 @@ from typing import Any
 from reconciler.kinds.progress import conditions
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import mapping, sequence, text
+from reconciler.live.observe.owners import RepairOwner
 from reconciler.nodehealth.fleet.state import FleetNode
-from reconciler.nodehealth.nodes import RepairOwner, is_overridden
+from reconciler.nodehealth.nodes import is_overridden
 from reconciler.sizing.devices import WHOLE_GPUS, product_label
 
 Body = Mapping[str, Any]

@@ -1,22 +1,20 @@
 """Jobs with GPUs, from pods: which job has how many GPUs on which nodes, and whose pods ended well on a node."""
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
+from reconciler.kinds.health.pods import DEEP_RUN
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kinds.kueue.pod_requests import amounts_of, container_requests
 from reconciler.kube.objects import split_api_version
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import mapping, sequence, text
 from reconciler.nodehealth.inflight.watch import PlacedJob
 from reconciler.queues.limit_ranges import LimitBounds, pod_total
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 Body = Mapping[str, Any]
-
-DEEP_RUN = ("app.kubernetes.io/component", "deep-run")
-"""The label of our own deep runs."""
 
 _UNBOUNDED = LimitBounds(())  # pods that exist have the defaults of their namespace already
 
@@ -67,7 +65,7 @@ def succeeded_owners(kinds: Kinds, pods: Iterable[Body], since: float) -> tuple[
         uid = text(owner.get("uid"))
         owners[uid] = {**owner, "namespace": mapping(pod.get("metadata")).get("namespace")}
         is_job = row_of(kinds, owner).life.progress is not None and labels.get(DEEP_RUN[0]) != DEEP_RUN[1]
-        is_good = status.get("phase") == "Succeeded" and moment(text(status.get("startTime"))) >= since
+        is_good = status.get("phase") == "Succeeded" and unix_time(status.get("startTime")) >= since
         if not is_job or not is_good or not all(name in WHOLE_GPUS for name in amounts):
             others.add(uid)
     return tuple(owner for uid, owner in sorted(owners.items()) if uid not in others)
@@ -76,14 +74,6 @@ def succeeded_owners(kinds: Kinds, pods: Iterable[Body], since: float) -> tuple[
 def row_of(kinds: Kinds, owner: Mapping[str, Any]) -> Kind:
     """Return the row of the kind that a reference names."""
     return kinds.find(split_api_version(text(owner.get("apiVersion")))[0], text(owner.get("kind")))
-
-
-def moment(timestamp: str) -> float:
-    """Return a time of Kubernetes in seconds since the epoch; 0 for none."""
-    try:
-        return dt.datetime.fromisoformat(timestamp).timestamp()
-    except ValueError:
-        return 0.0
 
 
 def controller_of(pod: Body) -> Mapping[str, Any]:

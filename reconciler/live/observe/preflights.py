@@ -6,8 +6,9 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.health.jobs import CONTAINER
+from reconciler.kube.times import unix_time
 from reconciler.kube.values import mapping, plural, sequence, text
-from reconciler.live.observe.placed import controller_of, moment
+from reconciler.live.observe.placed import controller_of
 from reconciler.nodehealth.inflight.notes import JobNote, JobNoteKind
 
 Body = Mapping[str, Any]
@@ -56,7 +57,7 @@ def _rank(pod: Body) -> _Rank | None:
         name=text(metadata.get("name")),
         owner=owner,
         namespace=text(metadata.get("namespace")),
-        started_at=moment(text((ended or mapping(state.get("running"))).get("startedAt"))),
+        started_at=unix_time((ended or mapping(state.get("running"))).get("startedAt")),
         has_passed=bool(ended) and ended.get("exitCode") == 0,
     )
 

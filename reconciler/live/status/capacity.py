@@ -156,11 +156,7 @@ def node_loads(utilisation: GpuUtilisation | None, gpu_nodes: Iterable[GpuNode])
     """Return how busy the GPUs of nodes are: those of which something is known, and no others."""
     measured: dict[str, list[float]] = {}
     for pod in (one for workload in (utilisation.workloads if utilisation else ()) for one in workload.pods):
-        by_gpu: dict[str, float] = {}
-        for window in pod.windows:
-            if window.samples:
-                by_gpu[window.gpu] = max(by_gpu.get(window.gpu, 0.0), window.mean)
-        measured.setdefault(pod.node, []).extend(by_gpu.values())
+        measured.setdefault(pod.node, []).extend(one.mean for one in pod.busiest())
     found = {name: NodeLoad(percent=fmean(values), gpus=len(values)) for name, values in measured.items() if values}
     for node in gpu_nodes:
         values = [one.utilization for one in node.states if one.utilization is not None]

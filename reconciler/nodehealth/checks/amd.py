@@ -7,7 +7,9 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    outcome,
 )
 from reconciler.nodehealth.checks.counters import since_zero
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
@@ -23,15 +25,13 @@ def _init(given: CheckInput) -> CheckResult:
     if wanted is None:
         wanted, said_by = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), ""
         limit = Threshold(value=wanted, source=ThresholdSource.SPEC, citation="the PCI bus")
-    text = f"{found} of {plural(wanted, 'GPU')}{said_by}"
-    return CheckResult(status=FAIL if found < wanted else PASS, message=text, observed=found, threshold=limit)
+    return outcome(FAIL if found < wanted else PASS, f"{found} of {plural(wanted, 'GPU')}{said_by}", found, limit)
 
 
 def _ecc(given: CheckInput) -> CheckResult:
     count = given.field(ReadingId.AMDSMI_ECC, "uncorrectable")
     status = FAIL if count > given.limit("uncorrectable") else PASS
-    text = f"{count:g} uncorrectable memory errors"
-    return CheckResult(status=status, message=text, observed=count, threshold=given.threshold("uncorrectable"))
+    return outcome(status, f"{count:g} uncorrectable memory errors", count, given.threshold("uncorrectable"))
 
 
 def _pages(given: CheckInput) -> CheckResult:
@@ -40,11 +40,8 @@ def _pages(given: CheckInput) -> CheckResult:
         given.field(ReadingId.AMDSMI_BAD_PAGES, "unreservable"),
     )
     if lost:
-        return CheckResult(status=FAIL, message=f"{plural(lost, 'bad page')} cannot be reserved", observed=lost)
-    status = WARN if pending else PASS
-    return CheckResult(
-        status=status, message=f"{plural(pending, 'bad page')} pending until the next reset", observed=pending
-    )
+        return failed(f"{plural(lost, 'bad page')} cannot be reserved", lost)
+    return outcome(WARN if pending else PASS, f"{plural(pending, 'bad page')} pending until the next reset", pending)
 
 
 def _width(given: CheckInput) -> CheckResult:
@@ -53,8 +50,7 @@ def _width(given: CheckInput) -> CheckResult:
     if wanted is None:
         wanted, said_by = int(given.field(ReadingId.AMDSMI_PCIE, "max_width")), ""
         limit = Threshold(value=wanted, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
-    text = f"{current:g} of {wanted} lanes{said_by}"
-    return CheckResult(status=FAIL if current < wanted else PASS, message=text, observed=current, threshold=limit)
+    return outcome(FAIL if current < wanted else PASS, f"{current:g} of {wanted} lanes{said_by}", current, limit)
 
 
 def _replays(given: CheckInput) -> CheckResult:
@@ -62,7 +58,7 @@ def _replays(given: CheckInput) -> CheckResult:
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("replaysAMinute") else PASS
     limit, text = given.threshold("replaysAMinute"), f"{a_minute:.1f} replays a minute"
-    return CheckResult(status=status, message=text, observed=a_minute, threshold=limit, samples=grown.samples)
+    return outcome(status, text, a_minute, limit, samples=grown.samples)
 
 
 _REASONS = ("prochot", "socket_thermal", "vr_thermal", "hbm_thermal")
@@ -77,13 +73,12 @@ def _throttle(given: CheckInput) -> CheckResult:
     name, percent = max(known.items(), key=lambda one: one[1])
     status = WARN if percent > given.limit("percent") else PASS
     limit, text = given.threshold("percent"), f"{name} for {percent:.0f} % of the time"
-    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
+    return outcome(status, text, round(percent, 1), limit)
 
 
 def _xgmi(given: CheckInput) -> CheckResult:
     code = given.number(ReadingId.AMDSMI_XGMI_ERROR)
-    status = FAIL if code else PASS
-    return CheckResult(status=status, message="XGMI reports errors" if code else "XGMI reports no error", observed=code)
+    return outcome(FAIL if code else PASS, "XGMI reports errors" if code else "XGMI reports no error", code)
 
 
 def _heat(given: CheckInput) -> CheckResult:
@@ -97,14 +92,13 @@ def _heat(given: CheckInput) -> CheckResult:
     margin, name, degrees, most = min(known)
     limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="critical temperature of this GPU")
     status = FAIL if margin <= 0 else WARN if margin <= given.limit("warnBelow") else PASS
-    return CheckResult(status=status, message=f"{name} {degrees:g} degrees", observed=degrees, threshold=limit)
+    return outcome(status, f"{name} {degrees:g} degrees", degrees, limit)
 
 
 def _power(given: CheckInput) -> CheckResult:
     watts, most = given.field(ReadingId.AMDSMI_POWER, "watts"), given.field(ReadingId.AMDSMI_POWER, "limit")
     limit = Threshold(value=most, source=ThresholdSource.VENDOR, citation="power limit of this GPU")
-    status = WARN if not 0 < watts <= most * given.limit("overLimit") else PASS
-    return CheckResult(status=status, message=f"{watts:g} W", observed=watts, threshold=limit)
+    return outcome(WARN if not 0 < watts <= most * given.limit("overLimit") else PASS, f"{watts:g} W", watts, limit)
 
 
 CHECKS = health_checks(

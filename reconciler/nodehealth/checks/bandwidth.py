@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    outcome,
+    passed,
+)
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 from reconciler.sizing.peaks import PcieGeneration, memory_peak_gbs
@@ -21,21 +30,16 @@ def rated(
         if number is None:
             raise Unmeasured(CheckStatus.UNKNOWN, "the threshold is not a number")
         if part < number:
-            return CheckResult(
-                status=status,
-                message=f"{text}, below {number * peak:.4g}",
-                observed=observed,
-                threshold=_in_gbs(limit, number * peak),
+            return outcome(
+                status,
+                f"{text}, below {number * peak:.4g}",
+                observed,
+                _in_gbs(limit, number * peak),
                 samples=samples,
                 scale=round(peak, 3),
             )
-    return CheckResult(
-        status=CheckStatus.PASS,
-        message=text,
-        observed=observed,
-        threshold=_in_gbs(warn, (as_number(warn.value) or 0) * peak),
-        samples=samples,
-        scale=round(peak, 3),
+    return passed(
+        text, observed, _in_gbs(warn, (as_number(warn.value) or 0) * peak), samples=samples, scale=round(peak, 3)
     )
 
 
@@ -103,10 +107,8 @@ def _generation(given: CheckInput) -> CheckResult:
         raise Unmeasured(CheckStatus.UNKNOWN, "the generation of the link cannot be read from sysfs")
     threshold = Threshold(value=most, source=ThresholdSource.SPEC, citation="the maximum of GPU and slot")
     if current < most:
-        message = f"Gen{current:g} while copies run, Gen{most:g} is possible"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=current, threshold=threshold)
-    message = f"Gen{current:g} while copies run"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=current, threshold=threshold)
+        return failed(f"Gen{current:g} while copies run, Gen{most:g} is possible", current, threshold)
+    return passed(f"Gen{current:g} while copies run", current, threshold)
 
 
 def _memory(given: CheckInput) -> CheckResult:
@@ -162,14 +164,11 @@ def _peers(given: CheckInput) -> CheckResult:
     floor = as_number(limit.value) or (limits.peer_floor_gbs if limits is not None else None)
     message = f"slowest copy to another GPU: {observed:.4g} GB/s, to {slowest}"
     if floor is None:
-        return CheckResult(
-            status=CheckStatus.PASS, message=f"{message}; no threshold for this product", observed=observed
-        )
+        return passed(f"{message}; no threshold for this product", observed)
     threshold = _in_gbs(limit, floor)
     if observed < floor:
-        message = f"{message}, below {floor:g}"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=observed, threshold=threshold)
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=observed, threshold=threshold)
+        return failed(f"{message}, below {floor:g}", observed, threshold)
+    return passed(message, observed, threshold)
 
 
 CHECKS = health_checks(

@@ -7,7 +7,7 @@ take a missing value for a good one.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pkgutil import get_data
 from typing import Any
 
@@ -63,6 +63,20 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     scale: float = 0.0
     since: float = 0.0
     codes: tuple[int, ...] = ()
+
+
+def outcome(
+    status: CheckStatus,
+    message: str,
+    observed: float | str | None = None,
+    threshold: Threshold | None = None,
+    **more: Any,
+) -> CheckResult:
+    """Return a result; `more` are its further fields."""
+    return CheckResult(status=status, message=message, observed=observed, threshold=threshold, **more)
+
+
+passed, warned, failed = (partial(outcome, one) for one in (CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL))
 
 
 class Unmeasured(Exception):
@@ -160,6 +174,18 @@ class CheckInput(Struct, frozen=True, kw_only=True):
     def field(self, name: ReadingId, key: str, slot: str | None = None) -> float:
         """Return a number inside a value."""
         return self._number(f"{name}.{key}", self.table(name, slot).get(key))
+
+    def maybe(self, name: ReadingId, key: str = "") -> float | None:
+        """Return a number, or one inside a value; None if it is missing."""
+        try:
+            return self.field(name, key) if key else self.number(name)
+        except Unmeasured:
+            return None
+
+    @property
+    def is_mig(self) -> bool:
+        """True if the GPU is in MIG mode."""
+        return self.maybe(ReadingId.NVML_MIG_MODE, "current") == 1
 
     def table(self, name: ReadingId, slot: str | None = None) -> Mapping[str, Any]:
         """Return a value that has named parts."""

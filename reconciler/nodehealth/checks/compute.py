@@ -1,12 +1,19 @@
 """Arithmetic, measured: results that are right to the last bit, the rate, and multiprocessors that keep up."""
 
 from reconciler.nodehealth.active.plans import STICKY, UNCORRECTABLE_ECC, sticky_code
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks, meaning
-from reconciler.nodehealth.findings import (
-    CheckStatus,
-    RepairAction,
-    Threshold,
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    meaning,
+    outcome,
+    passed,
+    warned,
 )
+from reconciler.nodehealth.findings import CheckStatus, RepairAction, Threshold
 from reconciler.nodehealth.readings import ReadError, ReadingId
 
 _EXACT = (ReadingId.CUDA_DAXPY, ReadingId.CUDA_FP64, ReadingId.CUDA_BF16, ReadingId.CUDA_FP32, ReadingId.CUDA_SOAK)
@@ -18,17 +25,16 @@ def _usable(given: CheckInput) -> CheckResult:
     readings = [reading for name in _TESTS if (reading := given.sweep.find(name, given.slot)) is not None]
     for reading in readings:
         if code := sticky_code(reading):
-            return CheckResult(
-                status=CheckStatus.FAIL,
-                message=f"{reading.name}: {reading.detail or STICKY[code]}",
-                observed=code,
+            return failed(
+                f"{reading.name}: {reading.detail or STICKY[code]}",
+                code,
                 action=RepairAction.RESET_GPU if code == UNCORRECTABLE_ECC else RepairAction.RUN_DIAG,
             )
     given.value(ReadingId.CUDA_DEVICE)
     late = next((reading for reading in readings if reading.error is ReadError.DEADLINE), None)
     if late is not None:
         raise meaning(late)
-    return CheckResult(status=CheckStatus.PASS, message="the GPU was used without an error", observed=0)
+    return passed("the GPU was used without an error", 0)
 
 
 def _checksum(given: CheckInput) -> CheckResult:
@@ -50,13 +56,12 @@ def _checksum(given: CheckInput) -> CheckResult:
             where = f" on multiprocessors {', '.join(map(str, units))}" if isinstance(units, list) and units else ""
             wrong.append(f"{name.removeprefix('cuda.')}: {count} wrong results{where}")
     if wrong:
-        message = f"sdc_suspect: {'; '.join(wrong)}"
-        return CheckResult(status=CheckStatus.FAIL, message=message, observed=total, samples=measured)
+        return failed(f"sdc_suspect: {'; '.join(wrong)}", total, samples=measured)
     if missing is not None:
         raise missing
     if not measured:
         raise Unmeasured(CheckStatus.UNKNOWN, "no test with an exact result ran")
-    return CheckResult(status=CheckStatus.PASS, message="all results are exact", observed=0, samples=measured)
+    return passed("all results are exact", 0, samples=measured)
 
 
 def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
@@ -72,19 +77,16 @@ def _rate(given: CheckInput, name: ReadingId) -> CheckResult:
             source=given.threshold("referenceTflops").source,
             citation=given.threshold("referenceTflops").citation,
         )
-        message = f"{message}, {observed / reference:.1%} of the reference"
-        return CheckResult(
-            status=CheckStatus.WARN, message=message, observed=observed, threshold=threshold, samples=samples
-        )
+        return warned(f"{message}, {observed / reference:.1%} of the reference", observed, threshold, samples=samples)
     slowest = as_number(found.get("slowestPart"))
     if slowest is None:
         raise Unmeasured(CheckStatus.UNKNOWN, f"{message}; the multiprocessors could not be told apart")
     is_uneven = slowest < given.limit("slowestPart")
-    return CheckResult(
-        status=CheckStatus.WARN if is_uneven else CheckStatus.PASS,
-        message=f"{message}; multiprocessor {found.get('slowestSm')} has {slowest:.1%} of the median's speed",
-        observed=observed,
-        threshold=given.threshold("slowestPart"),
+    return outcome(
+        CheckStatus.WARN if is_uneven else CheckStatus.PASS,
+        f"{message}; multiprocessor {found.get('slowestSm')} has {slowest:.1%} of the median's speed",
+        observed,
+        given.threshold("slowestPart"),
         samples=samples,
     )
 
@@ -95,11 +97,11 @@ def _soak(given: CheckInput) -> CheckResult:
     if first <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, "cuda.soak: no rate")
     part = last / first
-    return CheckResult(
-        status=CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
-        message=f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
-        observed=last,
-        threshold=given.threshold("lastPart"),
+    return outcome(
+        CheckStatus.WARN if part < given.limit("lastPart") else CheckStatus.PASS,
+        f"{last:.4g} TFLOPS at the end, {part:.1%} of the rate at the start",
+        last,
+        given.threshold("lastPart"),
         samples=int(given.field(ReadingId.CUDA_SOAK, "count")),
     )
 

@@ -7,13 +7,18 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
-from reconciler.nodehealth.findings import (
-    CheckStatus,
-    FindingSeverity,
-    Threshold,
-    ThresholdSource,
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    outcome,
+    passed,
+    warned,
 )
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import DIAG_READINGS, ReadingId
 
 _SAME = {"memory": "gpu_memory", "ecc": "page_retirement_row_remap", "nvbandwidth": "nvlink"}
@@ -106,10 +111,10 @@ def _diag(given: CheckInput, level: int) -> CheckResult:
         raise Unmeasured(CheckStatus.SKIP, f"level {level} is not part of this run")
     found = given.table(name)
     results = _chosen(given, [*diag_results(found.get("output"))])
-    failed = [result for result in results if result.status == "fail"]
+    bad = [result for result in results if result.status == "fail"]
     code = as_number(found.get("exitCode"))
-    if failed:
-        return _failed(given, failed, len(results))
+    if bad:
+        return _failed(given, bad, len(results))
     if code != 0:
         message = f": {found['message']}" if found.get("message") else ""
         raise Unmeasured(CheckStatus.UNKNOWN, f"dcgmi ended with exit code {found.get('exitCode')}{message}")
@@ -120,16 +125,13 @@ def _diag(given: CheckInput, level: int) -> CheckResult:
         raise Unmeasured(
             CheckStatus.UNKNOWN, f"dcgmi printed the status {odd[0]!r}" if odd else "dcgmi printed no results"
         )
-    passed = [result for result in results if result.status == "pass"]
-    warned = [result for result in results if result.status == "warn"]
-    if warned:
-        message = f"warnings of {_listed(warned)}{_reason(warned)}"
-        return CheckResult(status=CheckStatus.WARN, message=message, observed=_listed(warned), samples=len(results))
-    if not passed:
+    good = [result for result in results if result.status == "pass"]
+    doubtful = [result for result in results if result.status == "warn"]
+    if doubtful:
+        return warned(f"warnings of {_listed(doubtful)}{_reason(doubtful)}", _listed(doubtful), samples=len(results))
+    if not good:
         raise Unmeasured(CheckStatus.SKIP, "dcgmi skipped all tests")
-    return CheckResult(
-        status=CheckStatus.PASS, message=f"{len(passed)} tests of level {level} passed", samples=len(passed)
-    )
+    return passed(f"{len(good)} tests of level {level} passed", samples=len(good))
 
 
 def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
@@ -146,16 +148,16 @@ def _chosen(given: CheckInput, results: list[DiagResult]) -> list[DiagResult]:
     return chosen
 
 
-def _failed(given: CheckInput, failed: list[DiagResult], samples: int) -> CheckResult:
+def _failed(given: CheckInput, bad: list[DiagResult], samples: int) -> CheckResult:
     """FAIL for a GPU that DCGM calls unusable, and for a test of the fatal list where DCGM says neither; else WARN."""
     threshold = given.threshold("fatal")
     fatal = {_name(name) for name in str(threshold.value).split(",") if name.strip()}
-    is_fatal = any(_is_fatal(result, fatal) for result in failed)
-    return CheckResult(
-        status=CheckStatus.FAIL if is_fatal else CheckStatus.WARN,
-        message=f"failed: {_listed(failed)}{_reason(failed)}",
-        observed=_listed(failed),
-        threshold=threshold,
+    is_fatal = any(_is_fatal(result, fatal) for result in bad)
+    return outcome(
+        CheckStatus.FAIL if is_fatal else CheckStatus.WARN,
+        f"failed: {_listed(bad)}{_reason(bad)}",
+        _listed(bad),
+        threshold,
         severity=FindingSeverity.FATAL if is_fatal else FindingSeverity.DEGRADED,
         samples=samples,
     )
@@ -211,13 +213,11 @@ def _job_errors(given: CheckInput) -> CheckResult:
     total = sum(counts.values())
     for name in _DESTROYED:
         if counts[name]:
-            limit = Threshold(value=0, source=ThresholdSource.SPEC)
-            return CheckResult(status=CheckStatus.FAIL, message=text, observed=total, threshold=limit)
+            return failed(text, total, Threshold(value=0, source=ThresholdSource.SPEC))
     for name, limited in _LIMITS.items():
         if counts[name] > given.limit(limited) * hours:
-            limit = given.threshold(limited)
-            return CheckResult(status=CheckStatus.WARN, message=text, observed=total, threshold=limit)
-    return CheckResult(status=CheckStatus.PASS, message=text, observed=total)
+            return warned(text, total, given.threshold(limited))
+    return passed(text, total)
 
 
 CHECKS = health_checks(

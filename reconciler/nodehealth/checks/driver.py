@@ -7,8 +7,12 @@ from reconciler.nodehealth.checks.check import (
     CheckInput,
     CheckResult,
     Unmeasured,
+    failed,
     health_checks,
     meaning,
+    outcome,
+    passed,
+    warned,
 )
 from reconciler.nodehealth.checks.counters import in_a_row
 from reconciler.nodehealth.findings import CheckStatus, RepairAction
@@ -22,19 +26,17 @@ def _init(given: CheckInput) -> CheckResult:
     if reading is None:
         raise Unmeasured(CheckStatus.UNKNOWN, "nvml.init: not read")
     if reading.error is None:
-        return CheckResult(status=CheckStatus.PASS, message=f"NVML works, driver {given.sweep.driver or 'unknown'}")
+        return passed(f"NVML works, driver {given.sweep.driver or 'unknown'}")
     if reading.error is ReadError.DRIVER_MISMATCH:
-        return CheckResult(
-            status=CheckStatus.WARN,
-            message="the driver was upgraded and the node was not restarted: NVML cannot be used",
+        return warned(
+            "the driver was upgraded and the node was not restarted: NVML cannot be used",
             action=RepairAction.REBOOT_NODE,
         )
     if reading.error in {ReadError.NO_LIBRARY, ReadError.NO_DRIVER}:
         if given.expected.gpus:
-            return CheckResult(
-                status=CheckStatus.FAIL,
-                message=f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
-                f"{given.expected.said_by}",
+            return failed(
+                f"{meaning(reading)}, and the node should have {plural(given.expected.gpus, 'GPU')}"
+                f"{given.expected.said_by}"
             )
         if given.expected.gpus == 0:
             raise Unmeasured(CheckStatus.SKIP, "this node should have no GPU")
@@ -51,23 +53,18 @@ def _count(given: CheckInput) -> CheckResult:
         expected, place = len(given.rows(ReadingId.SYSFS_PCI_GPUS)), "on the PCI bus"
     found = int(given.number(ReadingId.NVML_COUNT))
     if found < expected:
-        return CheckResult(
-            status=CheckStatus.FAIL,
-            message=f"{plural(found, 'GPU')}, {expected} {place}",
-            observed=found,
-            threshold=threshold,
-        )
+        return failed(f"{plural(found, 'GPU')}, {expected} {place}", found, threshold)
     message = plural(found, "GPU") if found == expected else f"{plural(found, 'GPU')}, more than the {expected} {place}"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=found, threshold=threshold)
+    return passed(message, found, threshold)
 
 
 def _reachable(given: CheckInput) -> CheckResult:
     """Judge a GPU by the errors of all its readings: any of them may be the first to tell that it is lost."""
     errors = {reading.error: reading for reading in given.sweep.readings if reading.slot == given.slot}
     if lost := errors.get(ReadError.GPU_LOST):
-        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(lost)), action=RepairAction.POWER_CYCLE)
+        return failed(str(meaning(lost)), action=RepairAction.POWER_CYCLE)
     if reset := errors.get(ReadError.RESET_REQUIRED):
-        return CheckResult(status=CheckStatus.FAIL, message=str(meaning(reset)), action=RepairAction.RESET_GPU)
+        return failed(str(meaning(reset)), action=RepairAction.RESET_GPU)
     handle = given.sweep.find(ReadingId.NVML_HANDLE, given.slot)
     silent = [errors[error] for error in (ReadError.DEADLINE,) if error in errors]
     if handle is not None and handle.error in _SILENT:
@@ -75,7 +72,7 @@ def _reachable(given: CheckInput) -> CheckResult:
     if silent:
         return _silent(given, silent, lambda sweep: _is_silent(sweep, given.slot))
     given.value(ReadingId.NVML_HANDLE)
-    return CheckResult(status=CheckStatus.PASS, message="the GPU answers")
+    return passed("the GPU answers")
 
 
 RECOVERY = {
@@ -93,11 +90,11 @@ RECOVERY = {
 def _recovery(given: CheckInput) -> CheckResult:
     code = int(given.number(ReadingId.NVML_RECOVERY_ACTION))
     if code == 0:
-        return CheckResult(status=CheckStatus.PASS, message="the driver asks for no recovery action", observed="none")
+        return passed("the driver asks for no recovery action", "none")
     if code not in RECOVERY:
         raise Unmeasured(CheckStatus.UNKNOWN, f"the driver asks for recovery action {code}, which is not known")
     text, status, action = RECOVERY[code]
-    return CheckResult(status=status, message=f"the driver asks for a {text}", observed=text, action=action)
+    return outcome(status, f"the driver asks for a {text}", text, action=action)
 
 
 def _is_silent(sweep: Sweep, slot: str) -> bool:
@@ -115,23 +112,16 @@ def _silent(given: CheckInput, readings: list[NodeReading], is_silent: Callable[
     count = in_a_row(given, lambda earlier: is_silent(earlier.sweep))
     text = str(meaning(readings[0]))
     if count >= given.limit("sweeps"):
-        return CheckResult(
-            status=CheckStatus.FAIL,
-            message=f"{text}, {count} sweeps in a row",
-            observed=count,
-            threshold=given.threshold("sweeps"),
+        return failed(
+            f"{text}, {count} sweeps in a row",
+            count,
+            given.threshold("sweeps"),
             samples=count,
-            action=RepairAction.REBOOT_NODE,  # a GPU that does not answer cannot be reset
+            action=RepairAction.REBOOT_NODE,
         )
     raise Unmeasured(CheckStatus.UNKNOWN, f"{text}, {count} of {given.limit('sweeps'):g} sweeps before it is a failure")
 
 
 CHECKS = health_checks(
-    "driver",
-    {
-        "nvml.init": _init,
-        "gpu.count": _count,
-        "gpu.reachable": _reachable,
-        "gpu.recovery_action": _recovery,
-    },
+    "driver", {"nvml.init": _init, "gpu.count": _count, "gpu.reachable": _reachable, "gpu.recovery_action": _recovery}
 )

@@ -15,7 +15,10 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    outcome,
+    passed,
 )
 from reconciler.nodehealth.checks.driver import RECOVERY
 from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, RepairAction
@@ -111,8 +114,8 @@ def _nothing(given: CheckInput, message: str, ended: float) -> CheckResult:
     if began > ended:
         hours = (given.sweep.taken_at - began) / HOUR
         text = f"the kernel's log begins {hours:.1f} hours ago, and what it said before is not known"
-        return CheckResult(status=CheckStatus.UNKNOWN, message=text, since=began)
-    return CheckResult(status=PASS, message=message, observed=0, since=ended)
+        return outcome(CheckStatus.UNKNOWN, text, since=began)
+    return passed(message, 0, since=ended)
 
 
 def _event(given: CheckInput, line: _KernelLine) -> XidEvent | None:
@@ -150,10 +153,10 @@ def _xids(given: CheckInput) -> CheckResult:
         found = _nothing(given, notes or "no Xid since the last boot or reset", max(resets, default=0.0))
         return replace(found, observed=len(events))
     severity, action, _ = max(weighed, key=lambda one: one[0].weight)
-    return CheckResult(
-        status=FAIL if severity is FindingSeverity.FATAL else WARN,
-        message="; ".join(dict.fromkeys(text for each, _, text in weighed if each is severity))[:500],
-        observed=len(events),
+    return outcome(
+        FAIL if severity is FindingSeverity.FATAL else WARN,
+        "; ".join(dict.fromkeys(text for each, _, text in weighed if each is severity))[:500],
+        len(events),
         severity=severity,
         action=action,
         samples=len(events),
@@ -278,8 +281,7 @@ def _fallen_off(given: CheckInput) -> CheckResult:
             match = _BUS_ID.search(line.text)
             gone.add((normal_slot(match[0]) if match else named) or "a GPU that is not named")
     if gone:
-        text = f"fell off the bus: {', '.join(sorted(gone))}"
-        return CheckResult(status=FAIL, message=text, observed=len(gone))
+        return failed(f"fell off the bus: {', '.join(sorted(gone))}", len(gone))
     return _nothing(given, "no GPU fell off the bus since the boot", 0.0)
 
 
@@ -309,10 +311,10 @@ def _told_events(given: CheckInput, check: str) -> CheckResult:
     worst = faults[0].event
     texts = (f"{told.event.what}{f': {told.subject}' if told.subject else ''}" for told in faults[:_MAX_NAMED])
     more = f" and {len(faults) - _MAX_NAMED} more" if len(faults) > _MAX_NAMED else ""
-    return CheckResult(
-        status=FAIL if worst.severity == FindingSeverity.FATAL else WARN,
-        message=f"{'; '.join(dict.fromkeys(texts))}{more}",
-        observed=sum(counted.values()),
+    return outcome(
+        FAIL if worst.severity == FindingSeverity.FATAL else WARN,
+        f"{'; '.join(dict.fromkeys(texts))}{more}",
+        sum(counted.values()),
         severity=FindingSeverity(worst.severity),
         action=RepairAction(worst.action),
         samples=sum(counted.values()),

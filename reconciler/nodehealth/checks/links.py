@@ -14,7 +14,11 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    outcome,
+    passed,
+    warned,
 )
 from reconciler.nodehealth.checks.counters import change
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
@@ -64,7 +68,7 @@ def _counts(given: CheckInput) -> list[int]:
 
 
 def _active(given: CheckInput) -> CheckResult:
-    if _is_on(given, given.slot):
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode uses no NVLink")
     states = _states(given, given.slot)
     active, wanted = sum(state == 1 for state in states), given.expected.nvlinks
@@ -84,19 +88,11 @@ def _active(given: CheckInput) -> CheckResult:
         usual = min(next(known, 0), len(states))
     down = ", ".join(str(link) for link, state in enumerate(states) if state != 1)
     if active < wanted:
-        text = f"{active} of {wanted} links are active{said_by}; down: {down}"
-        return CheckResult(status=FAIL, message=text, observed=active, threshold=limit)
+        return failed(f"{active} of {wanted} links are active{said_by}; down: {down}", active, limit)
     if active < usual:
         limit = Threshold(value=usual, source=ThresholdSource.VENDOR, citation="NVIDIA, links of this product")
-        text = f"{active} of the usual {usual} links are active on every GPU; down: {down}"
-        return CheckResult(status=WARN, message=text, observed=active, threshold=limit)
-    return CheckResult(status=PASS, message=f"{active} links are active", observed=active, threshold=limit)
-
-
-def _is_on(given: CheckInput, slot: str) -> bool:
-    """Say whether a GPU is in MIG mode."""
-    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, slot)
-    return mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1
+        return warned(f"{active} of the usual {usual} links are active on every GPU; down: {down}", active, limit)
+    return passed(f"{active} links are active", active, limit)
 
 
 def _speed(given: CheckInput) -> CheckResult:
@@ -110,7 +106,7 @@ def _speed(given: CheckInput) -> CheckResult:
     limit = Threshold(value=known, source=ThresholdSource.VENDOR, citation="NVIDIA, per link and direction")
     slow = [speed for speed in speeds if speed < known]
     text = f"{len(slow)} of {len(speeds)} links are slow: {min(speeds):g} MB/s" if slow else f"{min(speeds):g} MB/s"
-    return CheckResult(status=FAIL if slow else PASS, message=text, observed=min(speeds), threshold=limit)
+    return outcome(FAIL if slow else PASS, text, min(speeds), limit)
 
 
 _FATAL = ("recovery_failed", "integrity")
@@ -125,7 +121,7 @@ def _errors(given: CheckInput) -> CheckResult:
     if not totals:
         raise Unmeasured(CheckStatus.UNKNOWN, "nvml.nvlink_errors: no counter")
     if not any(totals.values()):
-        return CheckResult(status=PASS, message="no link errors since the driver was loaded", observed=0)
+        return passed("no link errors since the driver was loaded", 0)
     known = {name: found for name, found in grown.items() if found is not None}
     if not known:
         raise Unmeasured(CheckStatus.SKIP, "nvml.nvlink_errors: a rate needs an earlier sweep")
@@ -133,18 +129,17 @@ def _errors(given: CheckInput) -> CheckResult:
     text = ", ".join(f"{name} {count:g}" for name, count in sorted(new.items()))
     samples = max(found.samples for found in known.values())
     if any(name in new for name in _FATAL):
-        return CheckResult(status=FAIL, message=f"new link errors: {text}", observed=text, samples=samples)
+        return failed(f"new link errors: {text}", text, samples=samples)
     crc = sum(known[name].per_second for name in _CRC if name in known)
     if crc >= given.limit("crcASecond"):
-        limit = given.threshold("crcASecond")
-        return CheckResult(status=FAIL, message=f"{crc:.0f} CRC errors a second", observed=text, threshold=limit)
+        return failed(f"{crc:.0f} CRC errors a second", text, given.threshold("crcASecond"))
     if _windows(given) > given.limit("windows"):
         limit = given.threshold("windows")
         text = f"replays or recoveries continue: {text}"
-        return CheckResult(status=FAIL, message=text, observed=text, threshold=limit, samples=samples)
+        return failed(text, text, limit, samples=samples)
     if new:
-        return CheckResult(status=WARN, message=f"new link errors: {text}", observed=text, samples=samples)
-    return CheckResult(status=PASS, message="no new link errors", observed=0, samples=samples)
+        return warned(f"new link errors: {text}", text, samples=samples)
+    return passed("no new link errors", 0, samples=samples)
 
 
 def _windows(given: CheckInput) -> int:
@@ -152,17 +147,10 @@ def _windows(given: CheckInput) -> int:
     found: set[int] = set()
     for before, after in pairwise((*given.earlier(_HALF_HOUR), given.sweep)):
         for name in _RETRIES:
-            one, other = (_counter(given.at(sweep), name) for sweep in (before, after))
+            one, other = (given.at(sweep).maybe(ReadingId.NVML_NVLINK_ERRORS, name) for sweep in (before, after))
             if one is not None and other is not None and other > one:
                 found.add(int((given.sweep.taken_at - after.taken_at) // MINUTE))
     return len(found)
-
-
-def _counter(given: CheckInput, name: str) -> float | None:
-    try:
-        return given.field(ReadingId.NVML_NVLINK_ERRORS, name)
-    except Unmeasured:
-        return None
 
 
 _NOT_SUPPORTED, _NOT_STARTED, _IN_PROGRESS, _COMPLETED = range(4)
@@ -176,7 +164,7 @@ _TRUE, _CONFIGURED = 1, 1  # of two bits: 1 true, 2 false, 0 not known; of the c
 
 
 def _fabric(given: CheckInput) -> CheckResult:
-    if _is_on(given, given.slot):
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "a GPU in MIG mode is not part of a fabric")
     state = int(given.field(ReadingId.NVML_FABRIC, "state"))
     if state == _NOT_SUPPORTED:
@@ -190,7 +178,7 @@ def _fabric(given: CheckInput) -> CheckResult:
     if state in {_IN_PROGRESS, _NOT_STARTED} and age >= limit * MINUTE:
         status, name = (WARN, "startMinutes") if state == _IN_PROGRESS else (FAIL, "missingMinutes")
         text = f"the fabric {text} for {age / MINUTE:.0f} minutes: the GPU cannot reach its peers"
-        return CheckResult(status=status, message=text, observed=age / MINUTE, threshold=given.threshold(name))
+        return outcome(status, text, age / MINUTE, given.threshold(name))
     raise Unmeasured(CheckStatus.UNKNOWN, f"the fabric {text}")
 
 
@@ -214,14 +202,14 @@ def _health(given: CheckInput) -> CheckResult:
         int(given.field(ReadingId.NVML_FABRIC, "health_mask")),
     )
     if code:
-        return CheckResult(status=FAIL, message=f"the fabric was set up with error {code}", observed=code)
+        return failed(f"the fabric was set up with error {code}", code)
     bad = [(text, status) for shift, text, status in _FLAGS if mask >> shift & 3 == _TRUE]
     if (mask >> 8 & 15) > _CONFIGURED:
         bad.append(("the configuration is wrong", FAIL))
     if not bad:
-        return CheckResult(status=PASS, message="the fabric is complete", observed=0)
+        return passed("the fabric is complete", 0)
     status = FAIL if any(each is FAIL for _, each in bad) else WARN
-    return CheckResult(status=status, message=f"fabric: {', '.join(text for text, _ in bad)}", observed=f"{mask:#x}")
+    return outcome(status, f"fabric: {', '.join(text for text, _ in bad)}", f"{mask:#x}")
 
 
 def _ports(given: CheckInput) -> dict[str, dict[str, Any]]:
@@ -257,10 +245,9 @@ def _ports_state(given: CheckInput) -> CheckResult:
     lost = [name for name, row in ports.items() if not _is_up(row) and any(_was_up(old, name) for _, old in known)]
     gone = sorted({name for _, old in known for name, row in old.items() if _is_up(row)} - set(ports))
     if (lost or gone) and not any(wanted.values()):
-        text = f"ports went down: {', '.join(sorted(lost) + gone)}"
-        return CheckResult(status=FAIL, message=text, observed=len(lost) + len(gone))
+        return failed(f"ports went down: {', '.join(sorted(lost) + gone)}", len(lost) + len(gone))
     if not any(_is_up(row) for row in ports.values()):
-        return CheckResult(status=WARN, message=f"none of {len(ports)} ports is active", observed=0)
+        return warned(f"none of {len(ports)} ports is active", 0)
     downs = _grown(ports, earlier, "link_downed")
     symbols = _per_second(given, ports)
     if downs >= given.limit("downsInAnHour") or symbols > given.limit("symbolErrorsASecond"):
@@ -268,15 +255,15 @@ def _ports_state(given: CheckInput) -> CheckResult:
         text = f"links went down {plural(downs, 'time')}" if is_flapping else f"{symbols:.0f} symbol errors a second"
         limit = given.threshold("downsInAnHour" if is_flapping else "symbolErrorsASecond")
         observed = downs if is_flapping else symbols
-        return CheckResult(status=FAIL if is_flapping else WARN, message=text, observed=observed, threshold=limit)
+        return outcome(FAIL if is_flapping else WARN, text, observed, limit)
     odd = [*_slower(ports), *_unmanaged(ports)]
     if downs or odd:
         text = "; ".join([*odd, *([f"links went down {plural(downs, 'time')}"] if downs else [])])
-        return CheckResult(status=WARN, message=text, observed=downs or len(odd))
+        return warned(text, downs or len(odd))
     up = sum(_is_up(row) for row in ports.values())
     is_whole = up == len(ports) or any(wanted.values())  # else a port may be down that was up before the agent began
     since = given.sweep.taken_at if is_whole else 0.0
-    return CheckResult(status=PASS, message=f"{up} of {len(ports)} ports are active", observed=up, since=since)
+    return passed(f"{up} of {len(ports)} ports are active", up, since=since)
 
 
 def _short_of(
@@ -292,8 +279,7 @@ def _short_of(
     text = f"{len(up)} of {expected.ports} {layer} ports are active{given.expected.said_by}"
     text += f"; down: {', '.join(down)}" if down and len(up) < expected.ports else ""
     text += f"; below {expected.rate:g} Gb/s: {', '.join(slow)}" if slow else ""
-    limit = given.expected_limit(expected.ports)
-    return CheckResult(status=FAIL, message=text, observed=len(up) - len(slow), threshold=limit)
+    return failed(text, len(up) - len(slow), given.expected_limit(expected.ports))
 
 
 def _rate(row: dict[str, Any]) -> float | None:

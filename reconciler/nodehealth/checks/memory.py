@@ -7,8 +7,11 @@ from reconciler.nodehealth.checks.check import (
     CheckInput,
     CheckResult,
     Unmeasured,
-    as_number,
+    failed,
     health_checks,
+    outcome,
+    passed,
+    warned,
 )
 from reconciler.nodehealth.checks.counters import change, since_zero
 from reconciler.nodehealth.findings import CheckStatus, RepairAction
@@ -20,11 +23,10 @@ PASS, WARN, FAIL = CheckStatus.PASS, CheckStatus.WARN, CheckStatus.FAIL
 def _ecc_mode(given: CheckInput) -> CheckResult:
     current, pending = (int(given.field(ReadingId.NVML_ECC_MODE, key)) for key in ("current", "pending"))
     if current != pending:
-        return CheckResult(status=WARN, message="the ECC mode changes at the next reset", observed=_ON[bool(current)])
+        return warned("the ECC mode changes at the next reset", _ON[bool(current)])
     if not current and any(word in given.gpu.product for word in _WITHOUT_ECC):
         raise Unmeasured(CheckStatus.SKIP, "this product is sold without ECC, or with ECC off")
-    status = PASS if current else WARN
-    return CheckResult(status=status, message=f"ECC is {_ON[bool(current)]}", observed=_ON[bool(current)])
+    return outcome(PASS if current else WARN, f"ECC is {_ON[bool(current)]}", _ON[bool(current)])
 
 
 _WITHOUT_ECC = ("GeForce", "TITAN", "RTX", "Quadro")
@@ -35,36 +37,20 @@ def _uncorrected(given: CheckInput) -> CheckResult:
     """Judge uncorrected errors by what the driver makes of them: it contains most, and asks for a reset otherwise."""
     count = int(given.number(ReadingId.NVML_ECC_UNCORRECTED))
     if count == 0:
-        return CheckResult(status=PASS, message="no uncorrected memory errors since the driver was loaded", observed=0)
+        return passed("no uncorrected memory errors since the driver was loaded", 0)
     grown = change(given, ReadingId.NVML_ECC_UNCORRECTED, seconds=DAY)
-    if _number(given, ReadingId.NVML_RECOVERY_ACTION) or _part(given, ReadingId.NVML_REMAPPED_ROWS, "failure"):
+    if given.maybe(ReadingId.NVML_RECOVERY_ACTION) or given.maybe(ReadingId.NVML_REMAPPED_ROWS, "failure"):
         text = "and the driver asks for a recovery, or a remap failed"
-        return CheckResult(status=FAIL, message=f"{plural(count, 'uncorrected memory error')}, {text}", observed=count)
+        return failed(f"{plural(count, 'uncorrected memory error')}, {text}", count)
     if grown is not None and grown.difference >= given.limit("errorsInADay"):
-        return CheckResult(
-            status=FAIL,
-            message=f"{plural(grown.difference, 'uncorrected memory error')} within {grown.seconds / HOUR:.1f} hours",
-            observed=count,
-            threshold=given.threshold("errorsInADay"),
+        return failed(
+            f"{plural(grown.difference, 'uncorrected memory error')} within {grown.seconds / HOUR:.1f} hours",
+            count,
+            given.threshold("errorsInADay"),
             samples=grown.samples,
         )
     text = "contained: the driver asks for no recovery"
-    return CheckResult(
-        status=WARN,
-        message=f"{plural(count, 'uncorrected memory error')}, {text}",
-        observed=count,
-    )
-
-
-def _number(given: CheckInput, name: ReadingId) -> float | None:
-    reading = given.sweep.find(name, given.slot)
-    return as_number(reading.value) if reading is not None and reading.error is None else None
-
-
-def _part(given: CheckInput, name: ReadingId, key: str) -> float | None:
-    reading = given.sweep.find(name, given.slot)
-    value = reading.value if reading is not None and reading.error is None else None
-    return as_number(value.get(key)) if isinstance(value, dict) else None
+    return warned(f"{plural(count, 'uncorrected memory error')}, {text}", count)
 
 
 def _sram(given: CheckInput) -> CheckResult:
@@ -74,22 +60,12 @@ def _sram(given: CheckInput) -> CheckResult:
     )
     corrected = given.field(ReadingId.NVML_SRAM_ECC, "aggregateCor")
     if flag:
-        text = "uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic"
-        return CheckResult(status=FAIL, message=text, observed=uncorrected)
+        return failed("uncorrected SRAM errors exceed the vendor's threshold: run the field diagnostic", uncorrected)
     if uncorrected > 0:
-        return CheckResult(
-            status=WARN,
-            message=f"{uncorrected:g} uncorrected SRAM errors since the driver was loaded",
-            observed=uncorrected,
-        )
+        return warned(f"{uncorrected:g} uncorrected SRAM errors since the driver was loaded", uncorrected)
     if corrected > given.limit("corrected"):
-        return CheckResult(
-            status=WARN,
-            message=f"{corrected:g} corrected SRAM errors in its lifetime",
-            observed=corrected,
-            threshold=given.threshold("corrected"),
-        )
-    return CheckResult(status=PASS, message="no uncorrected SRAM errors", observed=uncorrected)
+        return warned(f"{corrected:g} corrected SRAM errors in its lifetime", corrected, given.threshold("corrected"))
+    return passed("no uncorrected SRAM errors", uncorrected)
 
 
 def _corrected(given: CheckInput) -> CheckResult:
@@ -100,49 +76,30 @@ def _corrected(given: CheckInput) -> CheckResult:
         status, text = WARN, f"{an_hour:.0f} corrected memory errors an hour"
     else:
         status, text = PASS, f"{an_hour:.0f} corrected memory errors an hour"
-    return CheckResult(
-        status=status,
-        message=text,
-        observed=an_hour,
-        threshold=given.threshold("errorsAnHour"),
-        samples=grown.samples,
-    )
+    return outcome(status, text, an_hour, given.threshold("errorsAnHour"), samples=grown.samples)
 
 
 def _banks(given: CheckInput) -> CheckResult:
     none, low = (int(given.field(ReadingId.NVML_ROW_HISTOGRAM, key)) for key in ("none", "low"))
-    if none and _part(given, ReadingId.NVML_REMAPPED_ROWS, "pending"):
-        text = f"{none} banks have no spare rows left, and a remap is pending"
-        return CheckResult(status=FAIL, message=text, observed=none)
+    if none and given.maybe(ReadingId.NVML_REMAPPED_ROWS, "pending"):
+        return failed(f"{none} banks have no spare rows left, and a remap is pending", none)
     if none or low:
-        return CheckResult(
-            status=WARN,
-            message=f"{none} banks have no spare rows left, {low} have few",
-            observed=none + low,
-        )
-    return CheckResult(status=PASS, message="all banks have spare rows", observed=0)
+        return warned(f"{none} banks have no spare rows left, {low} have few", none + low)
+    return passed("all banks have spare rows", 0)
 
 
 def _retired(given: CheckInput) -> CheckResult:
     single, double, pending = (int(given.field(ReadingId.NVML_RETIRED_PAGES, key)) for key in _PAGES)
     pages = single + double
     if pages >= given.limit("failPages") or (pages >= given.limit("failPages") - 1 and pending):
-        return CheckResult(
-            status=FAIL,
-            message=f"{plural(pages, 'page')} retired",
-            observed=pages,
-            threshold=given.threshold("failPages"),
-        )
+        return failed(f"{plural(pages, 'page')} retired", pages, given.threshold("failPages"))
     if pages >= given.limit("warnPages") or pending:
-        return CheckResult(
-            status=WARN,
-            message=f"{plural(pages, 'page')} retired{', more at the next reset' if pending else ''}",
-            observed=pages,
-            threshold=given.threshold("warnPages"),
+        return warned(
+            f"{plural(pages, 'page')} retired{', more at the next reset' if pending else ''}",
+            pages,
+            given.threshold("warnPages"),
         )
-    return CheckResult(
-        status=PASS, message=f"{plural(pages, 'page')} retired", observed=pages, threshold=given.threshold("warnPages")
-    )
+    return passed(f"{plural(pages, 'page')} retired", pages, given.threshold("warnPages"))
 
 
 _PAGES = ("single_bit", "double_bit", "pending")
@@ -150,64 +107,48 @@ _PAGES = ("single_bit", "double_bit", "pending")
 
 def _repair(given: CheckInput) -> CheckResult:
     """Judge the repair of channels and the flag of memory beyond repair; either is enough to warn or fail."""
-    beyond = _number(given, ReadingId.NVML_UNREPAIRABLE)
+    beyond = given.maybe(ReadingId.NVML_UNREPAIRABLE)
     if beyond:
-        return CheckResult(status=FAIL, message="memory is beyond repair: replace the GPU", observed=1)
+        return failed("memory is beyond repair: replace the GPU", 1)
     channel, tpc = (int(given.field(ReadingId.NVML_REPAIR, key)) for key in ("channel_pending", "tpc_pending"))
     if channel or tpc:
-        return CheckResult(
-            status=WARN,
-            message="a repair waits for the next reset",
-            observed=0,
-            action=RepairAction.RESET_GPU,
-        )
-    return CheckResult(status=PASS, message="no repair is pending", observed=0)
+        return warned("a repair waits for the next reset", 0, action=RepairAction.RESET_GPU)
+    return passed("no repair is pending", 0)
 
 
 def _rows(given: CheckInput, key: str) -> int:
     """Return a part of the remapped rows. With MIG on, NVML has none: SKIP, whatever it returns."""
-    mig = given.sweep.find(ReadingId.NVML_MIG_MODE, given.slot)
-    if mig is not None and isinstance(mig.value, dict) and mig.value.get("current") == 1:
+    if given.is_mig:
         raise Unmeasured(CheckStatus.SKIP, "remapped rows cannot be read while MIG is on")
     return int(given.field(ReadingId.NVML_REMAPPED_ROWS, key))
 
 
 def _pending(given: CheckInput) -> CheckResult:
     if _rows(given, "pending"):
-        return CheckResult(
-            status=WARN,
-            message="rows wait for a remap at the next reset; work can continue",
-            observed=1,
-            action=RepairAction.RESET_GPU,
-        )
-    return CheckResult(status=PASS, message="no row waits for a remap", observed=0)
+        return warned("rows wait for a remap at the next reset; work can continue", 1, action=RepairAction.RESET_GPU)
+    return passed("no row waits for a remap", 0)
 
 
 def _failure(given: CheckInput) -> CheckResult:
     if _rows(given, "failure"):
-        return CheckResult(status=FAIL, message="a row could not be remapped: replace the GPU", observed=1)
-    return CheckResult(status=PASS, message="no remap failed", observed=0)
+        return failed("a row could not be remapped: replace the GPU", 1)
+    return passed("no remap failed", 0)
 
 
 def _remap_count(given: CheckInput) -> CheckResult:
     count = _rows(given, "uncorrected")
     if count >= given.limit("rows"):
-        return CheckResult(
-            status=WARN, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
-        )
+        return warned(f"{plural(count, 'row')} remapped", count, given.threshold("rows"))
     # Remapped rows stay so.
     grown = change(given, ReadingId.NVML_REMAPPED_ROWS, "uncorrected", seconds=7 * DAY, any_boot=True)
     if grown is not None and grown.difference >= given.limit("rowsInAWeek"):
-        return CheckResult(
-            status=WARN,
-            message=f"{plural(grown.difference, 'row')} remapped within {grown.seconds / DAY:.1f} days",
-            observed=count,
-            threshold=given.threshold("rowsInAWeek"),
+        return warned(
+            f"{plural(grown.difference, 'row')} remapped within {grown.seconds / DAY:.1f} days",
+            count,
+            given.threshold("rowsInAWeek"),
             samples=grown.samples,
         )
-    return CheckResult(
-        status=PASS, message=f"{plural(count, 'row')} remapped", observed=count, threshold=given.threshold("rows")
-    )
+    return passed(f"{plural(count, 'row')} remapped", count, given.threshold("rows"))
 
 
 CHECKS = health_checks(

@@ -1,8 +1,20 @@
 """The network of the node: every address of the other nodes answers; what iperf measured is reported and not judged."""
 
+from functools import partial
+
 from reconciler.kube.values import plural
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, as_number, health_checks
-from reconciler.nodehealth.findings import CheckStatus
+from reconciler.nodehealth.checks.check import (
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    as_number,
+    failed,
+    health_checks,
+    outcome,
+    passed,
+    warned,
+)
+from reconciler.nodehealth.findings import CheckStatus, FindingSeverity, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
 
 
@@ -15,11 +27,11 @@ def _ping(given: CheckInput) -> CheckResult:
     lost = {str(row.get("address")): _loss(row.get("sent"), row.get("received")) for row in rows}
     dead = [address for address, part in lost.items() if part is not None and part >= given.limit("failLoss")]
     if dead:
-        return CheckResult(
-            status=CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
-            message=f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
-            observed=",".join(dead),
-            threshold=given.threshold("failLoss"),
+        return outcome(
+            CheckStatus.FAIL if _is_ours(dead, rows) else CheckStatus.WARN,
+            f"{len(dead)} of {len(rows)} addresses do not answer: {_named(dead, rows)}",
+            ",".join(dead),
+            given.threshold("failLoss"),
             samples=len(rows),
         )
     odd = [address for address, part in lost.items() if part is None]
@@ -27,21 +39,11 @@ def _ping(given: CheckInput) -> CheckResult:
         why = next(str(row.get("error", "no packet was sent")) for row in rows if str(row.get("address")) == odd[0])
         raise Unmeasured(CheckStatus.UNKNOWN, f"{_named(odd, rows)} could not be pinged: {why}")
     lossy = [address for address, part in lost.items() if (part or 0) >= given.limit("warnLoss")]
-    status = CheckStatus.WARN if lossy else CheckStatus.PASS
-    message = (
-        f"{_named(lossy, rows)} lost packets"
-        if lossy
-        else f"all {plural(len(rows), 'address')} answer"
-        if len(rows) > 1
-        else "the address answers"
-    )
-    return CheckResult(
-        status=status,
-        message=message,
-        observed=",".join(lossy) if lossy else len(rows),
-        threshold=given.threshold("warnLoss"),
-        samples=len(rows),
-    )
+    limit, samples = given.threshold("warnLoss"), len(rows)
+    if lossy:
+        return warned(f"{_named(lossy, rows)} lost packets", ",".join(lossy), limit, samples=samples)
+    text = f"all {plural(samples, 'address')} answer" if samples > 1 else "the address answers"
+    return passed(text, samples, limit, samples=samples)
 
 
 def _is_ours(dead: list[str], rows: list[dict[str, object]]) -> bool:
@@ -75,8 +77,36 @@ def _iperf(given: CheckInput) -> CheckResult:
     if broken or len(known) < len(rows) or not known:
         raise Unmeasured(CheckStatus.UNKNOWN, f"iperf: {broken[0] if broken else 'nothing was measured'}")
     slowest, address = known[0]
-    message = f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}"
-    return CheckResult(status=CheckStatus.PASS, message=message, observed=slowest, samples=len(rows))
+    return passed(f"slowest of {len(rows)}: {slowest:.4g} Gb/s, {address}", slowest, samples=len(rows))
 
 
-CHECKS = health_checks("network", {"net.ping": _ping, "net.iperf": _iperf})
+def _fabric(given: CheckInput, name: ReadingId) -> CheckResult:
+    """Judge what a test of the policy measured. A bandwidth that nothing is known to compare with is no pass."""
+    if given.sweep.find(name) is None:
+        raise Unmeasured(CheckStatus.SKIP, "no test of a policy has run")
+    found, between = given.table(name), str(given.table(name).get("between", "the node"))
+    if as_number(found.get("wrong")):
+        return failed(f"{found['wrong']} wrong results between {between}", severity=FindingSeverity.FATAL)
+    rate, floor, unit = given.field(name, "rate"), as_number(found.get("floor")), str(found.get("unit"))
+    text = f"{rate:.4g} {unit} between {between}"
+    if floor is None:
+        raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; no floor is known, so set `floor` of the test")
+    limit = Threshold(value=floor, source=ThresholdSource(found["source"]), citation=str(found.get("citation", "")))
+    is_low = rate < floor
+    return outcome(
+        CheckStatus.FAIL if is_low else CheckStatus.PASS,
+        f"{text}, {'below' if is_low else 'at least'} the floor of {floor:g} ({limit.citation})",
+        rate,
+        limit,
+    )
+
+
+CHECKS = health_checks(
+    "network",
+    {
+        "net.ping": _ping,
+        "net.iperf": _iperf,
+        "net.allreduce": partial(_fabric, name=ReadingId.NET_ALLREDUCE),
+        "net.rdma": partial(_fabric, name=ReadingId.NET_RDMA),
+    },
+)

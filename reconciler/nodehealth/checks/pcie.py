@@ -2,7 +2,17 @@
 
 import math
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    failed,
+    health_checks,
+    outcome,
+    passed,
+    warned,
+)
 from reconciler.nodehealth.checks.counters import in_a_row, since_zero
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadingId
@@ -24,8 +34,7 @@ def _width(given: CheckInput) -> CheckResult:
     if wanted <= 0 or current <= 0:
         raise Unmeasured(CheckStatus.UNKNOWN, f"the driver reports a width of {current} of {wanted} lanes")
     status = FAIL if current < wanted else PASS
-    text = f"{current} of {wanted} lanes{said_by}"
-    return CheckResult(status=status, message=text, observed=current, threshold=limit)
+    return outcome(status, f"{current} of {wanted} lanes{said_by}", current, limit)
 
 
 def _is_slow(given: CheckInput) -> bool:
@@ -49,20 +58,14 @@ def _speed(given: CheckInput) -> CheckResult:
     current, best = _generation(given), _best_generation(given)
     limit = Threshold(value=best, source=ThresholdSource.VENDOR, citation="the maximum of GPU and slot")
     if current >= best:
-        return CheckResult(status=PASS, message=f"generation {current}", observed=current, threshold=limit)
+        return passed(f"generation {current}", current, limit)
     if not _is_slow(given):
         raise Unmeasured(CheckStatus.SKIP, f"generation {current} of {best}, but the GPU is idle: the link saves power")
     count = in_a_row(given, _is_slow)
     if count < given.limit("sweeps"):
         text = f"generation {current} of {best} while the GPU works, in {count} sweeps"
         raise Unmeasured(CheckStatus.UNKNOWN, f"{text}; {given.limit('sweeps'):g} sweeps trigger a warning")
-    return CheckResult(
-        status=WARN,
-        message=f"generation {current} of {best} while the GPU works",
-        observed=current,
-        threshold=limit,
-        samples=count,
-    )
+    return warned(f"generation {current} of {best} while the GPU works", current, limit, samples=count)
 
 
 def most_replays(generation: int, width: int) -> int | None:
@@ -81,38 +84,26 @@ def _replays(given: CheckInput) -> CheckResult:
     most = limit * given.limit("failFactor")
     is_failure = a_minute > most and grown.seconds >= 9 * MINUTE
     status = FAIL if is_failure else WARN if a_minute > limit else PASS
-    return CheckResult(
-        status=status,
-        message=f"{a_minute:.1f} replays a minute",
-        observed=round(a_minute, 3),
-        threshold=threshold,
-        samples=grown.samples,
-    )
+    return outcome(status, f"{a_minute:.1f} replays a minute", round(a_minute, 3), threshold, samples=grown.samples)
 
 
 def _errors(given: CheckInput) -> CheckResult:
     errors = given.table(ReadingId.NVML_PCIE_ERRORS)
     if "fatal" in errors and given.field(ReadingId.NVML_PCIE_ERRORS, "fatal") > 0:
         fatal = int(given.field(ReadingId.NVML_PCIE_ERRORS, "fatal"))
-        return CheckResult(status=FAIL, message=f"{fatal} fatal PCIe errors", observed=fatal)
+        return failed(f"{fatal} fatal PCIe errors", fatal)
     grown = since_zero(given, ReadingId.NVML_PCIE_ERRORS, "correctable", seconds=10 * MINUTE)
     a_minute = grown.difference / max(grown.seconds, MINUTE) * MINUTE
     status = WARN if a_minute > given.limit("correctableAMinute") else PASS
-    return CheckResult(
-        status=status,
-        message=f"{a_minute:.1f} correctable PCIe errors a minute",
-        observed=round(a_minute, 3),
-        threshold=given.threshold("correctableAMinute"),
+    return outcome(
+        status,
+        f"{a_minute:.1f} correctable PCIe errors a minute",
+        round(a_minute, 3),
+        given.threshold("correctableAMinute"),
         samples=grown.samples,
     )
 
 
 CHECKS = health_checks(
-    "pcie",
-    {
-        "pcie.width": _width,
-        "pcie.gen": _speed,
-        "pcie.replay": _replays,
-        "pcie.errors": _errors,
-    },
+    "pcie", {"pcie.width": _width, "pcie.gen": _speed, "pcie.replay": _replays, "pcie.errors": _errors}
 )

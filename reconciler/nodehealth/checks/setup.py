@@ -6,7 +6,10 @@ from reconciler.nodehealth.checks.check import (
     CheckResult,
     Unmeasured,
     as_number,
+    failed,
     health_checks,
+    passed,
+    warned,
 )
 from reconciler.nodehealth.checks.counters import lasting
 from reconciler.nodehealth.findings import CheckStatus
@@ -19,27 +22,26 @@ def _inforom(given: CheckInput) -> CheckResult:
     """Warn if any call says that the InfoROM is corrupted: the check of the image is not supported everywhere."""
     for reading in given.sweep.readings:
         if reading.slot == given.slot and reading.error is ReadError.CORRUPTED_INFOROM:
-            return CheckResult(status=WARN, message=f"the InfoROM is corrupted ({reading.name})", observed="corrupted")
+            return warned(f"the InfoROM is corrupted ({reading.name})", "corrupted")
     given.value(ReadingId.NVML_INFOROM)
-    return CheckResult(status=PASS, message="the InfoROM is valid", observed="valid")
+    return passed("the InfoROM is valid", "valid")
 
 
 def _versions(given: CheckInput) -> CheckResult:
     driver = given.text(ReadingId.NVML_DRIVER)
     if driver in given.expected.denied_drivers:
-        text = f"driver {driver} is denied{given.expected.said_by}"
-        return CheckResult(status=FAIL, message=text, observed=driver)
+        return failed(f"driver {driver} is denied{given.expected.said_by}", driver)
     if given.expected.drivers and driver not in given.expected.drivers:
         text = f"driver {driver} is not one of {', '.join(given.expected.drivers)}{given.expected.said_by}"
-        return CheckResult(status=WARN, message=text, observed=driver)
+        return warned(text, driver)
     for name, part in ((ReadingId.NVML_VBIOS, "VBIOS"), (ReadingId.NVML_GSP_FIRMWARE, "GSP firmware")):
         for product in sorted({gpu.product for gpu in given.sweep.gpus}):
             readings = (given.sweep.find(name, gpu.slot) for gpu in given.sweep.gpus if gpu.product == product)
             found = {str(reading.value) for reading in readings if reading is not None and reading.error is None}
             if len(found) > 1:
                 text = f"GPUs of {product or 'one model'} have different versions of {part}: {', '.join(sorted(found))}"
-                return CheckResult(status=WARN, message=text, observed=driver)
-    return CheckResult(status=PASS, message=f"driver {driver}, and the same firmware on all GPUs", observed=driver)
+                return warned(text, driver)
+    return passed(f"driver {driver}, and the same firmware on all GPUs", driver)
 
 
 _GIB = 1 << 30
@@ -55,12 +57,12 @@ def _orphans(given: CheckInput) -> CheckResult:
     if found is None:
         raise Unmeasured(CheckStatus.SKIP, "the processes of this GPU cannot be seen")
     if not found:
-        return CheckResult(status=PASS, message="no process outside pods holds memory", observed=0)
+        return passed("no process outside pods holds memory", 0)
     pids = ", ".join(str(pid) for pid in sorted(found))
     if lasting(given, given.limit("minutes") * MINUTE, lambda each: bool(found & (_orphan_pids(each) or set()))):
         text = f"processes {pids} hold memory of the GPU and belong to no pod"
-        return CheckResult(status=WARN, message=text, observed=len(found), threshold=given.threshold("minutes"))
-    return CheckResult(status=PASS, message=f"processes {pids} belong to no pod, but not for long", observed=len(found))
+        return warned(text, len(found), given.threshold("minutes"))
+    return passed(f"processes {pids} belong to no pod, but not for long", len(found))
 
 
 def _orphan_pids(given: CheckInput) -> set[int] | None:
@@ -79,11 +81,4 @@ def _orphan_pids(given: CheckInput) -> set[int] | None:
     return found
 
 
-CHECKS = health_checks(
-    "setup",
-    {
-        "inforom": _inforom,
-        "versions.uniform": _versions,
-        "procs.orphan": _orphans,
-    },
-)
+CHECKS = health_checks("setup", {"inforom": _inforom, "versions.uniform": _versions, "procs.orphan": _orphans})

@@ -1,6 +1,6 @@
 """The storage of the node: a volume can be claimed, and was."""
 
-from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import CheckInput, CheckResult, Unmeasured, health_checks, outcome, warned
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.readings import ReadingId
 
@@ -12,14 +12,12 @@ def _claim(given: CheckInput) -> CheckResult:
     phase, seconds = str(found.get("phase")), given.field(ReadingId.STORAGE_PVC, "seconds")
     threshold = given.threshold("seconds")
     if found.get("left"):
-        message = f"the claim {found['left']} could not be deleted"
-        return CheckResult(status=CheckStatus.WARN, message=message, observed=seconds, threshold=threshold)
+        return warned(f"the claim {found['left']} could not be deleted", seconds, threshold)
     text = f"a claim of class {found.get('storageClass')} is {phase} after {seconds:.0f} s"
     is_written = found.get("written", True) is True
     if not is_written:
         text += f", and was not written: the pod on this node is {found.get('pod')}"
-    status = CheckStatus.PASS if phase == "Bound" and is_written else CheckStatus.FAIL
-    return CheckResult(status=status, message=text, observed=seconds, threshold=threshold)
+    return outcome(CheckStatus.PASS if phase == "Bound" and is_written else CheckStatus.FAIL, text, seconds, threshold)
 
 
 CHECKS = health_checks("storage", {"storage.pvc": _claim})

@@ -1,6 +1,15 @@
 """Heat, throttling, clocks and power of a GPU."""
 
-from reconciler.nodehealth.checks.check import MINUTE, CheckInput, CheckResult, Unmeasured, health_checks
+from reconciler.nodehealth.checks.check import (
+    MINUTE,
+    CheckInput,
+    CheckResult,
+    Unmeasured,
+    failed,
+    health_checks,
+    outcome,
+    passed,
+)
 from reconciler.nodehealth.checks.counters import CounterChange, change, in_a_row, lasting
 from reconciler.nodehealth.findings import CheckStatus, Threshold, ThresholdSource
 from reconciler.nodehealth.readings import ReadError, ReadingId
@@ -14,10 +23,9 @@ def _margin(given: CheckInput) -> CheckResult:
     limit = Threshold(value=slowdown, source=ThresholdSource.VENDOR, citation="NVML_FI_DEV_TEMPERATURE_SLOWDOWN_TLIMIT")
     text = f"{margin:g} degrees to the limit, slowdown at {slowdown:g}"
     if margin > slowdown + given.limit("warnDegrees"):
-        return CheckResult(status=PASS, message=text, observed=margin, threshold=limit)
+        return passed(text, margin, limit)
     count = in_a_row(given, _is_over)
-    status = FAIL if count >= given.limit("sweeps") else WARN
-    return CheckResult(status=status, message=text, observed=margin, threshold=limit, samples=max(count, 1))
+    return outcome(FAIL if count >= given.limit("sweeps") else WARN, text, margin, limit, samples=max(count, 1))
 
 
 def _is_over(given: CheckInput) -> bool:
@@ -57,9 +65,8 @@ def _memory(given: CheckInput) -> CheckResult:
 def _compare(degrees: float, warn: Threshold, fail: Threshold) -> CheckResult:
     text = f"{degrees:g} degrees"
     if degrees >= float(fail.value):
-        return CheckResult(status=FAIL, message=text, observed=degrees, threshold=fail)
-    status = WARN if degrees >= float(warn.value) else PASS
-    return CheckResult(status=status, message=text, observed=degrees, threshold=warn)
+        return failed(text, degrees, fail)
+    return outcome(WARN if degrees >= float(warn.value) else PASS, text, degrees, warn)
 
 
 _HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_BRAKE = 0x08, 0x20, 0x40, 0x80  # nvmlClocksEventReasons
@@ -80,13 +87,13 @@ def _throttle(given: CheckInput) -> CheckResult:
             elif reasons & bit and bit is not _SW_THERMAL:
                 causes.append((WARN, percent, f"{text} now"))
     if not causes:
-        return CheckResult(status=PASS, message="no lasting slowdown", observed=0)
+        return passed("no lasting slowdown", 0)
     status = FAIL if any(each is FAIL for each, _, _ in causes) else WARN
-    return CheckResult(
-        status=status,
-        message=", ".join(text for _, _, text in causes),
-        observed=round(max(percent for _, percent, _ in causes), 1),
-        threshold=given.threshold("failPercent" if status is FAIL else "warnPercent"),
+    return outcome(
+        status,
+        ", ".join(text for _, _, text in causes),
+        round(max(percent for _, percent, _ in causes), 1),
+        given.threshold("failPercent" if status is FAIL else "warnPercent"),
         samples=len(given.earlier(_TEN)) + 1,
     )
 
@@ -120,11 +127,10 @@ def _clock(given: CheckInput) -> CheckResult:
     percent = _clock_percent(given)
     text = f"{percent:.0f} % of the highest clock while busy"
     if percent >= given.limit("warnPercent"):
-        return CheckResult(status=PASS, message=text, observed=percent, threshold=given.threshold("warnPercent"))
+        return passed(text, percent, given.threshold("warnPercent"))
     is_lasting = lasting(given, _TEN, lambda each: _clock_percent(each) < given.limit("failPercent"))
     name = "failPercent" if is_lasting else "warnPercent"
-    status = FAIL if is_lasting else WARN
-    return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=given.threshold(name))
+    return outcome(FAIL if is_lasting else WARN, text, round(percent, 1), given.threshold(name))
 
 
 def _clock_percent(given: CheckInput) -> float:
@@ -142,9 +148,8 @@ def _limit(given: CheckInput) -> CheckResult:
     text = f"{enforced / 1000:.0f} W of {usual / 1000:.0f} W"
     for status, name in ((FAIL, "failPercent"), (WARN, "warnPercent")):
         if percent < given.limit(name):
-            limit = given.threshold(name)
-            return CheckResult(status=status, message=text, observed=round(percent, 1), threshold=limit)
-    return CheckResult(status=PASS, message=text, observed=round(percent, 1), threshold=given.threshold("warnPercent"))
+            return outcome(status, text, round(percent, 1), given.threshold(name))
+    return passed(text, round(percent, 1), given.threshold("warnPercent"))
 
 
 def _usage(given: CheckInput) -> CheckResult:
@@ -153,13 +158,13 @@ def _usage(given: CheckInput) -> CheckResult:
         count = in_a_row(given, _is_unreadable)
         if count >= given.limit("sweeps"):
             text = f"the power cannot be read ({reading.detail}), {count} sweeps in a row"
-            return CheckResult(status=FAIL, message=text, threshold=given.threshold("sweeps"), samples=count)
+            return failed(text, threshold=given.threshold("sweeps"), samples=count)
     watts = given.number(ReadingId.NVML_POWER_USAGE) / 1000
     most = given.number(ReadingId.NVML_POWER_LIMIT) / 1000 * given.limit("overLimit")
     is_odd = not given.limit("leastWatts") <= watts <= most
     least = given.limit("leastWatts")
     text = f"{watts:.0f} W" + (f", outside {least:g} to {most:.0f} W" if is_odd else "")
-    return CheckResult(status=WARN if is_odd else PASS, message=text, observed=round(watts, 1))
+    return outcome(WARN if is_odd else PASS, text, round(watts, 1))
 
 
 def _is_unreadable(given: CheckInput) -> bool:

@@ -1,95 +1,37 @@
 """Messages to people about the health of a fleet: one when something begins, one when it gets worse, one at the end."""
 
-from collections.abc import Iterator, Mapping
-from enum import StrEnum
-from typing import Any
-
-from msgspec import Struct
+from collections.abc import Iterator
 
 from reconciler.kube.secrets import mask_text
+from reconciler.messages import Notice, Told
 from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision
-from reconciler.nodehealth.fleet.state import HealthPhase
+from reconciler.nodehealth.fleet.state import HealthPhase, NodeState
 
 _MAX_LENGTH = 1000
-_SLACK_TITLE, _SLACK_TEXT = 150, 3000  # characters that Slack takes in a block
-_ESCALATED = "!"
-"""The end of a stage that was escalated, which happens in one round: the same stage without it is told already."""
 
 
-class NoticeFormat(StrEnum):
-    """A receiver of messages: an incoming webhook of Slack, one of Teams, or anything that reads JSON."""
-
-    SLACK = "slack"
-    TEAMS = "teams"
-    JSON = "json"
-
-
-class HealthNotice(Struct, frozen=True, kw_only=True):
-    """One message. `key` names what it is about, `stage` how far that is: a message is new if its stage is."""
-
-    key: str
-    stage: str
-    title: str
-    text: str = ""
-    is_over: bool = False
-
-
-Told = Mapping[str, str]
-"""The stages that people were told of, by key. What is not in it is over, or never was."""
-
-
-def notices(evaluation: FleetEvaluation, told: Told, cluster: str = "") -> tuple[HealthNotice, ...]:
+def notices(evaluation: FleetEvaluation, told: Told, cluster: str = "") -> tuple[Notice, ...]:
     """Return the messages that are new: beginnings, escalations and ends. The same state is never told twice."""
     open_ones = {one.key: one for one in _open(evaluation, cluster)}
-    new = [one for key, one in open_ones.items() if told.get(key) not in (one.stage, f"{one.stage}{_ESCALATED}")]
+    new = [one for key, one in open_ones.items() if told.get(key) != one.stage]
     ended = [_end(key, cluster) for key in told if key not in open_ones and key.partition("/")[0] == cluster]
     return tuple(sorted([*new, *ended], key=lambda one: one.key))
 
 
-def sent_after(told: Told, sent: tuple[HealthNotice, ...]) -> dict[str, str]:
-    """Return what people know after these messages."""
-    left = dict(told)
-    for one in sent:
-        if one.is_over:
-            left.pop(one.key, None)
-        else:
-            left[one.key] = one.stage
-    return dict(sorted(left.items()))
-
-
-def payload(notice: HealthNotice, form: NoticeFormat) -> dict[str, Any]:
-    """Return the body of the request."""
-    match form:
-        case NoticeFormat.SLACK:
-            title = {"type": "plain_text", "text": notice.title[:_SLACK_TITLE]}
-            slack: list[dict[str, Any]] = [{"type": "header", "text": title}]
-            if notice.text:
-                slack.append({"type": "section", "text": {"type": "plain_text", "text": notice.text[:_SLACK_TEXT]}})
-            return {"text": notice.title, "blocks": slack}
-        case NoticeFormat.TEAMS:
-            blocks = [{"type": "TextBlock", "text": notice.title, "weight": "bolder", "wrap": True}]
-            blocks += [{"type": "TextBlock", "text": notice.text, "wrap": True}] if notice.text else []
-            card = {"type": "AdaptiveCard", "version": "1.4", "body": blocks}
-            content = {"contentType": "application/vnd.microsoft.card.adaptive", "content": card}
-            return {"type": "message", "attachments": [content]}
-        case NoticeFormat.JSON:
-            status = "resolved" if notice.is_over else "firing"
-            return {"status": status, "key": notice.key, "title": notice.title, "text": notice.text}
-
-
-def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
+def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[Notice]:
     for decision in evaluation.decisions.values():
-        if decision.phase is HealthPhase.HEALTHY or decision.phase is HealthPhase.SUSPECT:
+        days = evaluation.state.nodes.get(decision.node, NodeState()).renewals  # in which nobody has decided
+        if decision.phase is HealthPhase.HEALTHY or (decision.phase is HealthPhase.SUSPECT and not days):
             continue
-        yield _of_node(decision, cluster)
+        yield _of_node(decision, days, cluster)
     breaker, alerts = evaluation.state.breaker, {alert.check: alert for alert in evaluation.alerts}
     stops = {"": breaker.tripped} if breaker.tripped else {}
     for check, reason in (stops | dict(breaker.frozen)).items():
         alert = alerts.get(check)
         nodes = f" Nodes: {', '.join(alert.nodes[:10])}." if alert and alert.nodes else ""
         common = f" All have {', '.join(alert.common[:5])}." if alert and alert.common else ""
-        yield HealthNotice(
+        yield Notice(
             key=f"{cluster}/breaker/{check}",
             stage="stops",
             title=f"{_at(cluster)}the circuit breaker stops quarantines: {reason}",
@@ -97,7 +39,7 @@ def _open(evaluation: FleetEvaluation, cluster: str) -> Iterator[HealthNotice]:
         )
 
 
-def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
+def _of_node(decision: HealthDecision, days: int, cluster: str) -> Notice:
     did = f"We put a {decision.taint.value} taint on it." if decision.taint is not None else "We changed nothing."
     if decision.refused:
         did = f"The breaker did not let us fence it: {decision.refused}."
@@ -108,8 +50,8 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
         asked.append(f"Recommended: {decision.action.value.replace('_', ' ')}.")
     override = f"`reconciler health release {decision.node}` takes it back." if decision.taint is not None else ""
     text = " ".join([mask_text(decision.reason), did, *asked, override]).strip()
-    stage = f"{decision.phase.value}{_ESCALATED if decision.escalate else ''}"
-    return HealthNotice(
+    stage = f"{decision.phase.value}{f' {days}' if days else ''}"
+    return Notice(
         key=f"{cluster}/node/{decision.node}",
         stage=stage,
         title=f"{_at(cluster)}node {decision.node} is {decision.phase.value}: {decision.check or 'see its report'}",
@@ -117,10 +59,10 @@ def _of_node(decision: HealthDecision, cluster: str) -> HealthNotice:
     )
 
 
-def _end(key: str, cluster: str) -> HealthNotice:
+def _end(key: str, cluster: str) -> Notice:
     _, what, name = key.split("/", 2)
     title = f"node {name} is back in use" if what == "node" else "the circuit breaker goes on"
-    return HealthNotice(key=key, stage="", title=f"{_at(cluster)}{title}", is_over=True)
+    return Notice(key=key, stage="", title=f"{_at(cluster)}{title}", is_over=True)
 
 
 def _at(cluster: str) -> str:

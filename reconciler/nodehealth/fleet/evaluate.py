@@ -43,6 +43,7 @@ def is_stale(state: NodeState, limit: float, now: float) -> bool:
     return not state.measured_at or now - state.measured_at > limit
 
 
+_DAY = 86400.0
 _NEW = (HealthProposal.QUARANTINE, HealthProposal.INSPECT, HealthProposal.SUPPORT)
 
 
@@ -57,13 +58,13 @@ def decision_of(
     failures = tuple(confirmed(state, confirmations)) or tuple(one for one in state.failures if one.is_failing)
     worst = (*failures, *state.failures, None)[0]
     proposal = _proposal(view, state, breaker, now)
-    state = replace(state, proposed_at=(state.proposed_at or now) if proposal in _NEW else 0.0)
+    state = _waiting(state, proposal, now)
     return state, HealthDecision(
         node=view.facts.name,
         phase=state.phase,
         before=view.before.phase,
         condition=_condition(view, state),
-        reason=_reason(view, state, worst, refused, now),
+        reason=_reason(view, state, worst, refused),
         check=_check(view, worst),
         slots=tuple(sorted({one.slot for one in failures if one.slot})),
         taint=_taint(view, state),
@@ -82,6 +83,16 @@ def _renewed(view: NodeView, state: NodeState, now: float) -> NodeState:
     if not state.ours or state.merged or not state.phase.is_out or not 0 < state.until <= now:
         return state
     return replace(state, until=now + view.policy.lifecycle.ttl, renewals=state.renewals + 1)
+
+
+def _waiting(state: NodeState, proposal: HealthProposal | None, now: float) -> NodeState:
+    """Note since when a proposal is open, how many days nobody has decided about it, and that a person must."""
+    if proposal not in _NEW:
+        return replace(state, proposed_at=0.0, renewals=state.renewals if state.ours else 0, waits=False)
+    since = state.proposed_at or now
+    if state.ours:
+        return replace(state, proposed_at=since, waits=state.waits or proposal is not HealthProposal.QUARANTINE)
+    return replace(state, proposed_at=since, renewals=int((now - since) // _DAY))
 
 
 def _condition(view: NodeView, state: NodeState) -> ProblemStatus:
@@ -124,7 +135,8 @@ def _proposal(view: NodeView, state: NodeState, breaker: BreakerState, now: floa
     returns = state.returned(now, life.return_window)
     if returns >= life.support_after:
         return HealthProposal.SUPPORT
-    return HealthProposal.INSPECT if returns >= life.inspect_after else HealthProposal.QUARANTINE
+    is_often = state.waits or returns >= life.inspect_after
+    return HealthProposal.INSPECT if is_often else HealthProposal.QUARANTINE
 
 
 def _next_step(stage: Stage, state: NodeState) -> HealthProposal | None:
@@ -147,7 +159,7 @@ def _check(view: NodeView, worst: CheckFailure | None) -> str:
     return ""
 
 
-def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str, now: float) -> str:
+def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refused: str) -> str:
     parts = []
     if worst is not None:
         parts.append(f"{worst.check}{f' on {worst.slot}' if worst.slot else ''}: {worst.message or 'failed'}")
@@ -159,18 +171,25 @@ def _reason(view: NodeView, state: NodeState, worst: CheckFailure | None, refuse
     if state.override_until:
         what = "released it" if state.excused else "removed our taint"
         parts.append(f"a person {what}, so nothing is done for now")
-    if state.ours and state.returned(now, view.policy.lifecycle.return_window) >= view.policy.lifecycle.inspect_after:
-        parts.append("it came back too often to do so again by itself")
     if not view.acts:
         owner = view.facts.owner or "the provider"
         parts.append(f"{owner} repairs this node; we only report")
     if view.stale_quarantine is not None:
         parts.append(f"the quarantine {view.stale_quarantine.name} is for an earlier node of this name")
-    if state.renewals:
-        parts.append(f"nobody has confirmed it; our taint was prolonged {plural(state.renewals, 'time')}")
+    parts += _undecided(state)
     if view.is_stale:
         parts.append(_silence(state))
     return "; ".join(parts)
+
+
+def _undecided(state: NodeState) -> Iterator[str]:
+    """Say what waits for a person, and how long."""
+    if state.waits:
+        yield "it came back too often to do so again by itself"
+    if state.renewals and state.ours:
+        yield f"nobody has confirmed it; our taint was prolonged {plural(state.renewals, 'time')}"
+    elif state.renewals:
+        yield f"proposed {plural(state.renewals, 'day')} ago, and nobody has decided"
 
 
 def _drain(view: NodeView, state: NodeState) -> list[str]:

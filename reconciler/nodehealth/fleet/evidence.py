@@ -1,6 +1,5 @@
 """`NodeHealth` (`evidence/<cluster>/health.yaml`): what decisions use of the health reports of a cluster's nodes."""
 
-import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -8,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.kube.problems import Problem
+from reconciler.kube.times import is_too_old
 from reconciler.kube.values import plural
 from reconciler.kube.violations import foreign_cluster, repeated_nodes
 from reconciler.kube.yaml import Document, write
@@ -47,14 +47,6 @@ class FleetHealth(Struct, frozen=True, kw_only=True, dict=True):
     nodes: Mapping[str, ObservedNode] = {}
     document: Document | None = None
 
-    @property
-    def moment(self) -> float | None:
-        """The time at which the reports were read, in seconds since the epoch; None for a time that no calendar has."""
-        try:
-            return dt.datetime.fromisoformat(self.taken_at.upper().replace(":60", ":59")).timestamp()
-        except (ValueError, OverflowError):
-            return None
-
     def status(self, node: str) -> CheckStatus:
         """Return the status of a node."""
         known = self.nodes.get(node)
@@ -72,7 +64,7 @@ def as_of_age(health: FleetHealth, days: int | None, most: int | None) -> FleetH
 
     `most` is `spec.evidence.maxAge`; None means no limit. Evidence from the future counts as old.
     """
-    if days is None or most is None or 0 <= days <= most:
+    if days is None or most is None or not is_too_old(days, most):
         return health
     allowed = f"spec.evidence.maxAge allows {plural(most, 'day')}"
     why = f"recorded {plural(days, 'day')} ago; {allowed}" if days > 0 else "recorded in the future"
@@ -131,13 +123,7 @@ def _entry(node: ObservedNode) -> dict[str, Any]:
         }
         for issue in node.issues
     ]
-    entry = {
-        "name": node.name,
-        "uid": node.uid,
-        "status": str(node.status),
-        "issues": issues,
-        "why": node.why,
-    }
+    entry = {"name": node.name, "uid": node.uid, "status": str(node.status), "issues": issues, "why": node.why}
     return {field: value for field, value in entry.items() if value}
 
 

@@ -182,9 +182,9 @@ def _has_expired(view: NodeView, now: float) -> bool:
 
 
 def needs_a_person(view: NodeView, now: float) -> bool:
-    """Say whether the node came back too often to do so again by itself."""
+    """Say whether the node came back too often to do so again by itself; so it is until somebody decides."""
     life = view.policy.lifecycle
-    return view.state.returned(now, life.return_window) >= life.inspect_after
+    return view.state.waits or view.state.returned(now, life.return_window) >= life.inspect_after
 
 
 def _is_over(view: NodeView, now: float) -> bool:

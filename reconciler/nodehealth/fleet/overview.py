@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.kube.times import unix_time
 from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.fleet.breaker import allowed
 from reconciler.nodehealth.fleet.decisions import FleetEvaluation, HealthDecision, ProblemStatus
@@ -138,7 +139,8 @@ def _recorded(row: NodeHealthRow, evidence: FleetHealth, now: float) -> NodeHeal
     known = evidence.nodes.get(row.node)
     if known is None:
         return row
-    age = None if evidence.moment is None else max(now - evidence.moment, 0.0)
+    taken = unix_time(evidence.taken_at)
+    age = max(now - taken, 0.0) if taken else None
     if row.phase != UNKNOWN:
         return replace(row, age=age)
     bad = [issue for issue in known.issues if issue.status == known.status]

@@ -124,12 +124,7 @@ def _events(
         if is_wanted and case not in known:
             known.add(case)
             yield ReplayEvent(
-                at=now,
-                node=name,
-                check=decision.check,
-                reason=decision.reason,
-                lane=lane,
-                refused=decision.refused,
+                at=now, node=name, check=decision.check, reason=decision.reason, lane=lane, refused=decision.refused
             )
 
 

@@ -134,7 +134,8 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ours: the fast lane put our taint on it, for `cause`. until: when that ends, if the check passes by then. renewals:
     how often it was prolonged because the check still failed. returns: when the node went back into use after a
     quarantine. flaps: when checks began to fail. excused: the failures that a person overrode; empty is all.
-    unbound: a quarantine without a UID that was for an earlier node of this name. proposed_at: of the open proposal.
+    unbound: a quarantine without a UID that was for an earlier node of this name. proposed_at: of the open proposal;
+    `renewals` then count its days. waits: it came back too often to do so again before a person has decided.
     """
 
     phase: HealthPhase = HealthPhase.HEALTHY
@@ -157,6 +158,7 @@ class NodeState(Struct, frozen=True, kw_only=True, omit_defaults=True):
     excused: tuple[tuple[str, str], ...] = ()
     unbound: str = ""
     proposed_at: float = 0.0
+    waits: bool = False
 
     def is_excused(self, failure: CheckFailure, now: float) -> bool:
         """Say whether a person decided that this failure leads to nothing for now."""

@@ -12,7 +12,7 @@ from reconciler.nodehealth.inflight.watch import WatchedJob
 from reconciler.nodehealth.judge import judge
 from reconciler.nodehealth.policy import XID_CHECK
 from reconciler.nodehealth.readings import GpuIdentity, NodeReading, ReadingId, Sweep
-from reconciler.nodehealth.report import NodeReport, ProfileRun
+from reconciler.nodehealth.report import NodeReport, ProfileRun, with_found
 
 KEPT_SECONDS = 7 * 86400.0
 
@@ -35,8 +35,7 @@ class JobErrors(Struct, frozen=True, kw_only=True, omit_defaults=True):
         gpu = GpuIdentity(slot=self.slot, uuid=self.uuid)
         sweep = Sweep(node=self.node, taken_at=self.ended_at, gpus=(gpu,), readings=(reading,))
         (found,) = judge(sweep, only=(JOB_ERRORS,))
-        text = f"{found.message} while {self.namespace}/{self.job} ran"
-        return replace(found, message=text, since=self.ended_at)
+        return replace(found, message=f"{found.message} while {self.namespace}/{self.job} ran", since=self.ended_at)
 
 
 def job_errors(job: WatchedJob, reports: Mapping[str, NodeReport]) -> tuple[JobErrors, ...]:
@@ -97,20 +96,10 @@ def _with(report: NodeReport, errors: Iterable[JobErrors]) -> NodeReport:
     present = {gpu.slot: gpu.uuid for gpu in report.gpus}
     tested = max((run.finished_at for run in report.runs if _is_deep_pass(run)), default=0.0)
     there = [one for one in errors if present.get(one.slot, "") == one.uuid]
-    found = [(replace(one, grown={}) if one.ended_at < tested else one).finding() for one in there]
-    bad = tuple(one for one in found if one.status is not CheckStatus.PASS)
-    others = tuple(one for one in report.findings if one.check != JOB_ERRORS)
-    if bad or not found:
-        return replace(report, findings=(*others, *bad))
     is_tested = bool(tested) and all(one.ended_at < tested for one in there)
     profile = ProbeProfile.DEEP if is_tested else ProbeProfile.POSTFLIGHT
-    return replace(
-        report,
-        findings=others,
-        passed=tuple(sorted({*report.passed, JOB_ERRORS})),
-        skipped=tuple(one for one in report.skipped if one != JOB_ERRORS),
-        passed_by={**report.passed_by, JOB_ERRORS: profile},
-    )
+    found = [(replace(one, grown={}) if one.ended_at < tested else one).finding() for one in there]
+    return with_found(report, JOB_ERRORS, [replace(one, profile=profile) for one in found])
 
 
 def _is_deep_pass(run: ProfileRun) -> bool:

@@ -83,11 +83,7 @@ def _joined(report: NodeReport, tested: PreflightResult) -> NodeReport:
         return report
     failed = sorted({one.check for one in tested.findings if one.status is CheckStatus.FAIL})
     row = FailedPreflight(
-        namespace=tested.namespace,
-        pod=tested.pod,
-        uid=tested.uid,
-        measured_at=tested.measured_at,
-        checks=tuple(failed),
+        namespace=tested.namespace, pod=tested.pod, uid=tested.uid, measured_at=tested.measured_at, checks=tuple(failed)
     )
     return replace(report, preflights=(*report.preflights, row))
 

@@ -3,15 +3,14 @@
 Answers have many spellings of "not available"; all of them are errors here, never zeros.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+from reconciler.nodehealth.readers.calls import NODE, Record, asked
 from reconciler.nodehealth.readings import ReadingId
 
-Record = dict[str, Any]
 _NAMES = {2: "not_supported", 10: "no_permission", 12: "busy", 30: "busy", 32: "no_driver", 34: "no_driver"}
 _PAGES = {0: "reserved", 1: "pending", 2: "unreservable"}
 _VIOLATIONS = {
@@ -120,21 +119,18 @@ def _identity(smi: Any, handle: Any) -> Record:
 def sweep(request: Mapping[str, Any], smi: Any = None) -> Iterator[Record]:
     """Yield a record before each call (`call`) and after it (`value` or `error`). GPUs in `skip` are not touched."""
     smi = smi or import_module("amdsmi")
-    yield {"call": "init", "gpu": -1}
-    record = _read("init", -1, smi.amdsmi_init)
-    yield record
-    if "error" in record:
+    begun = {}
+    for begun in asked("init", NODE, smi.amdsmi_init, _error):
+        yield begun
+    if "error" in begun:
         return
     handles: list[Any] = []
-    yield {"call": "count", "gpu": -1}
-    yield _read("count", -1, lambda: _extended(handles, smi.amdsmi_get_processor_handles()))
+    yield from asked("count", NODE, lambda: _extended(handles, smi.amdsmi_get_processor_handles()), _error)
     for index, handle in enumerate(handles):
         if index in request.get("skip", ()):
             continue
         for reading, call in ((ReadingId.AMDSMI_HANDLE, _identity), *CALLS):
-            name = reading.value.removeprefix("amdsmi.")
-            yield {"call": name, "gpu": index}
-            yield _read(name, index, partial(call, smi, handle))
+            yield from asked(reading.value.removeprefix("amdsmi."), index, partial(call, smi, handle), _error)
     smi.amdsmi_shut_down()
 
 
@@ -143,16 +139,9 @@ def _extended(handles: list[Any], found: list[Any]) -> int:
     return len(handles)
 
 
-def _read(name: str, index: int, call: Callable[[], Any]) -> Record:
-    start = time.perf_counter()
-    record: Record = {"name": name, "gpu": index}
-    try:
-        record["value"] = call()
-    except NotAvailable as error:
-        record["error"], record["detail"] = "not_supported", f"not a number: {error}"
-    except Exception as error:  # noqa: BLE001 - of the library, or of the answer: a reading too
-        get = getattr(error, "get_error_code", None)
-        code = abs(int(get())) if get else 0
-        record["error"], record["detail"] = _NAMES.get(code, "failed"), f"{type(error).__name__}: {error}"[:200]
-    record["ms"] = round((time.perf_counter() - start) * 1000, 3)
-    return record
+def _error(error: Exception) -> tuple[str, str]:
+    if isinstance(error, NotAvailable):
+        return "not_supported", f"not a number: {error}"
+    get = getattr(error, "get_error_code", None)
+    code = abs(int(get())) if get else 0
+    return _NAMES.get(code, "failed"), f"{type(error).__name__}: {error}"[:200]

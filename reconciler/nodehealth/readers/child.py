@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from reconciler.nodehealth.readers.calls import NODE
+
 Record = Mapping[str, Any]
 
 _CHUNK_BYTES = 1 << 16
 _MAX_BYTES = 32 << 20  # of one answer
 _START_SECONDS = 10.0  # for the first record of a process, which has to load its library
 _KILLED_SECONDS = 0.2  # a child that does not hang in the kernel is gone by then
-NODE = -1
-"""The index of the node itself, in records about no GPU."""
 
 
 class ChildHang(Exception):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from reconciler.nodehealth.active.plans import PLANS, obstacle
 from reconciler.nodehealth.findings import ProbeProfile
-from reconciler.nodehealth.readers.programs import ProgramOutput, not_run, run_program
+from reconciler.nodehealth.readers.port import not_run
 from reconciler.nodehealth.readings import DIAG_READINGS, NodeReading, ReadError, SourceReadings, Value
-from reconciler.processes import ProcessError
+from reconciler.processes import ProcessError, ProgramOutput, run_program
 
 DIAG_SECONDS = {1: 120.0, 2: 600.0, 3: 2400.0, 4: 9000.0}
 """The most seconds of each level."""

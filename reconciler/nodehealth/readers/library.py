@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct, field
 
 from reconciler.nodehealth.findings import ProbeProfile
-from reconciler.nodehealth.readers.child import NODE, ChildHang, ReadingChild, Record, kill
+from reconciler.nodehealth.readers.calls import NODE
+from reconciler.nodehealth.readers.child import ChildHang, ReadingChild, Record, kill
 from reconciler.nodehealth.readings import (
     GpuIdentity,
     NodeReading,

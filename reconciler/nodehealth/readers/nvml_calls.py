@@ -3,16 +3,16 @@
 A value is plain data for JSON. An error is one of the words of `ReadError`; nothing here decides what it means.
 """
 
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pynvml
 
+from reconciler.nodehealth.readers.calls import NODE, Record, asked
 from reconciler.nodehealth.readings import ReadingId
 
 Call = tuple[ReadingId, Callable[[Any], Any]]
-Record = dict[str, Any]
 
 _ERRORS = {
     3: "not_supported", 13: "not_supported", 25: "not_supported", 26: "not_supported",
@@ -308,18 +308,16 @@ def _identity(handle: Any) -> Record:
 
 def sweep(request: Mapping[str, Any]) -> Iterator[Record]:
     """Yield a record before each call (`call`) and after it (`value` or `error`). GPUs in `skip` are not touched."""
-    yield {"call": "init", "gpu": -1}
-    record = _read("init", -1, lambda _: pynvml.nvmlInit(), None)
-    yield record
-    if "error" in record:
+    begun = {}
+    for begun in asked("init", NODE, pynvml.nvmlInit, _error):
+        yield begun
+    if "error" in begun:
         return
     count = 0
     for reading, call in NODE_CALLS:
-        name = _short(reading)
-        yield {"call": name, "gpu": -1}
-        record = _read(name, -1, call, None)
-        yield record
-        count = record["value"] if name == "count" and isinstance(record.get("value"), int) else count
+        for record in asked(_short(reading), NODE, partial(call, None), _error):
+            yield record
+            count = record["value"] if reading is ReadingId.NVML_COUNT and "value" in record else count
     for index in range(count):
         if index not in request.get("skip", ()):
             yield from _gpu(index)
@@ -334,28 +332,17 @@ def _short(reading: ReadingId) -> str:
 def _gpu(index: int) -> Iterator[Record]:
     handles: list[Any] = []
 
-    def identify(_: Any) -> Record:
+    def identify() -> Record:
         handles.append(pynvml.nvmlDeviceGetHandleByIndex(index))
         return _identity(handles[0])
 
-    yield {"call": "handle", "gpu": index}
-    yield _read("handle", index, identify, None)
+    yield from asked("handle", index, identify, _error)
     for reading, call in GPU_CALLS if handles else ():
-        name = _short(reading)
-        yield {"call": name, "gpu": index}
-        yield _read(name, index, call, handles[0])
+        yield from asked(_short(reading), index, partial(call, handles[0]), _error)
 
 
-def _read(name: str, index: int, call: Callable[[Any], Any], handle: Any) -> Record:
-    start = time.perf_counter()
-    record: Record = {"name": name, "gpu": index}
-    try:
-        record["value"] = call(handle)
-    except pynvml.NVMLError as error:
-        code = int(getattr(error, "value", 999))
-        record["error"] = _ERRORS.get(code, "failed")
-        record["detail"] = f"{_NAMES.get(code, 'NVML error')}, {code}"
-    except Exception as error:  # noqa: BLE001 - the binding failed: that is a reading too
-        record["error"], record["detail"] = "failed", f"{type(error).__name__}: {error}"[:200]
-    record["ms"] = round((time.perf_counter() - start) * 1000, 3)
-    return record
+def _error(error: Exception) -> tuple[str, str]:
+    if not isinstance(error, pynvml.NVMLError):
+        return "failed", f"{type(error).__name__}: {error}"[:200]  # the binding failed
+    code = int(getattr(error, "value", 999))
+    return _ERRORS.get(code, "failed"), f"{_NAMES.get(code, 'NVML error')}, {code}"

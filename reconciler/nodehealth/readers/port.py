@@ -3,7 +3,8 @@
 from typing import Protocol
 
 from reconciler.nodehealth.findings import ProbeProfile
-from reconciler.nodehealth.readings import SourceReadings
+from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings
+from reconciler.processes import ProcessError, ProcessUnavailable, ProgramMissing
 
 
 class ReadingSource(Protocol):
@@ -25,3 +26,10 @@ class ReadingSource(Protocol):
     def close(self) -> None:
         """End everything that was started. May be called twice."""
         ...
+
+
+def not_run(name: ReadingId, problem: ProcessError) -> NodeReading:
+    """Return the reading of a program that did not run to its end."""
+    late = ReadError.DEADLINE if isinstance(problem, ProcessUnavailable) else ReadError.FAILED
+    error = ReadError.NOT_SUPPORTED if isinstance(problem, ProgramMissing) else late
+    return NodeReading(name=name, error=error, detail=str(problem))

@@ -9,13 +9,14 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
 from reconciler.kube.client.port import LiveCluster
 from reconciler.kube.values import plural
 from reconciler.plan import Approval, Plan, opening
 from reconciler.plan.approvals import approves, write_approval
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
-from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.opening import Run
 from reconciler.plan.outputs.summary import counts, headlines
 from reconciler.plan.use_cases import approve_plan, last_day

@@ -44,7 +44,7 @@ class _StrategyType(click.ParamType[str]):
         names = [str(one) for one in StrategyName]
         if value not in names:
             near = get_close_matches(str(value).replace("-", "_"), names, n=1, cutoff=0.3)
-            meant = f"; did you mean {near[0]!r}?" if near else ""
+            meant = f"; did you mean {near[0]!r}?" if near else "."
             self.fail(f"{value!r} is not a strategy{meant} Strategies: {', '.join(names)}", param, ctx)
         return value
 

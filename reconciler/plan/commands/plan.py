@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import click
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit, emit_report, report_error
 from reconciler.errors import ConfigError, ReconcilerError
 from reconciler.kube.values import plural
@@ -15,7 +16,7 @@ from reconciler.outputs import output_names
 from reconciler.plan import Plan, opening, use_cases
 from reconciler.plan.gate import refuse
 from reconciler.plan.live.choices import is_pattern
-from reconciler.plan.live.clusters import access_flags, live_choices, open_clusters
+from reconciler.plan.live.clusters import live_choices, open_clusters
 from reconciler.plan.outputs.display import format_plan
 from reconciler.plan.outputs.page_options import page
 from reconciler.settings import Settings

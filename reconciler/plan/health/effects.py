@@ -8,8 +8,6 @@ from reconciler.kinds.health import POLICY, policy_from, policy_of
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.secrets import mask_text
 from reconciler.kube.values import mapping
-from reconciler.nodehealth.effect import PolicyEffect
-from reconciler.nodehealth.fleet.effects import PolicyChange, effect_on_health, effect_on_reports, unknown_effect
 from reconciler.nodehealth.fleet.evidence import as_of_age
 from reconciler.nodehealth.fleet.replay import catalogue_rules
 from reconciler.nodehealth.fleet.state import FleetNode
@@ -17,6 +15,8 @@ from reconciler.nodehealth.policy import PolicyBook, PolicyDocument
 from reconciler.nodehealth.published import MalformedReport
 from reconciler.nodehealth.stored import stored_reports
 from reconciler.plan.baseline import Baseline, place_of
+from reconciler.plan.health.effect import PolicyEffect
+from reconciler.plan.health.replayed import PolicyChange, effect_on_health, effect_on_reports, unknown_effect
 from reconciler.policy.references import evidence_ages
 from reconciler.repo.config import Cluster
 from reconciler.repo.files import report_files

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from reconciler.index.build import CompiledRevision
 from reconciler.kinds.health import POLICY
-from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan.baseline import Baseline
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.plan.health.quarantines import changed_names
 from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict

@@ -1,13 +1,13 @@
-"""Live clusters: the adapter behind `LiveCluster`, from flags and the environment."""
+"""The live clusters of a repository: which of them flags and contexts name."""
 
 import datetime as dt
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags, open_cluster
 from reconciler.errors import ConfigError
 from reconciler.plan.live.choices import LiveChoices
 from reconciler.plan.opening import Run
@@ -15,44 +15,7 @@ from reconciler.repo.config import Cluster, Config
 from reconciler.settings import Settings
 
 if TYPE_CHECKING:
-    from reconciler.kube.client.port import Discovery, LiveCluster
-
-
-class ClusterFlags(Struct, frozen=True, kw_only=True):
-    """The flags of kubectl for a cluster and an identity. No setting: a repository must not choose credentials."""
-
-    kubeconfig: str = ""
-    context: str = ""
-    user: str = ""
-    groups: tuple[str, ...] = ()
-
-
-def open_cluster(
-    flags: ClusterFlags,
-    environ: Mapping[str, str],
-    *,
-    patience: float = Settings().server_patience,
-    is_expected: bool = False,
-    known: "Discovery | None" = None,
-) -> "LiveCluster":
-    """Open the cluster that the flags name: a context of a kubeconfig, or the one that this process runs in.
-
-    patience: seconds to ask a busy or restarting server again. is_expected: also one that never answered before.
-    known: kinds that need not be discovered.
-    """
-    from reconciler.kube.client import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
-
-    access = load_access(
-        environ, kubeconfig=flags.kubeconfig, context=flags.context, user=flags.user, groups=flags.groups
-    )
-    return KubernetesCluster(access, patience_seconds=patience, is_expected=is_expected, known=known)
-
-
-def access_flags(flags: Mapping[str, Any]) -> ClusterFlags:
-    """Return the flags of `console.options.access`."""
-    return ClusterFlags(
-        kubeconfig=flags["kubeconfig"], context=flags["context"], user=flags["as_user"], groups=flags["as_groups"]
-    )
+    from reconciler.kube.client.port import LiveCluster
 
 
 def cluster_opener(

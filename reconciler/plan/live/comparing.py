@@ -29,7 +29,6 @@ from reconciler.plan.live.additions import without_additions
 from reconciler.plan.live.annotations import is_created_once
 from reconciler.plan.live.baseline import Doubt, LiveBaseline, LiveContent, LiveFields, LiveObject
 from reconciler.plan.live.choices import NO_CHOICES, LiveChoices
-from reconciler.plan.live.contents import contents_of
 from reconciler.plan.live.controlled import as_desired
 from reconciler.plan.live.creations import Places, created_places, still_absent
 from reconciler.plan.live.drift import (
@@ -54,6 +53,7 @@ from reconciler.plan.live.reading import (
     Owned,
     ReadingScope,
     at_once,
+    contents_of,
     is_controlled,
     kind_token,
     read_clusters,
@@ -494,7 +494,7 @@ def _dry_run(
 
 
 class Stripping(Struct, frozen=True, kw_only=True, eq=False):
-    """What becomes of the additions to a live object. refusal: why the server keeps them."""
+    """The fate of the additions to a live object. refusal: why the server keeps them."""
 
     settled: SettledAdditions = SettledAdditions()
     refusal: Probe | None = None

@@ -102,7 +102,7 @@ def settle(  # noqa: PLR0917
 
 
 class SettledAdditions(Struct, frozen=True, kw_only=True, eq=False):
-    """What others added to a live object: the paths that an apply removes, and what stays as drift at other paths."""
+    """The additions to a live object: the paths that an apply removes, and what stays as drift at other paths."""
 
     removed: tuple[FieldPath, ...] = ()
     left: tuple[Drift, ...] = ()

@@ -18,8 +18,7 @@ from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.secrets import mask_findings
 from reconciler.kube.yaml import Document, read
-from reconciler.plan.policy_tests.files import ExampleFiles
-from reconciler.plan.policy_tests.rendering import ExampleRenderer, RenderingTools
+from reconciler.plan.policy_tests.rendering import ExampleFiles, ExampleRenderer, RenderingTools
 from reconciler.policy.admission import ServerView, Subject, is_policy
 from reconciler.policy.examples import (
     KIND,
@@ -33,6 +32,7 @@ from reconciler.policy.examples import (
     read_test,
 )
 from reconciler.policy.rule_book import RuleBook, load_rules
+from reconciler.repo.builds.inputs import joined
 
 _POLICIES = "policies"
 _FIELD: FieldPath = ("spec", "examples")
@@ -140,10 +140,6 @@ def _params(run: _TestInputs, test: PolicyTest, field: FieldPath, written: Seque
     return [one for index, each in enumerate(written) for one in _objects(run, test, each, (*field, index))]
 
 
-def _join(folder: str, path: str) -> str:
-    return posixpath.normpath(posixpath.join(folder, path))
-
-
 def _without(documents: Iterable[Document], replaced: Iterable[Document]) -> list[Document]:
     keys = {one.key for one in replaced}
     return [one for one in documents if one.key not in keys]
@@ -224,7 +220,7 @@ class _ExampleRequests:
             place, known = test.document.at(("spec", "cluster")), ", ".join(one.name for one in config.clusters)
             message = f"there is no cluster {test.cluster!r} in reconciler.yaml"
             run.problems.append(Problem(rule="test.cluster", place=place, message=message, hint=f"clusters: {known}"))
-        written = (_join(posixpath.dirname(test.document.source.path), path) for path in test.sources)
+        written = (joined(posixpath.dirname(test.document.source.path), path) for path in test.sources)
         folders = [*written] or [path for path in config.sources if run.files.has(path)]
         sources = [path for folder in folders for path in run.files.files(folder)]
         renderer = ExampleRenderer(run.tools, run.files, self._catalogue, cluster or config.clusters[0], sources)
@@ -249,7 +245,7 @@ def _objects(run: _TestInputs, test: PolicyTest, written: Written | None, field:
         return []
     if not isinstance(written, str):
         return [_inline(test.document, written, field)]
-    path = _join(posixpath.dirname(test.document.source.path), written)
+    path = joined(posixpath.dirname(test.document.source.path), written)
     try:
         return run.documents(path)
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,9 +16,24 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.schemas import Catalogue
 from reconciler.kube.yaml import Document
-from reconciler.plan.policy_tests.files import ExampleFiles
 from reconciler.repo.config import Cluster, Config, Selector
 from reconciler.sizing.tables import SizingTables
+
+
+class ExampleFiles(Protocol):
+    """Reads files below the folder that a run may see; paths are relative to it."""
+
+    def files(self, path: str) -> Sequence[str]:
+        """Return a file by itself, or all files below a folder, sorted. Raises `ConfigError` if there is neither."""
+        ...
+
+    def has(self, path: str) -> bool:
+        """Return whether there is such a file or folder."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file."""
+        ...
 
 
 class RenderingTools(Struct, frozen=True, kw_only=True, eq=False, dict=True):

@@ -164,12 +164,11 @@ def _parameters(document: Document) -> Parameters:
 def _unmatched(policies: Mapping[str, Policy], bindings: Sequence[Binding], known: set[str]) -> list[Problem]:
     """Return problems for policies without a binding and bindings without a policy, which have no effect."""
     found = [
-        Problem(
-            rule="policy.unknown-policy",
-            place=one.document.at(("spec", "policyName")),
-            field="spec.policyName",
-            message=f"policy {one.policy!r} not found",
-            hint="add the policy, or remove the binding",
+        one.document.problem(
+            "policy.unknown-policy",
+            ("spec", "policyName"),
+            f"policy {one.policy!r} not found",
+            "add the policy, or remove the binding",
         )
         for one in bindings
         if one.policy not in known

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from reconciler.kube.cel.library.named_formats import FORMATS
 from reconciler.kube.cel.parser import RESERVED
-from reconciler.kube.objects import FieldPath, format_path, split_api_version
+from reconciler.kube.objects import FieldPath, split_api_version
 from reconciler.kube.patterns import is_path_segment, later
 from reconciler.kube.problems import Problem
 from reconciler.kube.yaml import Document
@@ -31,10 +31,7 @@ class FieldReader(Struct, frozen=True, kw_only=True):
     def add_problem(self, key: str | int, message: str, hint: str = "") -> None:
         """Add a problem of one field."""
         path = (*self.path, key) if key != "" else self.path
-        place = self.document.at(path)
-        self.problems.append(
-            Problem(rule="policy.invalid", place=place, field=format_path(path), message=message, hint=hint)
-        )
+        self.problems.append(self.document.problem("policy.invalid", path, message, hint))
 
     def text(self, key: str, *, required: bool = False, among: Collection[str] = (), default: str = "") -> str:
         """Read a string."""

@@ -3,35 +3,30 @@
 They work on summaries alone, so that a warm plan parses nothing again.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from reconciler.kinds.kind import Kinds
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.policy.references.admission import check_admission, placed_here
-from reconciler.policy.references.age import evaluate_age, evidence_ages, utc_date
+from reconciler.policy.references.age import evaluate_age, evaluate_expiry, evidence_ages, utc_date
 from reconciler.policy.references.capacity import check_overcommit, evaluate_shrinks
 from reconciler.policy.references.counting import check_counted
 from reconciler.policy.references.dispatch import check_dispatch
 from reconciler.policy.references.existence import ReferenceTargets, check_existence, check_references
-from reconciler.policy.references.expired import evaluate_expiry
 from reconciler.policy.references.identity import check_identity
 from reconciler.policy.references.products import check_products, count_stock
 from reconciler.policy.references.quotas import check_queues, check_quotas
-from reconciler.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Evaluation, Rule
+from reconciler.policy.references.rules import ALWAYS, COLLECTIVE, RULES, Rule, RuleScope
 from reconciler.policy.verdict import Verdict
-from reconciler.queues.flavors import NEWEST, Version
 from reconciler.queues.queues import QueueUsage, usage_by_cluster
-from reconciler.repo.config import Cluster, RuleSetting
-from reconciler.sizing.inventory import Inventory
 
 __all__ = [
     "ALWAYS",
     "COLLECTIVE",
     "RULES",
     "Rule",
-    "evaluate",
+    "RuleScope",
     "evaluate_age",
     "evaluate_amounts",
     "evaluate_change",
@@ -45,58 +40,31 @@ __all__ = [
 ]
 
 
-def evaluate(  # noqa: PLR0917 - the parts of a cluster
-    kinds: Kinds,
-    rows: Sequence[ObjectSummary],
-    cluster: Cluster,
-    inventory: Inventory | None,
-    settings: Mapping[str, RuleSetting],
-    usage: QueueUsage | None = None,
-    kueue: Version = NEWEST,
-) -> tuple[Verdict, ...]:
-    """Evaluate every rule of `RULES` that `settings` enable over all objects of one cluster, in the order of places.
+def evaluate_links(scope: RuleScope, rows: Sequence[ObjectSummary]) -> tuple[Verdict, ...]:
+    """Evaluate the rules about the identity of objects, their paths, and their references.
 
-    `rows` holds every rendered object, also two with one path, which the identity rules report. Without an inventory
-    the GPUs of the cluster are unknown, and the rules that need it say so. `usage` is that of the same objects, `kueue`
-    the version that the cluster runs.
+    rows: every rendered object of the cluster, also two with one path, which the identity rules report.
     """
-    verdicts = (
-        *evaluate_links(kinds, rows, cluster, settings),
-        *evaluate_amounts(kinds, rows, cluster, inventory, settings, usage, kueue),
-    )
-    return tuple(sorted(verdicts, key=lambda verdict: verdict.sort_key))
-
-
-def evaluate_links(
-    kinds: Kinds, rows: Sequence[ObjectSummary], cluster: Cluster, settings: Mapping[str, RuleSetting]
-) -> tuple[Verdict, ...]:
-    """Evaluate the rules about the identity of objects, their paths, and their references."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    evaluation = scope.evaluation()
     check_identity(evaluation, rows)
     check_existence(evaluation, rows)
     return tuple(evaluation.verdicts)
 
 
-def evaluate_amounts(  # noqa: PLR0917 - the parts of a cluster
-    kinds: Kinds,
-    rows: Sequence[ObjectSummary],
-    cluster: Cluster,
-    inventory: Inventory | None,
-    settings: Mapping[str, RuleSetting],
-    usage: QueueUsage | None = None,
-    kueue: Version = NEWEST,
+def evaluate_amounts(
+    scope: RuleScope, rows: Sequence[ObjectSummary], usage: QueueUsage | None = None
 ) -> tuple[Verdict, ...]:
-    """Evaluate the rules about GPUs and queues."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
+    """Evaluate the rules about GPUs and queues. usage: that of the same objects, if it was added up already."""
+    evaluation = scope.evaluation()
     if usage is None:
-        usage = usage_by_cluster(rows).get(cluster.name, QueueUsage())
+        usage = usage_by_cluster(rows).get(scope.cluster.name, QueueUsage())
     rows = [_as_started(usage.resolve(row)) for row in rows]
     check_queues(evaluation, usage)
     check_counted(evaluation, rows)
     check_quotas(evaluation, rows, usage)
-    check_admission(evaluation, rows, usage, inventory)
-    check_products(evaluation, placed_here(check_dispatch(evaluation, rows, usage), usage), inventory)
-    check_overcommit(evaluation, rows, usage, inventory)
+    check_admission(evaluation, rows, usage, scope.inventory)
+    check_products(evaluation, placed_here(check_dispatch(evaluation, rows, usage), usage), scope.inventory)
+    check_overcommit(evaluation, rows, usage, scope.inventory)
     return tuple(evaluation.verdicts)
 
 
@@ -108,15 +76,11 @@ def _as_started(row: ObjectSummary) -> ObjectSummary:
     return replace(row, demands=tuple(demands))
 
 
-def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
-    kinds: Kinds,
+def evaluate_change(
+    scope: RuleScope,
     before: Sequence[ObjectSummary],
     after: Sequence[ObjectSummary],
-    cluster: Cluster,
-    inventory: Inventory | None,
-    settings: Mapping[str, RuleSetting],
     usages: tuple[QueueUsage, QueueUsage],
-    kueue: Version = NEWEST,
 ) -> tuple[Verdict, ...] | None:
     """Evaluate the rules about GPUs for the workloads that changed: return the verdicts on each of them.
 
@@ -127,35 +91,29 @@ def evaluate_change(  # noqa: PLR0917 - the parts of a cluster
     if any(row.on_nodes for row in (*before, *after)):
         return None  # what DaemonSets take is not there for queues
     verdicts: list[list[Verdict]] = []
-    stock = count_stock(inventory.nodes) if inventory is not None else None
+    stock = count_stock(scope.inventory.nodes) if scope.inventory is not None else None
     for rows, usage in zip((before, after), usages, strict=True):
-        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings, kueue=kueue)
+        evaluation = scope.evaluation()
         resolved = [_as_started(usage.resolve(row)) for row in rows]
         check_counted(evaluation, resolved)
         check_quotas(evaluation, resolved, usage)
-        check_admission(evaluation, resolved, usage, inventory)
+        check_admission(evaluation, resolved, usage, scope.inventory)
         here = placed_here(check_dispatch(evaluation, resolved, usage), usage)
-        check_products(evaluation, here, inventory, stock)
+        check_products(evaluation, here, scope.inventory, stock)
         verdicts.append(evaluation.verdicts)
     old, new = ([verdict for verdict in side if verdict.rule in COLLECTIVE] for side in verdicts)
     return tuple(verdict for verdict in verdicts[1] if verdict.rule not in COLLECTIVE) if old == new else None
 
 
-def has_plain_path(kinds: Kinds, row: ObjectSummary, cluster: Cluster, settings: Mapping[str, RuleSetting]) -> bool:
+def has_plain_path(scope: RuleScope, row: ObjectSummary) -> bool:
     """Return whether the rules about paths accept that of an object, and no other path differs from it only in case."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+    evaluation = scope.evaluation()
     check_identity(evaluation, [row])
     return not evaluation.verdicts and row.path.islower()
 
 
-def has_references(
-    kinds: Kinds,
-    row: ObjectSummary,
-    targets: Iterable[ObjectSummary],
-    cluster: Cluster,
-    settings: Mapping[str, RuleSetting],
-) -> bool:
+def has_references(scope: RuleScope, row: ObjectSummary, targets: Iterable[ObjectSummary]) -> bool:
     """Return whether the rules find everything that an object refers to, among `targets` or outside the repository."""
-    evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
-    check_references(evaluation, [row], ReferenceTargets(kinds, targets))
+    evaluation = scope.evaluation()
+    check_references(evaluation, [row], ReferenceTargets(scope.kinds, targets))
     return not evaluation.verdicts

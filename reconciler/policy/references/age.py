@@ -1,11 +1,11 @@
-"""The age of evidence, compared with the date of the plan: never with a clock, so that a plan can be repeated."""
+"""The age of evidence and the end of quarantines, by the date of the plan, so that a plan can be repeated."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import Protocol
 
 from reconciler.kinds.kind import Kinds
-from reconciler.kube.values import plural
+from reconciler.kube.values import mapping, plural, text
 from reconciler.kube.yaml import Document
 from reconciler.policy.references.rules import Evaluation
 from reconciler.policy.verdict import Verdict
@@ -45,11 +45,6 @@ def age_in_days(timestamp: str, today: date | None) -> int | None:
     """Return the age of what was recorded at a time, negative for the future; None if nothing says so."""
     taken = utc_date(timestamp)
     return None if taken is None or today is None else (today - taken).days
-
-
-def is_too_old(days: int | None, most: int | None) -> bool:
-    """Return whether an age is more than `spec.evidence.maxAge` allows. Evidence from the future is too old as well."""
-    return days is not None and most is not None and not 0 <= days <= most
 
 
 def evidence_ages(evidence: Mapping[str, DatedEvidence], today: date | None) -> dict[str, int]:
@@ -98,3 +93,30 @@ def _message(taken: date, age: int, max_days: int | None) -> str:
     if max_days is not None and age > max_days:
         return f"is dated {taken}; spec.evidence.maxAge allows an age of {plural(max_days, 'day')}"
     return ""
+
+
+_ENDED = "health.quarantine-ended"
+_UNTIL = ("spec", "until")
+
+
+def evaluate_expiry(
+    kinds: Kinds,
+    clusters: Sequence[Cluster],
+    quarantines: Mapping[str, Iterable[Document]],
+    settings: Mapping[str, RuleSetting],
+    today: date | None,
+) -> tuple[Verdict, ...]:
+    """Evaluate the rule about quarantines whose last day is over. `today` is the date of the plan."""
+    verdicts: list[Verdict] = []
+    for cluster in clusters:
+        evaluation = Evaluation(kinds=kinds, cluster=cluster, settings=settings)
+        for document in quarantines.get(cluster.name, ()):
+            spec = mapping(document.data.get("spec"))
+            last = utc_date(text(spec.get("until")))
+            if last is None or last == date.min or today is None or last >= today:
+                continue
+            message = f"ended on {last}, but the plan still counts node {text(spec.get('node'))} as kept out of use"
+            hint = "remove the file, or set a later `until`"
+            evaluation.report_object(_ENDED, document.key, document.at(_UNTIL), message, hint=hint, field="spec.until")
+        verdicts += evaluation.verdicts
+    return tuple(verdicts)

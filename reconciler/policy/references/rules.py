@@ -11,6 +11,7 @@ from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.queues.flavors import NEWEST, Version
 from reconciler.repo.config import Cluster, RuleSetting
+from reconciler.sizing.inventory import Inventory
 
 
 class Rule(Struct, frozen=True, kw_only=True):
@@ -287,6 +288,23 @@ COLLECTIVE = frozenset(
 
 _MAX_SUGGESTIONS = 50  # of one run: each compares many names
 _MAX_NAMES = 2_000
+
+
+class RuleScope(Struct, frozen=True, kw_only=True, eq=False):
+    """One cluster whose objects are evaluated: its settings, its measured nodes, and the version of Kueue there.
+
+    Without an inventory the GPUs of the cluster are unknown, and the rules that need it say so.
+    """
+
+    kinds: Kinds
+    cluster: Cluster
+    settings: Mapping[str, RuleSetting]
+    inventory: Inventory | None = None
+    kueue: Version = NEWEST
+
+    def evaluation(self) -> "Evaluation":
+        """Begin a run of the rules."""
+        return Evaluation(kinds=self.kinds, cluster=self.cluster, settings=self.settings, kueue=self.kueue)
 
 
 class Evaluation(Struct, kw_only=True):

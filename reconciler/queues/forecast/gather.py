@@ -1,6 +1,5 @@
 """From the queues of a plan and the evidence of use to the values of a forecast."""
 
-import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping
 from fractions import Fraction
 from math import ceil
@@ -21,6 +20,7 @@ from reconciler.kinds.terms import (
 )
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.quantities import parse_quantity
+from reconciler.kube.times import unix_time
 from reconciler.queues.flavors import Flavors, Version
 from reconciler.queues.forecast.values import (
     NEVER,
@@ -193,12 +193,12 @@ def _asked(one: UsedWorkload, queue: str, now: str) -> QueuedWorkload:
                 flavor = pods.flavors.get(resource)
                 if flavor is not None:
                     usage[flavor, resource] = usage.get((flavor, resource), 0) + amount * pods.count
-        running = HeldQuota(tuple(usage.items()), seconds(one.admitted_at or one.started_at or now))
+        running = HeldQuota(tuple(usage.items()), unix_time(one.admitted_at or one.started_at or now))
     return QueuedWorkload(
         name=name_of(one.key),
         queue=queue,
         priority=one.priority,
-        created=seconds(one.created_at or now),
+        created=unix_time(one.created_at or now),
         sets=sets,
         running=running,
     )
@@ -211,11 +211,3 @@ def name_of(key: ObjectKey) -> str:
 
 def _requests(pods: UsedPodSet) -> Mapping[str, int]:
     return {name: whole(name, parse_quantity(amount) or Fraction(0)) for name, amount in sorted(pods.requests.items())}
-
-
-def seconds(moment: str) -> float:
-    """Return a time of the evidence in seconds; 0 if it is none."""
-    try:
-        return dt.datetime.fromisoformat(moment).timestamp()
-    except ValueError:
-        return 0.0

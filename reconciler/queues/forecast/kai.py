@@ -2,7 +2,7 @@
 
 In a round it places jobs on free GPUs, then takes GPUs back from queues above their share, then preempts jobs of lower
 priority of the same queue. What is evicted waits again. Only GPUs are compared: KAI 0.12 (pkg/scheduler/actions,
-plugins/proportion), without its moves of running pods to other nodes.
+plugins/proportion), without its moves of running pods that make room on a node (consolidation).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -120,7 +120,7 @@ class _Rounds:
         self._free, self._usable, self._total = dict(nodes), usable, float(sum(nodes.values()))
         self._waiting: dict[str, KaiJob] = {}
         self._evicted: dict[str, KaiJob] = {}  # in this round, as the next ones
-        self._promised: dict[str, KaiJob] = {}  # jobs for which others are evicted
+        self._promised: dict[str, KaiJob] = {}  # jobs for which others are evicted, or that move to other nodes
         self._running: dict[str, KaiJob] = {}
         for job in jobs:
             leaf = self._queues.get(job.queue)
@@ -282,8 +282,7 @@ class _Rounds:
         return self._settled(job, self._solved(job, ordered, lambda _gone, _gpus: True), PREEMPT)
 
     def _victims(self) -> Iterator[KaiJob]:
-        running = self._running.values()
-        return (one for one in running if one.is_preemptible and one.name not in self._promised)
+        return (one for one in self._running.values() if one.is_preemptible)
 
     def _by_share(self, victims: Iterable[KaiJob]) -> list[KaiJob]:
         """Return victims in order: always the last job of the queue that is furthest above its share then."""
@@ -331,14 +330,12 @@ class _Rounds:
     def _solved(
         self, job: KaiJob, victims: Sequence[KaiJob], is_valid: Callable[[Sequence[KaiJob], float], bool]
     ) -> list[KaiJob] | None:
-        """Return the jobs whose GPUs let a job start; None if there are none. Pods are placed one after the other."""
-        recorded: list[KaiJob] = []
+        """Return the jobs whose GPUs let a job start; None if there are none. A pod more is tried at each step."""
+        recorded, found = list[KaiJob](), None
         for pods in range(1, job.pods + 1):
             found = self._solved_for(job, pods, recorded, victims, is_valid)
-            if found is None:
-                return None
-            recorded = found
-        return recorded
+            recorded = recorded if found is None else found
+        return found
 
     def _solved_for(
         self,
@@ -348,7 +345,11 @@ class _Rounds:
         victims: Sequence[KaiJob],
         is_valid: Callable[[Sequence[KaiJob], float], bool],
     ) -> list[KaiJob] | None:
-        if recorded and self._is_solved(job, pods, recorded) and is_valid(recorded, pods * job.gpus):
+        def is_solved(gone: Sequence[KaiJob]) -> bool:
+            lost = self._would_lose(job, pods, gone)
+            return lost is not None and is_valid(lost, pods * job.gpus)
+
+        if recorded and is_solved(recorded):
             return recorded
         known = {one.name for one in recorded}
         added: list[KaiJob] = []
@@ -356,7 +357,7 @@ class _Rounds:
             added.append(victim)
             for node in dict.fromkeys(victim.nodes):
                 gone = [*recorded, *(one for one in added if node in one.nodes)]
-                if self._is_solved(job, pods, gone) and is_valid(gone, pods * job.gpus):
+                if is_solved(gone):
                     return gone
         return None
 
@@ -388,19 +389,24 @@ class _Rounds:
         for queue, (amount, held) in used.items():
             queue.used, queue.held = amount, held
 
-    def _is_solved(self, job: KaiJob, pods: int, gone: Sequence[KaiJob]) -> bool:
+    def _would_lose(self, job: KaiJob, pods: int, gone: Sequence[KaiJob]) -> list[KaiJob] | None:
+        """Return the jobs that would find no place; None if the first pods of a job would not. Nothing changes."""
         before = dict(self._free), dict(self._running), {q: (q.used, q.held) for q in self._queues.values()}
-        is_solved = self._lost(job._replace(pods=pods), gone) is not None
+        lost = self._lost(job._replace(pods=pods), gone)
         self._restore(*before)
-        return is_solved
+        return lost
 
     def _settled(self, job: KaiJob, found: list[KaiJob] | None, reason: str) -> bool:
-        """Evict the victims and start the job. Victims that fit elsewhere are moved, not evicted."""
+        """Evict the victims and start the job. A victim that fits on its nodes stays; one that moves waits again."""
         lost = self._lost(job, found) if found is not None else None
-        if lost is None:
+        if found is None or lost is None:
             return False
         self._promised[job.name] = job
+        for one in found:
+            if one.name in self._running and sorted(self._running[one.name].nodes) != sorted(one.nodes):
+                self._promised[one.name] = one._replace(nodes=())
         for one in lost:
+            self._promised.pop(one.name, None)
             self._evicted[one.name] = one._replace(nodes=())
             self._outcome.preempted.setdefault(one.name, PreemptedWorkload(job.name, reason))
         return True

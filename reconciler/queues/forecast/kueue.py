@@ -7,7 +7,6 @@ heads of all queues: first at their flavors, then, in the order of the cohort, a
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import groupby
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -120,39 +119,44 @@ def forecast(
     fairness: FairSharing | None = None,
 ) -> ForecastOutcome:
     """Return what happens to the workloads; those of unknown or stopped queues, or of cycles, stay as they are."""
-    return _CycleRun(cohorts, queues, workloads, version, fairness).run()
+    found = forest(cohorts, queues)
+    waiting: dict[str, list[_PendingWorkload]] = {name: [] for name in found}
+    for one in workloads:
+        queue = found.get(one.queue)
+        if queue is None:
+            continue
+        if one.running is not None:
+            queue.start(one)
+        elif not queue.spec.is_stopped:
+            waiting[one.queue].append(_PendingWorkload(one))
+    trees: dict[QueueNode, dict[str, QueueNode]] = {}
+    for name, queue in found.items():
+        trees.setdefault(queue.root, {})[name] = queue
+    outcome = ForecastOutcome(admitted={}, preempted={}, reasons={})
+    for members in trees.values():
+        lines = {name: _PendingLine(waiting[name]) for name in members if waiting[name] or members[name].running}
+        _CycleRun(members, lines, version, fairness, outcome).run()
+    return outcome
 
 
 class _CycleRun:
+    """The cycles of the queues below one cohort at the top, or of a queue in no cohort: no other queue affects them."""
+
     def __init__(
         self,
-        cohorts: Iterable[QueueNodeSpec],
-        queues: Iterable[QueueNodeSpec],
-        workloads: Iterable[QueuedWorkload],
+        queues: dict[str, QueueNode],
+        lines: dict[str, _PendingLine],
         version: Version,
         fairness: FairSharing | None,
+        outcome: ForecastOutcome,
     ) -> None:
-        self._queues = forest(cohorts, queues)
+        self._queues, self._lines, self._outcome = queues, lines, outcome
         self._version, self._fairness = version, fairness
-        waiting: dict[str, list[_PendingWorkload]] = {name: [] for name in self._queues}
-        for one in workloads:
-            queue = self._queues.get(one.queue)
-            if queue is None:
-                continue
-            if one.running is not None:
-                queue.start(one)
-            elif not queue.spec.is_stopped:
-                waiting[one.queue].append(_PendingWorkload(one))
-        self._lines = {
-            name: _PendingLine(pending) for name, pending in waiting.items() if pending or self._queues[name].running
-        }
-        self._preemptor = TargetFinder(self._queues, version, fairness)
-        self._versions: dict[int, int] = {}
-        self._cycle = 0
-        self._shares: dict[str, dict[int, DominantShare]] = {}
-        self._outcome = ForecastOutcome(admitted={}, preempted={}, reasons={})
+        self._preemptor = TargetFinder(queues, version, fairness)
+        self._changes = self._cycle = 0
+        self._shares: dict[str, dict[QueueNode, DominantShare]] = {}
 
-    def run(self) -> ForecastOutcome:
+    def run(self) -> None:
         """Run cycles until all workloads are set aside, or a cycle ends as an earlier one since the last change."""
         seen: set[tuple[object, ...]] = set()
         while self._cycle < _MOST_CYCLES:
@@ -174,7 +178,6 @@ class _CycleRun:
         for line in self._lines.values():
             for one in (*line.aside.values(), *(one for _, one in line.heap)):
                 self._outcome.reasons[one.asked.name] = one.reasons
-        return self._outcome
 
     def _heads(self) -> Iterator[_QueueHead]:
         for name, line in self._lines.items():
@@ -186,7 +189,7 @@ class _CycleRun:
     def _nominated(self, one: _PendingWorkload, queue: QueueNode) -> tuple[FlavorAssignment, list[PreemptionTarget]]:
         if one.tried is not None and self._is_outdated(one, queue):
             one.tried = None
-        seen = (self._versions.get(id(queue.root), 0), one.tried)
+        seen = (self._changes, one.tried)
         if one.found is None or one.seen != seen:
             one.seen, one.found = seen, self._assigned(one, queue)
         assignment, targets = one.found
@@ -245,7 +248,7 @@ class _CycleRun:
             if self._decide(head, preempted, taking):
                 admitted.append(head)
             if head.queue in taking:
-                self._forget_shares(head.queue.root)
+                self._shares.clear()
         for node, usages in before.items():
             node.restore(usages)
         for head in admitted:
@@ -294,9 +297,7 @@ class _CycleRun:
             line.set_aside(one, with_equals=is_hopeless and self._version >= _SHAPES)
 
     def _still_fits(self, head: _QueueHead, preempted: dict[str, PreemptionTarget]) -> bool:
-        root = head.queue.root
-        gone = {target.one.name: target for target in head.targets}
-        gone |= {name: target for name, target in preempted.items() if target.queue.root is root}
+        gone = preempted | {target.one.name: target for target in head.targets}
         for target in gone.values():
             target.queue.remove(target.one.running.usage if target.one.running is not None else ())
         fits = all(head.queue.available(cell) >= amount for cell, amount in head.assignment.usage.items())
@@ -313,24 +314,18 @@ class _CycleRun:
         line = self._lines[head.queue.name]
         if line.sticky == asked.name:
             line.sticky = ""
-        self._touch(head.queue)
+        self._changes += 1
 
     def _evict(self, target: PreemptionTarget) -> None:
         queue, one = target.queue, target.one
         queue.stop(one)
         queue.evictions += 1
         self._outcome.admitted.pop(one.name, None)
-        self._touch(queue)
+        self._changes += 1
         if not queue.spec.is_stopped:
             self._lines[queue.name].push(_PendingWorkload(replace(one, running=None)))
-        for member in queue.root.below() if queue.parent is not None else (queue,):
-            line = self._lines.get(member.name)
-            if line is not None:
-                line.retry()
-
-    def _touch(self, queue: QueueNode) -> None:
-        root = id(queue.root)
-        self._versions[root] = self._versions.get(root, 0) + 1
+        for line in self._lines.values():
+            line.retry()
 
     def _in_order(self, heads: list[_QueueHead]) -> Iterator[_QueueHead]:
         if self._fairness is None:
@@ -338,28 +333,22 @@ class _CycleRun:
                 heads, key=lambda one: (one.assignment.borrowing, -one.one.asked.priority, one.one.asked.created)
             )
             return
+        root = heads[0].queue.root
+        if root.is_queue:
+            yield from heads
+            return
         by_name = {head.queue.name: head for head in heads}
-        ordered = sorted(heads, key=lambda head: id(head.queue.root))
-        for _, group in groupby(ordered, key=lambda head: id(head.queue.root)):
-            entries = {head.queue.name: FairEntry(head.one.asked, head.queue, head.assignment.usage) for head in group}
-            root = next(iter(entries.values())).queue.root
-            if root.is_queue:
-                yield by_name[root.name]
-                continue
-            while entries:
-                best = winner(root, entries, self._shares_of, own_first=self._version >= _OWN_FIRST)
-                del entries[best.queue.name]
-                yield by_name[best.queue.name]
+        entries = {name: FairEntry(head.one.asked, head.queue, head.assignment.usage) for name, head in by_name.items()}
+        while entries:
+            best = winner(root, entries, self._shares_of, own_first=self._version >= _OWN_FIRST)
+            del entries[best.queue.name]
+            yield by_name[best.queue.name]
 
-    def _shares_of(self, entry: FairEntry) -> dict[int, DominantShare]:
+    def _shares_of(self, entry: FairEntry) -> dict[QueueNode, DominantShare]:
         found = self._shares.get(entry.queue.name)
         if found is None:
             found = self._shares[entry.queue.name] = shares_with(entry)
         return found
-
-    def _forget_shares(self, root: QueueNode) -> None:
-        for queue in root.below():
-            self._shares.pop(queue.name, None)
 
 
 def _to_reserve(assignment: FlavorAssignment, queue: QueueNode) -> Amounts:

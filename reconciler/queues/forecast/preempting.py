@@ -119,11 +119,11 @@ class TargetFinder:
         candidates = _fair_candidates(queue, asked, cells)
         if not candidates:
             return []
-        candidates.sort(key=lambda one: (one.queue == queue.name, *_order(one)))
+        candidates.sort(key=_order)
         queue.add(usage.items())
         is_own = self._version >= _WITHIN_NOMINAL and not any(queue.exceeds(cell) for cell in cells)
         found, fits, again = _first(self._contest(queue, candidates), usage, fairness, is_own=is_own)
-        if not fits and len(fairness.strategies) > 1:
+        if again and len(fairness.strategies) > 1:
             fits = _second(self._contest(queue, again), usage, found)
         queue.remove(usage.items())
         if not fits:
@@ -141,6 +141,8 @@ def _first(
     """Preempt by the first strategy; return also the candidates that it spares."""
     found: list[PreemptionTarget] = []
     again: list[QueuedWorkload] = []
+    if not (is_own or contest.is_open()):
+        return found, False, again
     queue = contest.queue
     is_final = fairness.strategies[0] == FINAL_SHARE
 
@@ -160,8 +162,7 @@ def _first(
         own, old = contest.shares(owner)
         while contest.has(owner):
             one = contest.pop(owner)
-            after = contest.share_without(owner, _usage(one))
-            if own <= after if is_final else own < old:
+            if own <= old and own <= contest.share_without(owner, _usage(one)) if is_final else own < old:
                 if takes(one, owner, FAIR):
                     return found, True, []
                 break

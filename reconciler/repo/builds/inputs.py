@@ -77,7 +77,7 @@ class _Overlay:
         self._problems: list[Problem] = []
 
     def inputs(self) -> BuildInputs:
-        components = (_join(".", str(name)) for name in sequence(self._build.overrides.get("components")))
+        components = (joined(".", str(name)) for name in sequence(self._build.overrides.get("components")))
         folders = [self._build.path, *components]
         if not self._kustomizations(self._build.path):
             resources = generated_resources(self._build.path, self._files)
@@ -96,7 +96,7 @@ class _Overlay:
         return BuildInputs(files=self._found, is_remote=self._is_remote, problems=tuple(self._problems))
 
     def _kustomizations(self, folder: str) -> list[str]:
-        return [path for name in KUSTOMIZATIONS if (path := _join(folder, name)) in self._files]
+        return [path for name in KUSTOMIZATIONS if (path := joined(folder, name)) in self._files]
 
     def _follow(self, folder: str, document: Document) -> Iterator[str]:
         """Add the files that a kustomization names, and yield the folders."""
@@ -106,7 +106,7 @@ class _Overlay:
                 if not self._build.network:
                     self._problems.append(_remote_problem(document, path, name, waits=self._build.network_waits))
                 continue
-            target = _join(folder, name)
+            target = joined(folder, name)
             if name.startswith("/") or target.startswith(".."):
                 self._problems.append(_outside_problem(document, path, name))
             elif target in self._files:
@@ -179,7 +179,7 @@ class _Chart:
         while folders:
             folder = folders.pop()
             found.update(below(self._files, folder))
-            path = _join(folder, "Chart.yaml")
+            path = joined(folder, "Chart.yaml")
             if path not in self._files:
                 continue
             (raw,) = self._read([path])
@@ -187,7 +187,7 @@ class _Chart:
                 for index, entry in enumerate(sequence(document.data.get("dependencies"))):
                     address = str(mapping(entry).get("repository") or "")
                     if address.startswith("file://"):
-                        target = _join(folder, address.removeprefix("file://"))
+                        target = joined(folder, address.removeprefix("file://"))
                         if target.startswith(".."):
                             at: FieldPath = ("dependencies", index, "repository")
                             problems.append(_outside_problem(document, at, address))
@@ -202,8 +202,16 @@ class _Chart:
         return BuildInputs(files=found, is_remote=is_remote, problems=tuple(problems))
 
 
-def _join(folder: str, name: str) -> str:
+def joined(folder: str, name: str) -> str:
+    """Return the path of what a file of a folder names."""
     return posixpath.normpath(posixpath.join(folder, name))
+
+
+def tool_of(folder: str, has: Callable[[str], bool]) -> Tool | None:
+    """Return the program that builds a folder, by the file that it reads there; None if there is no such file."""
+    if any(has(joined(folder, name)) for name in KUSTOMIZATIONS):
+        return Tool.KUSTOMIZE
+    return Tool.HELM if has(joined(folder, "Chart.yaml")) else None
 
 
 def _remote_problem(document: Document, path: FieldPath, name: str, *, waits: bool = False) -> Problem:

@@ -144,7 +144,8 @@ def _meaning(path: str, before: Any, after: Any) -> tuple[bool, str]:
         return bool(effects), "; ".join(effects)
     looser = top == "drift" and bool({*_listed(after)} - {*_listed(before)} - {"revert"})
     words = "live objects may differ from Git" if looser else ""
-    return looser or (top == "on_immutable_change" and before == "refuse"), words
+    is_other = (top == "on_immutable_change" and before == "refuse") or (path == "forge.owners_approve" and bool(after))
+    return looser or is_other, words
 
 
 def _listed(folders: Any) -> Sequence[str]:

@@ -16,13 +16,15 @@ _NAME = re.compile(r"[\w.-]+(/[\w.-]+)+", re.ASCII)
 class ForgeSettings(Struct, frozen=True, kw_only=True):
     """A forge and a repository on it; what is empty follows from the remote `origin` or from the pipeline.
 
-    commands: those that people may write in comments. most: change requests that may be open at a time.
+    commands: those that people may write in comments. owners_approve: reviews of code owners approve plans over budget.
+    most: change requests that may be open at a time.
     """
 
     kind: str = ""
     url: str = ""
     repository: str = ""
     commands: tuple[str, ...] = ()
+    owners_approve: bool = False
     most: int = 10
 
 
@@ -41,6 +43,7 @@ def parse_forge(spec: Mapping[str, Any]) -> ForgeSettings | None:
         url=entry.get("url", "").rstrip("/"),
         repository=entry.get("repository", ""),
         commands=tuple(entry.get("commands", ())),
+        owners_approve=entry.get("ownersApprove", False),
         most=spec.get("budgets", {}).get("changeRequests", ForgeSettings().most),
     )
 

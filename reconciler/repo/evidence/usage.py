@@ -22,7 +22,7 @@ from reconciler.kube.problems import Problem, Violation
 from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.violations import foreign_cluster
 from reconciler.kube.yaml import Document, write
-from reconciler.sizing.devices import is_gpu
+from reconciler.sizing.devices import WHOLE_GPUS, is_gpu
 
 KIND = "GpuUsage"
 _API_VERSION = "gpureconciler.io/v1alpha1"
@@ -72,7 +72,7 @@ class WaitReason(_Value, frozen=True, kw_only=True):
 
 
 class _Group(_Value, frozen=True, kw_only=True):
-    """What several workloads have in common."""
+    """The fields that several workloads have in common."""
 
     api_version: str
     kind: str
@@ -113,7 +113,7 @@ class UsedWorkload(_Group, frozen=True, kw_only=True):
 
 
 class QueueWaits(_Value, frozen=True, kw_only=True):
-    """How long workloads of a queue waited in a window (`7d`), and what says so."""
+    """The waiting times of a queue's workloads in a window (`7d`), and what says so."""
 
     queue: str
     samples: _Count
@@ -124,7 +124,7 @@ class QueueWaits(_Value, frozen=True, kw_only=True):
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """What workloads of one cluster run and wait, sorted by identity. `document` is the evidence file.
+    """The workloads of one cluster that run and wait, sorted by identity. `document` is the evidence file.
 
     coverage: what could not be read, in sentences; the workloads are then not all.
     """
@@ -137,11 +137,13 @@ class Usage(Struct, frozen=True, kw_only=True):
     document: Document | None = None
 
     def held_gpus(self) -> dict[str, int]:
-        """Return the GPUs that pods hold, by node."""
+        """Return the whole GPUs that pods hold, by node."""
         found: dict[str, int] = {}
         for pods in (one for workload in self.workloads for one in workload.pod_sets):
+            whole = (amount for name, amount in pods.requests.items() if name in WHOLE_GPUS)
+            gpus = sum(int(parse_quantity(amount) or 0) for amount in whole)
             for node, number in pods.nodes:
-                found[node] = found.get(node, 0) + number * pods.pod_gpus
+                found[node] = found.get(node, 0) + number * gpus
         return found
 
 

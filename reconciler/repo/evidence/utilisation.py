@@ -53,6 +53,14 @@ class GpuPod(_Row, frozen=True, kw_only=True):
     gpus: _Count
     windows: tuple[GpuWindow, ...] = ()
 
+    def busiest(self) -> tuple[GpuWindow, ...]:
+        """Return a window of each GPU that was measured: of several metrics the one with the highest mean."""
+        found: dict[str, GpuWindow] = {}
+        for window in self.windows:
+            if window.samples and (window.gpu not in found or window.mean > found[window.gpu].mean):
+                found[window.gpu] = window
+        return tuple(found.values())
+
     def idle_shares(self) -> tuple[float, ...]:
         """Return the idle share of each GPU that was measured: of several metrics the busier one counts."""
         found: dict[str, float] = {}

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from msgspec.structs import replace
 from watchdog.events import (
     DirDeletedEvent,
     DirMovedEvent,
@@ -173,6 +174,17 @@ class GitRepository:
     def root(self) -> Path:
         """The folder that all paths are below."""
         return self._location.root
+
+    @property
+    def prefix(self) -> str:
+        """The path of the root below the top."""
+        return self._location.prefix
+
+    def whole(self) -> "GitRepository":
+        """Keep nothing of what was listed below the root."""
+        if not self.prefix:
+            return self
+        return GitRepository(replace(self._location, prefix=""), largest_file=self._largest)
 
     @property
     def object_format(self) -> str:

@@ -1,13 +1,21 @@
-"""The text of `reconciler size`: candidates with a bar that compares their memory with the GPU's, and remedies."""
+"""The text of `reconciler size`: candidates with a bar that compares their memory with the GPU's, and remedies.
+
+`format_sizes` chooses between it and JSON.
+"""
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from reconciler.console.page import Page, Piece, Style, Styled
+from reconciler.console.terminal import terminal
 from reconciler.kube.values import plural
 from reconciler.plan.outputs.sections.sizing import sizing_facts
 from reconciler.plan.outputs.summary.queues import gpus
 from reconciler.plan.outputs.terminal_sections import write_facts
+from reconciler.settings import Settings
 from reconciler.size.pages.answer import SizeAnswer, instruction
+from reconciler.size.pages.report import size_report
 from reconciler.sizing.decision import Candidate, Estimate
 from reconciler.sizing.remedies import Reach, Remedies, Remedy
 
@@ -176,3 +184,13 @@ def memory_bar(estimate: Estimate, memory_gib: float, cells: int) -> str:
     padded = drawn.ljust(limit)
     line = f"{padded[:limit]}|{padded[limit:]}"
     return line if len(line) <= cells + 1 else f"{line[:cells]}>"
+
+
+def format_sizes(answers: Sequence[SizeAnswer], settings: Settings) -> str:
+    """Format answers to sizing questions; as JSON, one indented object or one object per line."""
+    if settings.output == "json":
+        lines = [msgspec.json.encode(size_report(answer)) for answer in answers]
+        lines = [msgspec.json.format(line, indent=2) for line in lines] if len(lines) == 1 else lines
+        return "".join(line.decode() + "\n" for line in lines)
+
+    return "\n".join(render_size(answer, **terminal(settings)) for answer in answers)

@@ -73,7 +73,6 @@ def decide_cheapest(
     *,
     estimator: Estimator = estimate,
     speed: Speed | None = throughput,
-    every: bool = False,
 ) -> Decision:
     """Choose among GPU products, one question each: the cheapest by the token, or for throughput the fastest.
 
@@ -82,7 +81,7 @@ def decide_cheapest(
     """
     if not questions:
         raise ValueError("no GPU product to choose from")
-    decisions = [decide(question, answers, estimator=estimator, speed=speed, every=every) for question in questions]
+    decisions = [decide(question, answers, estimator=estimator, speed=speed) for question in questions]
     if len(decisions) == 1:
         return decisions[0]
     pending = next((decision for decision in decisions if decision.is_pending), None)

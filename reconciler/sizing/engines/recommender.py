@@ -44,7 +44,7 @@ def parse_count(value: Any) -> int | None:
 
 
 @contextmanager
-def as_predictor_errors(prefix: str = "") -> Iterator[None]:
+def as_predictor_errors() -> Iterator[None]:
     """Turn the errors of the process and HTTP modules into those of the port `Predictor`."""
     try:
         yield
@@ -52,4 +52,4 @@ def as_predictor_errors(prefix: str = "") -> Iterator[None]:
         raise
     except OutsideError as error:
         kind = PredictorUnavailable if error.retryable else PredictorError
-        raise kind(prefix + error.message, hint=error.hint) from error
+        raise kind(error.message, hint=error.hint) from error

@@ -42,15 +42,8 @@ def judge_servers(
             continue
         estimate = estimate_server(server, gpu)
         if estimate.verdict is ServerVerdict.DOES_NOT_FIT:
-            path = _line(found, server)
-            yield Problem(
-                rule="serving.memory",
-                place=document.at(path),
-                field=format_path(path),
-                message=_message(server, gpu, estimate),
-                hint=_hint(server, gpu, estimate),
-                severity=Severity.WARNING,
-            )
+            message, hint = _message(server, gpu, estimate), _hint(server, gpu, estimate)
+            yield document.problem("serving.memory", _line(found, server), message, hint, severity=Severity.WARNING)
 
 
 def _heads(document: Document, found: FoundServer, error: Diagnostic) -> Problem:

@@ -101,10 +101,9 @@ def estimate_server(server: Server, gpu: Gpu) -> ServerEstimate:
     )
 
 
-def smallest_layout(server: Server, gpu: Gpu, per_node: int = 8) -> Server | None:
-    """Return the server with the fewest GPUs of one node that fits; None if none does. Replicas stay."""
-    sizes = [size for size in (1, 2, 4, 8) if size <= per_node]
-    ways = [size for size in sizes if not undivided_heads(server.architecture, size)]
+def smallest_layout(server: Server, gpu: Gpu) -> Server | None:
+    """Return the server with the fewest GPUs of one node, at most 8, that fits; None if none does. Replicas stay."""
+    ways = [size for size in (1, 2, 4, 8) if not undivided_heads(server.architecture, size)]
     layouts = (replace(server, tensor=tensor, pipeline=1) for tensor in ways)
     return next((one for one in layouts if estimate_server(one, gpu).verdict is ServerVerdict.FITS), None)
 

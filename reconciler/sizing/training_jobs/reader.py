@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from reconciler.kube.objects import FieldPath, format_path
+from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.values import mapping, sequence, value_at
 from reconciler.kube.yaml import Document
@@ -56,8 +56,7 @@ class JobReader:
 
     def problem(self, rule: str, path: FieldPath, message: str, hint: str) -> None:
         """Add an error."""
-        place = self.document.at(path)
-        self.problems.append(Problem(rule=rule, place=place, field=format_path(path), message=message, hint=hint))
+        self.problems.append(self.document.problem(rule, path, message, hint))
 
     def only_container(self, template: FieldPath) -> Container | None:
         """Return the only container of a pod template; a problem if there are several or none."""

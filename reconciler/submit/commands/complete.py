@@ -7,7 +7,7 @@ import click
 from reconciler.console import options
 from reconciler.console.printing import emit
 from reconciler.submit.commands.submit import propose_and_show
-from reconciler.submit.complete import complete
+from reconciler.submit.delete import complete
 from reconciler.submit.proposal import SubmittedChange, open_head
 from reconciler.submit.user import user_settings
 

@@ -45,8 +45,6 @@ def command(*, user: str, all_users: bool, namespace: str, **flags: Any) -> int:
 def _carry_out(what: str, workload: LiveWorkload, flags: Mapping[str, Any]) -> None:
     """Run the command for what was chosen, and wait until the user has read what it printed."""
     words = [workload.named, "-n", workload.key.namespace]
-    if what == "port-forward":
-        words.append(click.prompt("port ([LOCAL:]REMOTE)", default="8265"))
     if what == "logs":
         words += ["--follow", "--tail", "200"]
     verbs = {
@@ -58,6 +56,8 @@ def _carry_out(what: str, workload: LiveWorkload, flags: Mapping[str, Any]) -> N
     }
     access = [] if what == "delete" else _access_words(flags)
     try:
+        if what == "port-forward":
+            words.append(click.prompt("port ([LOCAL:]REMOTE)", default="8265"))
         verbs[what].main([*words, *access], prog_name=what, standalone_mode=False)
     except ReconcilerError as error:
         report_error(error)

@@ -17,7 +17,7 @@ from reconciler.plan.opening import Run
 from reconciler.plan.outputs.display import format_plan
 from reconciler.repo.files import SUFFIXES
 from reconciler.settings import Settings
-from reconciler.submit.dry_run import NODE_GPUS, manifests_in, manifests_outside
+from reconciler.submit.dry_run import manifests_in, manifests_outside
 from reconciler.submit.go_templates import to_jinja
 from reconciler.submit.proposal import (
     SubmittedChange,
@@ -28,8 +28,9 @@ from reconciler.submit.proposal import (
     request_review,
     with_files,
 )
+from reconciler.submit.site import NODE_GPUS
 from reconciler.submit.submit import Submission, SubmitRequest, submit
-from reconciler.submit.user import UserSettings, user_settings
+from reconciler.submit.user import user_settings
 
 _GPU_LABEL = "beta.amd.com/gpu.family.AI"
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -144,13 +145,20 @@ def run(
     kinds = opening.kinds() if head is None else head.workspace.runtime.engine.kinds
     index = None if head is None else head.workspace.compile()
     request = _request(flags, head, serves=serves)
-    submission = submit(request, user_settings(user, user_file, environ), kinds, index)
+    submitter = user_settings(user, user_file, environ)
+    submission = submit(request, submitter, kinds, index)
     if not quiet:
         _say(submission, request, verbose)
     if dry_run:
         return _print_manifests(head, submission, settings, environ)
     assert head is not None  # noqa: S101 - required unless nothing is written
-    return _propose(head, submission, user_settings(user, user_file, environ), settings, push=push, quiet=quiet)
+    proposal = SubmittedChange(
+        branch=f"submit/{submission.name}",
+        subject=f"Submit {submission.kind} {submission.namespace}/{submission.name}",
+        user=submitter.user,
+        files=submission.files,
+    )
+    return propose_and_show(head, proposal, settings, push=push, quiet=quiet, nothing="nothing to submit")
 
 
 def _open(repo: str, flags: Mapping[str, Any], environ: Mapping[str, str], *, needs_repository: bool) -> Run | None:
@@ -218,16 +226,6 @@ def _print_manifests(
     return 0
 
 
-def _propose(
-    head: Run, submission: Submission, user: UserSettings, flags: Mapping[str, Any], *, push: bool, quiet: bool
-) -> int:
-    subject = f"Submit {submission.kind} {submission.namespace}/{submission.name}"
-    proposal = SubmittedChange(
-        branch=f"submit/{submission.name}", subject=subject, user=user.user, files=submission.files
-    )
-    return propose_and_show(head, proposal, flags, push=push, quiet=quiet, nothing="nothing to submit")
-
-
 def propose_and_show(
     head: Run, proposal: SubmittedChange, flags: Mapping[str, Any], *, push: bool, quiet: bool, nothing: str
 ) -> int:
@@ -247,9 +245,8 @@ def propose_and_show(
     if not quiet:
         emit_report(format_plan(planned.plan, settings), settings)
     commit = propose(head, planned, proposal)
-    is_told = settings.output == "text" and not quiet
     following = request_review(head, proposal, options.environment(), push=push)
-    if is_told:
+    if settings.output == "text" and not quiet:
         emit(f"\nbranch {proposal.branch}: {commit[:12]}, {plural(len(proposal.files), 'file')}")
         emit(following)
     return 0

@@ -3,20 +3,20 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from reconciler.console import options
+from reconciler.console.access import access_flags
 from reconciler.console.printing import emit
+from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.kube.client.port import LiveCluster
-from reconciler.plan.live.clusters import access_flags
+from reconciler.kube.client.streams import PodStreams
 from reconciler.submit.live.sessions import is_terminal
 from reconciler.submit.live.workloads import ContainerTarget, choose, pods_of
-
-if TYPE_CHECKING:
-    from reconciler.kube.client.streams import PodStreams
 
 DEFAULT_NAMESPACE = "kaiwo"
 
@@ -25,7 +25,7 @@ class OpenCluster(Struct, frozen=True, kw_only=True, eq=False):
     """One API server: its objects, and the streams of its pods."""
 
     live: LiveCluster
-    streams: "PodStreams"
+    streams: PodStreams
 
 
 workload = click.argument("workload", metavar="TYPE/NAME")
@@ -43,17 +43,7 @@ place = options.stack(
 @contextmanager
 def open_cluster(flags: Mapping[str, Any]) -> Iterator[OpenCluster]:
     """Open the cluster that the flags of kubectl name, until the block ends."""
-    from reconciler.kube.client import KubernetesCluster, load_access  # noqa: PLC0415 - only for live commands
-    from reconciler.kube.client.streams import PodStreams  # noqa: PLC0415 - the same
-
-    named = access_flags(flags)
-    access = load_access(
-        options.environment(),
-        kubeconfig=named.kubeconfig,
-        context=named.context,
-        user=named.user,
-        groups=named.groups,
-    )
+    access = load_access(options.environment(), **asdict(access_flags(flags)))
     with KubernetesCluster(access) as live:
         streams = PodStreams(access)
         yield OpenCluster(live=live, streams=streams)

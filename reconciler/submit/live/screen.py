@@ -7,6 +7,7 @@ from textual.app import App, ComposeResult
 from textual.binding import BindingType
 from textual.widgets import DataTable, Footer, Header
 
+from reconciler.kube.client.port import ClusterError
 from reconciler.submit.live.workloads import LiveWorkload
 
 Choice = tuple[str, LiveWorkload]
@@ -47,10 +48,14 @@ class ManageScreen(App[Choice]):
         self.action_reload()
 
     def action_reload(self) -> None:
-        """Read the workloads again."""
+        """Read the workloads again, and say it if that fails."""
         table = self.query_one(DataTable)
         table.clear()
-        self._rows = self._load()
+        self._rows = ()
+        try:
+            self._rows = self._load()
+        except ClusterError as error:
+            self.notify(error.message, severity="error")
         for row in self._rows:
             pods = ", ".join(f"{number} {phase}" for phase, number in sorted(row.phases.items())) or "none"
             table.add_row(row.key.kind, row.key.namespace, row.key.name, row.user or "-", pods)

@@ -101,16 +101,13 @@ def parse_port(text: str) -> tuple[int, int]:
     return int(words[0]), int(remote)
 
 
-@contextmanager
-def listener(port: int) -> Iterator[socket.socket]:
-    """Listen on a port of this machine alone, until the block ends."""
+def listener(port: int) -> socket.socket:
+    """Listen on a port of this machine alone, until the socket is closed."""
     try:
-        with socket.create_server(("127.0.0.1", port)) as server:
-            yield server
+        return socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise ConfigError(
-            f"port {port} cannot be used: {error.strerror}", hint="choose another: LOCAL:REMOTE"
-        ) from None
+        hint = "choose another: LOCAL:REMOTE"
+        raise ConfigError(f"port {port} cannot be used: {error.strerror}", hint=hint) from None
 
 
 Connect = Callable[[], AbstractContextManager[socket.socket]]

@@ -88,15 +88,19 @@ def _owner(body: Body, namespace: str) -> ObjectKey | None:
 def pods_of(live: LiveCluster, named: str, namespace: str) -> list[Body]:
     """Return the pods of `TYPE/NAME`, those that run first. Raises `ConfigError` if there are none."""
     kind, _, name = named.rpartition("/")
-    found = read_kind(live, POD, namespace=namespace)
-    if found.failure:
-        raise ClusterError(found.failure)
     owners = Owners(live)
-    pods = [body for body in found.objects if _belongs(body, owners, kind.lower(), name)]
+    pods = [body for body in _pods(live, namespace) if _belongs(body, owners, kind.lower(), name)]
     if not pods:
         hint = "it may wait in its queue: see `reconciler status`; -n names its namespace"
         raise ConfigError(f"no pod of {named} in namespace {namespace}", hint=hint)
     return sorted(pods, key=lambda body: (_phase(body) != "Running", metadata_text(body, "name")))
+
+
+def _pods(live: LiveCluster, namespace: str) -> Sequence[Body]:
+    found = read_kind(live, POD, namespace=namespace)
+    if found.failure:
+        raise ClusterError(found.failure)
+    return found.objects
 
 
 def _belongs(pod: Body, owners: Owners, kind: str, name: str) -> bool:
@@ -136,11 +140,14 @@ def _one(what: str, names: Sequence[str], named: str, ask: Ask | None) -> str:
 
 
 def workloads(live: LiveCluster, kinds: Kinds, namespace: str, user: str) -> list[LiveWorkload]:
-    """Return what runs pods, or may once its queue lets it; `user`: only those of this user."""
+    """Return what runs pods, or may once its queue lets it; `user`: only those of this user.
+
+    Raises `ClusterError` if pods cannot be read; kinds that cannot are left out.
+    """
     found: dict[ObjectKey, LiveWorkload] = {}
     owners = Owners(live)
     phases: dict[ObjectKey, dict[str, int]] = {}
-    for pod in read_kind(live, POD, namespace=namespace).objects:
+    for pod in _pods(live, namespace):
         own = ObjectKey(
             group=POD[0], kind=POD[1], namespace=metadata_text(pod, "namespace"), name=metadata_text(pod, "name")
         )

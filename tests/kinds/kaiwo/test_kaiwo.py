@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.download.config import read_config
-from reconciler.kinds.kaiwo.progress import kaiwo_progress
+from reconciler.kinds.kaiwo import kaiwo_progress
 from reconciler.kinds.progress import Phase
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.problems import Severity

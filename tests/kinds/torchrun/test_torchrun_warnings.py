@@ -4,10 +4,10 @@ import pytest
 
 from reconciler.kinds.registry import BUILT_IN
 from reconciler.kinds.summary import summarize
-from reconciler.policy.references import evaluate
 from reconciler.repo.config import Backend, Cluster
 from tests.kinds.torchrun.torchrun_cases import inventory_of, rendered
 from tests.kinds.walking import Result
+from tests.plan.plan_cases import evaluate
 
 JOBS = """
 apiVersion: torchrun.ai/v1alpha1

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.exporting import SpanExporter
 from reconciler.controller.loop import Controller, LoopOptions
 from reconciler.controller.outcome import PassOutcome
@@ -14,7 +15,6 @@ from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.controller.sources.status import SourceStatus
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.web.metrics import Metrics
 
 

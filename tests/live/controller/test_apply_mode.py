@@ -8,12 +8,12 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request, reconcile
 from reconciler.controller.sources.source import ConfigSource, Mode
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
-from reconciler.plan.live.clusters import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

@@ -15,11 +15,10 @@ import pytest
 from reconciler.controller.notifying import Notifier, conditions_of, use_conditions
 from reconciler.controller.sources.status import Condition, SourceStatus
 from reconciler.controller.use import ClusterUse, UseSample
-from reconciler.health.rounds import webhooks
-from reconciler.nodehealth.exports.notices import HealthNotice
+from reconciler.messages import Notice, receivers_in
 
 SECRET = "T0000/B0000/unguessable"
-BROKEN = HealthNotice(key="source/a/Stalled", stage="", title="a: PolicyDenied", text="no limits")
+BROKEN = Notice(key="source/a/Stalled", stage="", title="a: PolicyDenied", text="no limits")
 
 
 class Hook(BaseHTTPRequestHandler):
@@ -64,7 +63,7 @@ def notifier(
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         (tmp_path / key).write_text(f"http://127.0.0.1:{server.server_port}/services/{SECRET}\n")
-        found = Notifier(lambda: webhooks(str(tmp_path)), now=clock)
+        found = Notifier(lambda: receivers_in(str(tmp_path)), now=clock)
         found.start()
         try:
             yield found, bodies, clock
@@ -163,7 +162,7 @@ def test_what_another_process_told_is_not_new(tmp_path: Path) -> None:
 
 def test_at_most_twenty_messages_in_ten_minutes(tmp_path: Path) -> None:
     """F-127: the others wait."""
-    many = [HealthNotice(key=f"k{number:02}", stage="", title=f"t{number:02}") for number in range(25)]
+    many = [Notice(key=f"k{number:02}", stage="", title=f"t{number:02}") for number in range(25)]
     with notifier(tmp_path) as (found, bodies, clock):
         found.sync("x", many)
         until(lambda: len(bodies) == 20)

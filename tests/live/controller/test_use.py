@@ -28,8 +28,9 @@ def workload(name: str, state: str, gpus: int, **more: Any) -> UsedWorkload:
     return UsedWorkload(**JOB, name=name, state=state, cluster_queue="h100", pod_sets=sets, **more)
 
 
-def window(gpu: str, mean: float) -> GpuWindow:
-    return GpuWindow(gpu=gpu, metric="m", max=100.0, mean=mean, samples=60, expected=60, idle=0.25)
+def window(gpu: str, mean: float, samples: int = 60) -> GpuWindow:
+    idle = 0.25 if samples else None
+    return GpuWindow(gpu=gpu, metric="m", max=100.0, mean=mean, samples=samples, expected=60, idle=idle)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,8 @@ def found() -> dict[str, ClusterUse]:
     running = workload("a", RUNNING, 6, created_at="2026-11-30T00:00:00Z", started_at="2026-11-30T00:00:30Z")
     waiting = workload("b", WAITING, 8, created_at="2026-11-30T01:23:20Z")
     usage = Usage(cluster="main", observed_at=AT, workloads=(running, waiting))
-    pods = (GpuPod(name="a-0", node="h100-01", gpus=6, windows=(window("0", 90.0), window("1", 30.0))),)
+    windows = (window("0", 90.0), window("1", 30.0), window("2", 0.0, samples=0))
+    pods = (GpuPod(name="a-0", node="h100-01", gpus=6, windows=windows),)
     held = GpuWorkload(**JOB, name="a", resource="nvidia.com/gpu", queue="h100", pods=pods)
     use = GpuUtilisation(cluster="main", taken_at=AT, window_seconds=1800, workloads=(held,))
     repository = template_repository()

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from reconciler.kube.objects import ObjectKey
 from tests.cli.fleet import Ran
@@ -149,3 +150,38 @@ def test_an_added_field_that_a_rule_ignores_stays(site: Site) -> None:
     site.config_map("settings", a="2")
     assert site.reconcile().code == 0
     assert site.live("ConfigMap", "settings")["data"] == {"a": "2", "b": "2"}
+
+
+def test_what_others_added_can_be_adopted(site: Site) -> None:
+    """F-143: fields, items of lists and whole containers, without the defaults of the server; then Git has them."""
+    _start(site)
+    high = {"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "WorkloadPriorityClass", "metadata": {"name": "high"}}
+    site.write("queues/high.yaml", {**high, "value": 10})
+    site.fleet.commit()
+    queue = ObjectKey(group="kueue.x-k8s.io", kind="ClusterQueue", namespace="", name="shared")
+    _edit(site, queue, {"spec": {"stopPolicy": "Hold", "preemption": {"withinClusterQueue": "LowerPriority"}}})
+    _edit(site, site.key("ConfigMap", "settings"), {"data": {"b": "2"}})
+    side = {"name": "side", "image": "example.com/side:1", "ports": [{"containerPort": 80}]}
+    _edit(site, site.key("Deployment", "web", "apps"), [
+        {"op": "add", "path": "/spec/template/spec/containers/0/env/0", "value": {"name": "B", "value": "2"}},
+        {"op": "add", "path": "/spec/template/spec/containers/0", "value": side},
+        {"op": "add", "path": "/metadata/labels/kueue.x-k8s.io~1priority-class", "value": "high"},
+    ])  # fmt: skip
+    ran = site.fleet.run("drift", "--all", "--write", *site.flags)
+    assert (ran.code, "not-adopted" in ran.err) == (0, False), ran.err
+
+    def source(path: str) -> Any:
+        return yaml.safe_load((site.fleet.root / path).read_text())
+
+    assert source("jobs/settings.yaml")["data"] == {"a": "1", "b": "2"}
+    spec = source("queues/shared.yaml")["spec"]
+    assert (spec["stopPolicy"], spec["preemption"]) == ("Hold", {"withinClusterQueue": "LowerPriority"})
+    web = source("jobs/web.yaml")
+    assert web["metadata"]["labels"] == {"kueue.x-k8s.io/priority-class": "high"}
+    old, new = web["spec"]["template"]["spec"]["containers"]
+    assert old["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}]
+    assert new == {**side, "ports": [{"containerPort": 80}]}
+    assert _drift(site) == []
+    assert site.reconcile().code == 0
+    assert site.live("ConfigMap", "settings")["data"] == {"a": "1", "b": "2"}
+    assert site.plan("--exit-code").code == 0

@@ -3,8 +3,12 @@
 import json
 from typing import Any
 
+import pytest
 import yaml
 
+from tests.cli.fleet import Fleet
+from tests.forge.project import RemoteBranches
+from tests.forge.stub import StubForge, served
 from tests.live.apply.conftest import Site
 from tests.live.drift.test_ownership import words
 
@@ -52,6 +56,34 @@ def test_drift_that_a_rule_ignores_stays(site: Site) -> None:
     assert site.changes() == ["update ConfigMap/one"]
     assert site.apply("--date", "2027-02-01").code == 0
     assert site.live("ConfigMap", "one")["data"] == {"a": "1", "b": "2"}
+
+
+def test_adopted_drift_becomes_a_change_request(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """F-143, F-161: the edit of the source, once; closed when the cluster says what Git says."""
+    start(site)
+    decide(site, action="adopt")
+    fleet, origin = site.fleet, Fleet(site.fleet.root.parent / "origin", site.fleet.capture)
+    fleet.git("init", "--quiet", "--bare", str(origin.root))
+    fleet.git("remote", "add", "origin", str(origin.root))
+    stub = StubForge(kind="gitlab", branches=RemoteBranches(origin.git))
+    with served(stub) as url:
+        monkeypatch.setenv("RECONCILER_FORGE_TOKEN", "canary-token")
+        monkeypatch.setenv("RECONCILER_FORGE_HOST", url.removeprefix("http://"))
+        config = yaml.safe_load((fleet.root / "reconciler.yaml").read_text())
+        config["spec"]["forge"] = {"kind": "gitlab", "url": url, "repository": "team/fleet"}
+        (fleet.root / "reconciler.yaml").write_text(yaml.safe_dump(config))
+        fleet.commit("forge")
+        fleet.git("push", "--quiet", "origin", "HEAD:refs/heads/main")
+        edit(site, "one", a="live")
+        for _ in range(2):
+            shown = fleet.run("drift", *site.flags, "--change-request")
+            assert shown.code == 0, shown.err
+        (request,) = stub.requests
+        assert (request.branch.startswith("reconciler/drift/"), "jobs/one.yaml" in request.body) == (True, True)
+        assert "live" in origin.git("show", f"{stub.branches[request.branch]}:jobs/one.yaml")
+        edit(site, "one", a="1")
+        assert fleet.run("drift", *site.flags, "--change-request").code == 0
+        assert request.state == "closed"
 
 
 def test_adopted_drift_becomes_an_edit_of_its_line(site: Site) -> None:

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.health.deep_runs import DeepRunSettings, start_deep_run
+from reconciler.health.deep_runs import start_deep_run
 from reconciler.health.fast_lane import node_key
+from reconciler.kinds.health.pods import DeepRunSettings
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.nodehealth.active.due import is_requested

@@ -118,7 +118,10 @@ def test_an_export_that_is_switched_off_takes_its_labels_along(
 
 
 def test_exports_are_written_on_change_only_and_never_in_a_dry_run(fleet: LiveFleet, requests: Requests) -> None:
-    """F-090: a label that somebody changed by hand is set right again, because nothing is read from it."""
+    """F-090, agentaflow defect 15: nodes are patched, not updated, and no annotation holds facts of devices.
+
+    A label that somebody changed by hand is set right again, because nothing is read from it.
+    """
     (name,) = fleet.add(1)
     fleet.report(name)
     requests.take()
@@ -126,7 +129,8 @@ def test_exports_are_written_on_change_only_and_never_in_a_dry_run(fleet: LiveFl
     assert requests.take().keys() <= {"list", "read", "discover"}
     assert exported(fleet, name) == {}
     fleet.round()
-    requests.take()
+    assert requests.take().keys() == {"list", "read", "create", "patch", "apply"}
+    assert exported(fleet, name, "annotations").keys() == {"agentaflow.gpu/available-count"}
     fleet.round()
     assert requests.take().keys() <= {"list", "read"}
     fleet.cluster.patch(node_key(name), {"metadata": {"labels": {HEALTH: "EVICT"}}}, manager="kubectl")

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from reconciler.health.fast_lane import MarkResult, node_key, write_mark
 from reconciler.kube.client import KubernetesCluster
+from reconciler.live.observe.owners import repair_owner
 from reconciler.nodehealth.nodes import (
     AUTOSCALER_TAINT,
     HEARTBEAT_SECONDS,
@@ -16,7 +17,6 @@ from reconciler.nodehealth.nodes import (
     HealthTaint,
     NodeMark,
     is_overridden,
-    repair_owner,
     taint_record,
 )
 from tests.live.health.conftest import START, MakeNode, Node, SetClock, conditions, events, read, taints

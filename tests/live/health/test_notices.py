@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from reconciler.errors import ConfigError
-from reconciler.health.rounds import tell, webhooks
+from reconciler.messages import Receivers, receivers_in, send
+from reconciler.nodehealth.exports.notices import notices
 from reconciler.nodehealth.findings import RepairAction
 from reconciler.nodehealth.fleet.decisions import BreakerAlert, FleetEvaluation, HealthDecision, ProblemStatus
-from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase
+from reconciler.nodehealth.fleet.state import BreakerState, FleetState, HealthPhase, NodeState
 from reconciler.nodehealth.quarantine import TaintEffect
 
 
@@ -52,7 +53,7 @@ def receiver() -> Iterator[Receiver]:
     found.thread.join(10)
 
 
-def decided(node: str, phase: HealthPhase, *, escalate: bool = False) -> HealthDecision:
+def decided(node: str, phase: HealthPhase) -> HealthDecision:
     return HealthDecision(
         node=node,
         phase=phase,
@@ -62,12 +63,20 @@ def decided(node: str, phase: HealthPhase, *, escalate: bool = False) -> HealthD
         check="gpu.xid",
         taint=TaintEffect.NO_SCHEDULE if phase.is_out else None,
         action=RepairAction.POWER_CYCLE,
-        escalate=escalate,
     )
 
 
-def fleet(*decisions: HealthDecision) -> FleetEvaluation:
-    return FleetEvaluation(state=FleetState(), decisions={one.node: one for one in decisions})
+def fleet(*decisions: HealthDecision, days: int = 0) -> FleetEvaluation:
+    """Return a fleet; `days` passed without a decision about its first node."""
+    nodes = {one.node: NodeState(renewals=days if one is decisions[0] else 0) for one in decisions}
+    return FleetEvaluation(state=FleetState(nodes=nodes), decisions={one.node: one for one in decisions})
+
+
+def tell(
+    one: FleetEvaluation, told: dict[str, str], receivers: Receivers, failed: Callable[[str], Any], cluster: str = ""
+) -> dict[str, str]:
+    """Send what is new about a fleet, as a round does."""
+    return send(notices(one, told, cluster), told, receivers, failed, cluster)
 
 
 def words(body: dict[str, Any]) -> str:
@@ -86,14 +95,14 @@ OUT, WELL = HealthPhase.QUARANTINED, HealthPhase.HEALTHY
 
 def test_one_message_for_each_new_alert(receiver: Receiver, tmp_path: Path) -> None:
     """F-127: first, escalation and end; a state that stays is told once, whatever the number of rounds."""
-    receivers = webhooks(secret(tmp_path, webhook_url=f"{receiver.url}/services/T0/B0"))
+    receivers = receivers_in(secret(tmp_path, webhook_url=f"{receiver.url}/services/T0/B0"))
     told: dict[str, str] = {}
     rounds = [
         fleet(decided("n1", WELL)),
         fleet(decided("n1", OUT)),
         fleet(decided("n1", OUT)),
         fleet(decided("n1", OUT), decided("n2", OUT)),
-        fleet(decided("n1", OUT, escalate=True), decided("n2", OUT)),
+        fleet(decided("n1", OUT), decided("n2", OUT), days=1),
         fleet(decided("n1", WELL), decided("n2", OUT)),
         fleet(decided("n2", OUT)),
     ]
@@ -116,7 +125,7 @@ def test_every_receiver_gets_its_format(receiver: Receiver, tmp_path: Path) -> N
         teams_url=f"{receiver.url}/workflows/1?api-version=1&sig=s3cr3t",
         json_url=f"{receiver.url}/json",
     )
-    tell(fleet(decided("n1", OUT)), {}, webhooks(folder), pytest.fail)
+    tell(fleet(decided("n1", OUT)), {}, receivers_in(folder), pytest.fail)
     by_path = dict(receiver.messages)
     assert set(by_path) == {"/slack", "/workflows/1?api-version=1&sig=s3cr3t", "/json"}
     card = by_path["/workflows/1?api-version=1&sig=s3cr3t"]["attachments"][0]
@@ -127,7 +136,7 @@ def test_every_receiver_gets_its_format(receiver: Receiver, tmp_path: Path) -> N
 
 def test_a_receiver_that_fails_gets_it_later_and_no_secret_is_told(receiver: Receiver, tmp_path: Path) -> None:
     """F-127: nothing is lost, nothing is doubled, and the URL stays a secret."""
-    receivers = webhooks(secret(tmp_path, slack_url=f"{receiver.url}/services/T0/B0/s3cr3t"))
+    receivers = receivers_in(secret(tmp_path, slack_url=f"{receiver.url}/services/T0/B0/s3cr3t"))
     failures: list[str] = []
     receiver.status = 503
     told = tell(fleet(decided("n1", OUT)), {}, receivers, failures.append)
@@ -142,7 +151,7 @@ def test_a_receiver_that_fails_gets_it_later_and_no_secret_is_told(receiver: Rec
 
 
 def test_a_flood_is_bounded(receiver: Receiver, tmp_path: Path) -> None:
-    receivers = webhooks(secret(tmp_path, slack_url=receiver.url))
+    receivers = receivers_in(secret(tmp_path, slack_url=receiver.url))
     many = fleet(*(decided(f"n{number}", OUT) for number in range(100)))
     told = tell(many, {}, receivers, pytest.fail)
     assert len(receiver.messages) == 20
@@ -152,7 +161,7 @@ def test_a_flood_is_bounded(receiver: Receiver, tmp_path: Path) -> None:
 
 
 def test_the_breaker_is_told(receiver: Receiver, tmp_path: Path) -> None:
-    receivers = webhooks(secret(tmp_path, slack_url=receiver.url))
+    receivers = receivers_in(secret(tmp_path, slack_url=receiver.url))
     alert = BreakerAlert(reason="width on 3 nodes", check="pcie.width", nodes=("a", "b"), common=("rack=7",))
     state = FleetState(breaker=BreakerState(frozen={"pcie.width": "width on 3 nodes"}, tripped="5 % of pool h200"))
     begun = FleetEvaluation(state=state, decisions={}, alerts=(alert,))
@@ -168,6 +177,6 @@ def test_the_breaker_is_told(receiver: Receiver, tmp_path: Path) -> None:
 
 def test_a_wrong_url_is_refused_without_repeating_it(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
-        webhooks(secret(tmp_path, slack_url="hooks.example.com/s3cr3t"))
+        receivers_in(secret(tmp_path, slack_url="hooks.example.com/s3cr3t"))
     assert "s3cr3t" not in str(refused.value)
-    assert webhooks("") == []
+    assert receivers_in("") == []

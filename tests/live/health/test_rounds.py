@@ -10,6 +10,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.health import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
@@ -21,7 +22,6 @@ from reconciler.nodehealth.exports.labels import AUTOPILOT_HEALTH
 from reconciler.nodehealth.findings import ProbeProfile
 from reconciler.nodehealth.nodes import TAINT
 from reconciler.nodehealth.report import ProfileRun
-from reconciler.plan.live.clusters import ClusterFlags
 from reconciler.settings import ALERT_WEBHOOKS, DEEP_RUNS
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
@@ -53,10 +53,16 @@ def fleet(lane_cluster: KubernetesCluster, clock: SetClock) -> LiveFleet:
 def run(server: GitServer, person: Sandbox, private_server: ApiServer, tmp_path: Path, clock: SetClock) -> Round:
     source = ConfigSource(namespace="default", name="fleet", url=server.url, mode=Mode.COMMIT, timeout=20)
 
-    def make(kubeconfig: Path = private_server.kubeconfig, user: str = "", **changes: object) -> PassOutcome:
+    def make(
+        kubeconfig: Path = private_server.kubeconfig,
+        user: str = "",
+        secret: dict[str, bytes] | None = None,
+        **changes: object,
+    ) -> PassOutcome:
         request = Request(
             source=replace(source, **changes),
             folder=str(tmp_path / "state"),
+            secret=secret or {},
             access=ClusterFlags(kubeconfig=str(kubeconfig), user=user),
         )
         return health_round(request, dict(os.environ), clock)

@@ -6,6 +6,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 
+from reconciler.console.access import ClusterFlags
 from reconciler.controller.health import health_round
 from reconciler.controller.outcome import PassOutcome
 from reconciler.controller.reconcile import Request
@@ -15,7 +16,6 @@ from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.kube.objects import ObjectKey
 from reconciler.nodehealth.exports.fleet_gauges import samples_at
 from reconciler.nodehealth.nodes import TAINT
-from reconciler.plan.live.clusters import ClusterFlags
 from tests.cluster.server import ApiServer
 from tests.fakes.gitrepo import Sandbox
 from tests.live.controller.gitserver import GitServer

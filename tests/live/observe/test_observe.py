@@ -108,6 +108,18 @@ def test_nodes_become_an_inventory(observer: Observer) -> None:
     assert observer.text("nodes.yaml") == text
 
 
+def test_slices_of_gpus_are_in_the_inventory(observer: Observer) -> None:
+    """F-160: slices that a device plugin offers, by resource: placement has no other record of them."""
+    observer.add(h100("gpu-1"))
+    offered = {"nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "7", "nvidia.com/mig-3g.40gb": "0"}
+    node = ObjectKey(group="", kind="Node", namespace="", name="gpu-1")
+    observer.live.patch(node, {"status": {"allocatable": offered}}, subresource="status")
+    assert observer.run("--allow-shrink").code == 0
+    recorded = "gpus: 0\n      memoryGiB: 1006\n      slices:\n        nvidia.com/mig-1g.10gb: 7\n"
+    assert recorded in observer.text("nodes.yaml")
+    assert "no changes" in observer.run().out
+
+
 def test_a_fleet_that_shrinks_is_refused(observer: Observer) -> None:
     """The eight nodes of the evidence are gone at once: more often a fault than a decision."""
     before = observer.text("nodes.yaml")

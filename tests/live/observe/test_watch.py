@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 import yaml
 
+from reconciler.console.access import ClusterFlags
 from reconciler.kube.client import KubernetesCluster
 from reconciler.kube.objects import ObjectKey
 from reconciler.live.observe.status import ClusterStatus, watch_statuses
 from reconciler.plan import opening
-from reconciler.plan.live.clusters import ClusterFlags, cluster_opener
+from reconciler.plan.live.clusters import cluster_opener
 from tests.cli.fleet import Fleet
 from tests.cluster.server import ApiServer
 

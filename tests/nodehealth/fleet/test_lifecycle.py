@@ -3,6 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from reconciler.health.fast_lane import open_cases
+from reconciler.health.state_store import HealthCase
 from reconciler.nodehealth.findings import CheckStatus, ProbeProfile
 from reconciler.nodehealth.fleet.decisions import HealthProposal, ProblemStatus
 from reconciler.nodehealth.fleet.failures import absorb
@@ -405,18 +407,6 @@ def test_policies_escalate_any_xid() -> None:
     assert {one.cause for one in fleet.state.breaker.admitted} == {"gpu.xid 109", "gpu.xid 95"}
 
 
-def test_a_check_that_comes_and_goes_is_one_case() -> None:
-    """F-096: 2 of 20 minutes, for a day: each time it must pass for longer, so the proposal stays open."""
-    fleet = Rounds(count=4)
-    opened, before = 0, None
-    for minute in range(24 * 60):
-        fleet.round(report("n001", 0, *([fail("hbm")] if minute % 20 < 2 else [])))
-        opened += before is None and fleet.of("n001").proposal is not None
-        before = fleet.of("n001").proposal
-    assert opened <= 2
-    assert fleet.of("n001").phase is HealthPhase.SUSPECT
-
-
 def test_so_many_proposals_are_open_at_once() -> None:
     """F-096: those that are open stay open; the rest is counted."""
     fleet = Rounds()
@@ -462,3 +452,47 @@ def test_a_failed_preflight_is_a_preference() -> None:
     fleet = Rounds()
     fleet.round(report("n001", 0, fail("ecc", profile=ProbeProfile.PREFLIGHT)))
     assert (fleet.of("n001").phase, fleet.of("n001").taint) == (HealthPhase.SUSPECT, TaintEffect.PREFER_NO_SCHEDULE)
+
+
+def test_a_node_that_falls_off_after_every_restart_stops_for_good() -> None:
+    """F-096: two returns by itself, then it waits for a person, also when the week of the returns is over."""
+    fleet, fenced, before = Rounds(), 0, None
+    for day in range(30):
+        for minutes, *bad in ((1, fail("gpu.lost")), (30,), (60,), (600,), (700,)):
+            boot = f"boot-{day}-{bool(bad)}"
+            fleet.round(report("n001", 0, *bad, boot=boot, deep=not bad), minutes=minutes)
+            fenced += before is None and fleet.of("n001").taint is not None
+            before = fleet.of("n001").taint
+    assert fenced == 3
+    assert fleet.of("n001").proposal is HealthProposal.INSPECT
+    fleet.change("n001", unfenced=True)  # a person takes the taint off
+    fleet.round(report("n001", 0, boot="boot-30"))
+    assert fleet.of("n001").phase is HealthPhase.HEALTHY
+
+
+def test_an_open_proposal_is_told_again_every_day() -> None:
+    """F-096: one case that nobody decides about escalates; it is no new proposal."""
+    fleet, escalated, cases = Rounds(count=4), 0, set()
+    for minute in range(72 * 6):
+        made = fleet.round(report("n001", 0, *([fail("hbm")] if minute % 2 else [])), minutes=10)
+        escalated += made.decisions["n001"].escalate
+        cases.add(fleet.kept("n001").proposed_at)
+    assert (escalated, len(cases - {0.0})) == (2, 1)
+    assert fleet.of("n001").reason.endswith("proposed 2 days ago, and nobody has decided")
+    assert fleet.of("n001").taint is None
+
+
+@pytest.mark.parametrize("checks", [("hbm",), ("hbm", "ecc", "deep.gemm")])
+def test_a_day_of_flapping_is_one_case(checks: tuple[str, ...]) -> None:
+    """F-096: 2 of 20 minutes, by one check or by another one each time: one case, few openings of its proposal."""
+    fleet, opened, before, cases, ids = Rounds(count=4), 0, None, dict[str, HealthCase](), set[str]()
+    fleet.policy(checks={check: {"mode": "propose"} for check in checks})
+    for minute in range(24 * 60):
+        bad = [fail(checks[minute // 20 % len(checks)])] if minute % 20 < 2 else []
+        made = fleet.round(report("n001", 0, *bad))
+        cases = open_cases(cases, made.decisions.values(), fleet.now, fleet.state.nodes)
+        ids |= {case.id for case in cases.values()}
+        opened += before is None and fleet.of("n001").proposal is not None
+        before = fleet.of("n001").proposal
+    assert len(ids) == 1
+    assert opened <= len(checks) + 1

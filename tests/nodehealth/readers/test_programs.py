@@ -15,8 +15,8 @@ from reconciler.nodehealth.judge import judge
 from reconciler.nodehealth.readers.diagnostics import DiagnosticsSource, read_diag
 from reconciler.nodehealth.readers.network.iperf import iperf_client, iperf_servers, merged
 from reconciler.nodehealth.readers.network.ping import PingSource, statistics
-from reconciler.nodehealth.readers.programs import ProgramOutput
 from reconciler.nodehealth.readings import GpuIdentity, NodeReading, ReadError, ReadingId, SourceReadings, Sweep
+from reconciler.processes import ProgramOutput
 
 
 def _script(folder: Path, name: str, text: str) -> dict[str, str]:

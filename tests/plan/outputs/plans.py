@@ -5,7 +5,6 @@ from msgspec.structs import replace
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.plan import (
     Approval,
     Breach,
@@ -26,6 +25,7 @@ from reconciler.plan import (
     Revision,
     Risk,
 )
+from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 from reconciler.policy.verdict import Result, Verdict
 from reconciler.repo.config.changes import SettingChange
 from reconciler.sizing.summary import CandidateSummary, SizingSummary

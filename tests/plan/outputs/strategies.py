@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Why
-from reconciler.nodehealth.effect import NodeVerdict, PolicyEffect
 from reconciler.plan import (
     Approval,
     Breach,
@@ -25,6 +24,7 @@ from reconciler.plan import (
     Revision,
     Risk,
 )
+from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 from reconciler.policy.verdict import Result, Verdict
 from tests.plan.outputs.plans import DIGEST, EVIL
 

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
+from reconciler import resources
 from reconciler.errors import ConfigError
 from reconciler.kinds.kind import Kinds
 from reconciler.plan import opening
 from reconciler.plan.use_cases import list_kinds, schema_of
-from reconciler.plan.versions import versions
 from reconciler.submit.init import repository_files
 from reconciler.version import __version__
 
@@ -34,7 +34,8 @@ def test_kinds_and_their_schemas() -> None:
         schema_of(catalogue, "Zzz")
 
 
-def test_versions_name_packages_that_add_kinds() -> None:
-    kinds = Kinds(versions=(("acme-kinds", "2.0"),))
-    found = versions(b'{"kubernetes": "1.34"}', kinds)
-    assert found == {"reconciler": __version__, "kubernetes": "1.34", "acme-kinds": "2.0"}
+def test_versions_name_packages_that_add_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "kinds", lambda: Kinds(versions=(("acme-kinds", "2.0"),)))
+    found = opening.versions()
+    assert (found["reconciler"], found["acme-kinds"]) == (__version__, "2.0")
+    assert found.items() >= json.loads(resources.read("schemas/kubernetes/versions.json")).items()

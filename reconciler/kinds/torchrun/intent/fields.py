@@ -100,16 +100,7 @@ class SpecReader:
 
     def problem(self, rule: str, path: FieldPath, message: str, hint: str, severity: Severity = Severity.ERROR) -> None:
         """Add a problem at `path`."""
-        self.problems.append(
-            Problem(
-                rule=rule,
-                place=self.document.at(path),
-                field=format_path(path),
-                message=message,
-                hint=hint,
-                severity=severity,
-            )
-        )
+        self.problems.append(self.document.problem(rule, path, message, hint, severity=severity))
 
     def parsed(self, intent: Intent) -> Parsed[Intent]:
         """Return the intent with the problems, or the problems alone."""

@@ -10,14 +10,7 @@ from typing import Any
 
 from reconciler.nodehealth.readers.cuda.driver import CudaDriver, CudaError
 
-_ATTRIBUTES = {
-    "sms": 16,
-    "memoryClockKhz": 36,
-    "busBits": 37,
-    "l2Bytes": 38,
-    "major": 75,
-    "minor": 76,
-}
+_ATTRIBUTES = {"sms": 16, "memoryClockKhz": 36, "busBits": 37, "l2Bytes": 38, "major": 75, "minor": 76}
 """Numbers of `CUdevice_attribute`."""
 _PORTABLE = 1  # of cuMemHostAlloc
 _PEER_IS_ENABLED = 704  # CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED

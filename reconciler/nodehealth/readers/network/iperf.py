@@ -6,9 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from reconciler.nodehealth.readers.programs import absolute, not_run, run_program
+from reconciler.nodehealth.readers.port import not_run
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, Value
-from reconciler.processes import ChildCommand, ChildProcess, ProcessError, without_credentials
+from reconciler.processes import (
+    ChildCommand,
+    ChildProcess,
+    ProcessError,
+    installed_program,
+    run_program,
+    without_credentials,
+)
 
 FIRST_PORT = 5200
 SECONDS = 5
@@ -21,7 +28,7 @@ def iperf_servers(
     count: int, *, first_port: int = FIRST_PORT, address: str = "", environ: Mapping[str, str] = os.environ
 ) -> Iterator[tuple[int, ...]]:
     """Run servers on ports from `first_port` on, and end them all when the block ends, however it does."""
-    program = absolute("iperf3", environ)
+    program = installed_program("iperf3", environ)
     ports = tuple(range(first_port, first_port + count))
     running: list[ChildProcess] = []
     try:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from reconciler.nodehealth.active.links import PingTarget
 from reconciler.nodehealth.findings import ProbeProfile
-from reconciler.nodehealth.readers.programs import ProgramOutput, not_run, run_program
+from reconciler.nodehealth.readers.port import not_run
 from reconciler.nodehealth.readings import NodeReading, ReadError, ReadingId, SourceReadings, Value
-from reconciler.processes import ProcessError
+from reconciler.processes import ProcessError, ProgramOutput, run_program
 
 PACKETS = 10
 DEADLINE_SECONDS = 45

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from reconciler.console.page import Piece, Style, Styled
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.values import plural
-from reconciler.nodehealth.effect import PolicyEffect
 from reconciler.plan import QuarantineLine
+from reconciler.plan.health.effect import PolicyEffect
 from reconciler.plan.outputs.findings import where
 from reconciler.plan.outputs.sections.model import Name, PageSection, SentenceBlock, View
 from reconciler.plan.outputs.summary.queues import number, signed

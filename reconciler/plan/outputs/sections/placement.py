@@ -29,7 +29,7 @@ _COLUMNS = (
     Column("kept by"),
     Column("", Form.NOTE),
 )
-_STYLES = {"starts": Style.CREATED, "waits": Style.WARNING, "unknown": Style.WARNING}
+_STYLES = {"starts": Style.CREATED}  # all others need attention
 _MOST_ROWS, _MOST_NODES = 20, 4
 
 
@@ -88,11 +88,11 @@ def _figures(line: PlacementLine) -> Iterator[Piece]:
 def _row(one: PlacedWorkload) -> Row:
     word = f"{one.before} → {one.word}" if one.before not in ("", one.word) else one.word
     return (
-        Styled(word, _STYLES[one.word]),
+        Styled(word, _STYLES.get(one.word, Style.WARNING)),
         strong(qualified_name(one.key)),
         str(one.gpus),
         Name(nodes_in_words(one.nodes)) if one.nodes else "-",
-        one.guaranteed_by or "-",
+        one.guaranteed_by if one.nodes else "-",
         "; ".join(filter(None, (one.why, *one.notes))),
     )
 
