@@ -71,6 +71,7 @@ _PRICES = """\
     source: contract of 2026
     date: "2026-10-01"
     gpuHours: {NVIDIA-H100-80GB-HBM3: 2.49}
+    storageMonths: {standard: 0.08}
 """
 
 
@@ -100,6 +101,8 @@ def _workload(
         queue="h100",
         state=state,
         created_at="2026-11-01T05:00:00Z",
+        admitted_at="2026-11-01T05:00:02Z" if state == RUNNING else "",
+        started_at="2026-11-01T05:00:30Z" if state == RUNNING else "",
         conditions=conditions,
         pod_sets=(UsedPodSet(name="worker", count=max(1, len(nodes)), requests={GPU: str(gpus)}, nodes=nodes),),
     )

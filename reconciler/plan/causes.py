@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from functools import cached_property
+from itertools import groupby
+from operator import ne
 
 from msgspec import Struct
 
@@ -92,6 +94,13 @@ def _blocks(before: Sequence[str], after: Sequence[str]) -> Iterator[Block]:
     head = next((at for at in range(shorter) if before[at] != after[at]), shorter)
     tail = next((at for at in range(shorter - head) if before[-1 - at] != after[-1 - at]), shorter - head)
     left, right = before[head : len(before) - tail], after[head : len(after) - tail]
+    if len(left) == len(right) and 2 * sum(map(ne, left, right)) <= len(left):  # lines were edited where they are
+        for differs, numbers in groupby(range(len(left)), lambda at: left[at] != right[at]):
+            if differs:
+                first, *others = numbers
+                lines = range(head + first, head + first + 1 + len(others))
+                yield Block(lines, lines)
+        return
     if not left or not right or len(left) == len(right) == 1 or len(left) + len(right) > _MAX_COMPARED:
         if left or right:
             yield Block(range(head, head + len(left)), range(head, head + len(right)))

@@ -47,7 +47,7 @@ class ReportWindow(Struct, frozen=True, kw_only=True):
 
 
 class PodOwner(Struct, frozen=True, kw_only=True):
-    """Whose GPUs a pod holds."""
+    """The owner of the GPUs of a pod."""
 
     job: str
     queue: str = ""
@@ -55,7 +55,7 @@ class PodOwner(Struct, frozen=True, kw_only=True):
 
 
 class Directory(Struct, frozen=True, kw_only=True, eq=False):
-    """What the repository knows: owners of pods, and product and kind of nodes."""
+    """Facts of the repository: owners of pods, and product and kind of nodes."""
 
     cluster: str
     owner: Callable[[Pod, str], PodOwner]

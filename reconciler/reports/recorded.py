@@ -1,4 +1,4 @@
-"""What the repository knows for a report: owners of pods, nodes, use of GPUs as evidence, and edits that free them."""
+"""Facts of the repository for a report: owners of pods, nodes, use of GPUs as evidence, and edits that free them."""
 
 import datetime as dt
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ _FEW = 2
 
 
 class GpuHours(Struct, frozen=True, kw_only=True):
-    """What is known of a GPU: hours, the highest percent, and energy.
+    """The known figures of a GPU: hours, the highest percent, and energy.
 
     covered: hours for which there are samples; only these are busy or idle. busy: full-load hours, their mean times
     covered. hourly: of each hour the sum of the times, the sum of the percents, and their number.

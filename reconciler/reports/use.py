@@ -68,7 +68,7 @@ _KEYS: Mapping[str, Callable[[HeldGpus], str]] = {
 
 
 class UseRates(Struct, frozen=True, kw_only=True):
-    """What GPU hours of a window cost. Of each product commitments are used first, on the average of the window."""
+    """The cost of GPU hours in a window. Of each product commitments are used first, on the average of the window."""
 
     prices: Mapping[str, Prices]
     rates: Mapping[tuple[str, str, bool], float | None]

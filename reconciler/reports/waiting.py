@@ -1,4 +1,4 @@
-"""Who holds GPUs of queues now, who waits for them and for how long, and how long workloads waited before."""
+"""Holders of the GPUs of queues, workloads that wait for them and for how long, and earlier waiting times."""
 
 import datetime as dt
 from collections.abc import Iterable

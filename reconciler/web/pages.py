@@ -473,7 +473,7 @@ PLAN_EVIDENCE = {
     "Sizing": "/jobs",
     "Costs": _SETTINGS,
 }
-"""Where the figures of a plan come from, by the title of their section, if their row has no place."""
+"""The address of the evidence of a plan's figures, by the title of their section, if their row has no place."""
 
 PAGES = (
     SitePage(path="/", title="Overview", draw=_overview),

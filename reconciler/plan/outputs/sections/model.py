@@ -1,4 +1,4 @@
-"""Sections of a page as data. `terminal/sections.py` shows them as text, `comment/sections.py` as Markdown."""
+"""Sections of a page as data, which `terminal_sections`, `markdown` and `html` show."""
 
 from enum import StrEnum
 

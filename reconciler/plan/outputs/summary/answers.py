@@ -112,13 +112,19 @@ def _age(lines: list[CapacityLine]) -> str:
 def _start(plan: Plan) -> Iterator[ReviewPoint]:
     """Yield what the queues do with the workloads of the plan, as far as the evidence of use says it."""
     counted = Counter(line.verdict for line in plan.admissions)
-    words = [f"{counted[verdict]} {word}" for verdict, word in _VERDICTS.items() if counted[verdict]]
+    names = {line.verdict: short_name(line.key.name) for line in plan.admissions}
+    words = [
+        f"{names[verdict] if counted[verdict] == 1 else counted[verdict]} {word}"
+        for verdict, word in _VERDICTS.items()
+        if counted[verdict]
+    ]
     if not words:
         return
     stopped = sum(one.gpus for line in plan.admissions for one in line.displaces)
     displaced = f"; {number(stopped)} GPUs of others stop for it" if stopped else ""
     behind = next((line for line in plan.admissions if line.verdict in ("never", "waits", "unknown")), None)
-    why = f"; {short_name(behind.key.name)}: {clip(behind.reason, _MESSAGE)}" if behind is not None else ""
+    of = f"{short_name(behind.key.name)}: " if behind is not None and len(plan.admissions) > 1 else ""
+    why = f"; {of}{clip(behind.reason, _MESSAGE)}" if behind is not None else ""
     is_bad = bool(counted.keys() & {"never", "preempted"}) or bool(stopped)
     style = Style.ERROR if counted["never"] else Style.WARNING if is_bad or counted["unknown"] else Style.PLAIN
     yield ReviewPoint(question="Starts", text=f"{', '.join(words)}{displaced}{why}", style=style)
@@ -130,7 +136,7 @@ _VERDICTS = {
     "waits": "later",
     "never": "never",
     "unknown": "unknown",
-    "preempted": "of others preempted",
+    "preempted": "preempted",
     "over": "over quota",
 }
 

@@ -8,7 +8,7 @@ from reconciler.kube.values import plural
 from reconciler.plan import Change, JobChange, Operation, Plan
 from reconciler.plan.outputs.groups import queue_edit
 from reconciler.plan.outputs.summary import short_name
-from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, number, queue_rows
+from reconciler.plan.outputs.summary.queues import QueueRow, arrow, gpus, queue_rows
 
 _VERBS = {"added": "adds", "removed": "deletes", "suspended": "suspends", "resumed": "resumes"}
 
@@ -23,7 +23,7 @@ def changed_names(plan: Plan) -> list[str]:
     moved = {one.key: queue for one in rest if (queue := queue_edit(one))}
     return [
         *map(_job, resized),
-        *map(_queue, queues),
+        *dict.fromkeys(map(_queue, queues)),
         *(f"{short_name(key.name)} moves to queue {short_name(queue)}" for key, queue in moved.items()),
         *_others([one for one in rest if one.key not in moved]),
         *_settings(plan),
@@ -46,11 +46,9 @@ def _is_queue(change: Change) -> bool:
 
 
 def _queue(row: QueueRow) -> str:
+    """Return a queue without its quota, which the headline and the first table have."""
     name = f"{'cohort' if row.is_cohort else 'queue'} {short_name(row.queue)}"
-    if row.exists_before and row.exists_after:
-        return f"quota of {name} {arrow(row.guaranteed_before, row.guaranteed_after)}"
-    verb, quota = ("adds", row.guaranteed_after) if row.exists_after else ("deletes", row.guaranteed_before)
-    return f"{verb} {name} with quota {number(quota)}"
+    return f"{'' if row.exists_before else 'adds '}{'' if row.exists_after else 'deletes '}{name}"
 
 
 def _others(changes: list[Change]) -> Iterator[str]:

@@ -49,7 +49,7 @@ class QueueRow(Struct, frozen=True, kw_only=True):
 
     @property
     def growth(self) -> str:
-        """What the jobs may grow to: `64`, or `32 → 64` where they already might; empty if they do not grow."""
+        """The GPUs that jobs may grow to: `64`, or `32 → 64` where they already might; empty if they do not grow."""
         if self.most is None:
             return ""
         return number(self.most) if self.most_before is None else arrow(self.most_before, self.most)

@@ -1,1 +1,0 @@
-"""Comments on pull requests: Markdown that is escaped, folded and bounded."""
