@@ -36,4 +36,4 @@ def test_a_changed_job_is_counted_once(fleet: Fleet) -> None:
     total = sum(line["before"] for line in warm["gpus"] if line["queue"] == "h100")
     assert total == 19 + 6 * 8  # the jobs of the template, and these six
     headline = fleet.run("plan", "--base", "HEAD").out.splitlines()[1]  # the first says that the job must be replaced
-    assert headline.startswith(f"+16 GPUs requested on main (h100: {line['before']} → {line['after']}")
+    assert headline.startswith(f"+16 GPUs requested on main (h100: {total} → {total + 16}, ")
