@@ -1,9 +1,9 @@
 """Gitea and Forgejo: the requests of GitHub, with other rights, listings and teams; there are no annotations."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from reconciler.forge import Annotation, ChangeRequest
+from reconciler.forge import Annotation, ChangeRequest, ForgeError
 from reconciler.forge.client import escape
 from reconciler.forge.github import GitHub, may, pull_request
 
@@ -43,16 +43,30 @@ class Gitea(GitHub):
         """Gitea has no annotations."""
         return False
 
+    def may_write(self, user: str) -> bool:
+        """Return whether a user may push, also by a team: the permission of a user leaves out what teams may do."""
+        return super().may_write(user) or self._is_in(
+            user, lambda team: team["units_map"].get("repo.code") in self.writers
+        )
+
     def owns(self, owner: str, user: str) -> bool:
         """Return whether a user is in a team with access to the repository, if the token may see who is in it."""
         name = owner.rpartition("/")[2].lower()
-        teams = self._client.pages(f"{self._path}/teams", self.rights["repository"], _team) if "/" in owner else ()
-        paths = (f"/teams/{number}/members/{escape(user)}" for number, team in teams if team == name)
-        return any(may(lambda at=path: self._client.get(at, "read:organization", bool)) for path in paths)  # type: ignore[misc]
+        return "/" in owner and self._is_in(user, lambda team: str(team["name"]).lower() == name)
+
+    def _is_in(self, user: str, is_meant: Callable[[Mapping[str, Any]], bool]) -> bool:
+        """Return whether a user is in one of these teams; a repository of a user has none, which is an error there."""
+
+        def is_member(team: int) -> bool:
+            return may(lambda: self._client.get(f"/teams/{team}/members/{escape(user)}", "read:organization", bool))
+
+        try:
+            listed = self._client.pages(f"{self._path}/teams", self.rights["repository"], dict)
+        except ForgeError as error:
+            if error.status not in (403, 404, 405):
+                raise
+            return False
+        return any(is_member(int(team["id"])) for team in listed if is_meant(team))
 
     def _list(self, **query: object) -> Sequence[ChangeRequest]:
         return self._client.pages(f"{self._path}/pulls", self.rights["repository"], self.parse, **query)
-
-
-def _team(found: Mapping[str, Any]) -> tuple[int, str]:
-    return int(found["id"]), str(found["name"]).lower()

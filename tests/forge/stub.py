@@ -180,7 +180,7 @@ class StubForge:
                 made = [{"head_commit_sha": head, "created_at": _time(head)} for head in heads]
                 return self._page(path, query, made[::-1])
             case ("GET", "teams"):
-                return _json([{"id": number, "name": name} for number, name in enumerate(sorted(self.teams))])
+                return _json([self._team(number, name) for number, name in enumerate(sorted(self.teams))])
             case ("GET", "members"):
                 return self._page(
                     path, query, [{"username": user, "access_level": 40} for user in sorted(self.writers)]
@@ -188,6 +188,10 @@ class StubForge:
             case ("GET", "members", "all"):
                 return _json([{"username": user, "access_level": 30} for user in sorted(self.writers)])
         raise AssertionError((method, steps))
+
+    def _team(self, number: int, name: str) -> dict[str, Any]:
+        units = {"repo.code": "write" if f"@{name}" in self.writers else "read"}
+        return {"id": number, "name": name, "units_map": units}
 
     def _member(self, steps: list[str]) -> HttpResponse:
         match steps:

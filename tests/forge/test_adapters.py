@@ -102,6 +102,14 @@ def test_owners_have_members(stub: StubForge) -> None:
     assert [forge.owns(f"@@{role}", "ada") for role in ("maintainers", "developer")] == [stub.kind == "gitlab", False]
 
 
+def test_teams_of_gitea_may_push() -> None:
+    """FG-08: the permission of a user leaves them out, and a repository without an organization has none."""
+    stub = StubForge(kind="gitea", teams={"core": {"bob"}, "readers": {"eve"}}, writers={"ada", "@core"})
+    assert [stub.open().may_write(user) for user in ("ada", "bob", "eve", "cyd")] == [True, True, False, False]
+    stub.answers = ["", answer(405, "repo is not owned by an organization")]
+    assert not stub.open().may_write("bob")
+
+
 def test_annotations_are_sent_in_parts() -> None:
     """F-161: GitHub takes 50 with each request; the others have none, and a token without the right is no failure."""
     marks = [Annotation(path="a.yaml", line=n, level="warning", title="t", message="m") for n in range(1, 121)]

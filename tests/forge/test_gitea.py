@@ -1,10 +1,15 @@
 """The real Gitea: one comment, one change request, and nothing that a person did is undone."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.bed.gitea import Gitea
+from reconciler.controller.reconcile import ChildWork
+from reconciler.controller.reconcile import Request as Asked
+from reconciler.controller.reviews import review_round
+from reconciler.controller.sources.source import ConfigSource
+from tests.cluster.bed.gitea import USER, Gitea
 from tests.forge.gitea_fleet import Hosted, hosted, token_of
 
 
@@ -163,3 +168,39 @@ def test_a_review_of_a_code_owner_approves(host: Hosted) -> None:
     assert (done.code, "Approved through" in done.out) == (0, True), done
     assert host.fleet.git("rev-parse", "HEAD~1") == later
     assert host.statuses(host.fleet.git("rev-parse", "HEAD"))[0]["status"] == "success"
+
+
+def test_a_controller_comments_a_fork(host: Hosted, tmp_path: Path) -> None:
+    """FG-05: the fork has no token and no pipeline; budgets are those of the base; a moved base is planned again."""
+    eve = token_of(host.gitea, f"eve-{host.name}", "all")
+    theirs = Gitea(url=host.gitea.url, token=eve, folder=host.gitea.folder)
+    theirs.call("POST", f"{host.path}/forks", {})
+    host.fleet.git("switch", "-q", "-c", "change")
+    host.fleet.edit("reconciler.yaml", "{count: 10, share: 0.25}", "{count: 1000, share: 1}")
+    host.fleet.edit("reconciler.yaml", "disruption: {share: 0.25}", "disruption: {share: 1}")
+    for job in (host.fleet.root / "jobs").rglob("*.yaml"):
+        job.unlink()
+    head = host.fleet.commit()
+    fork = f"{host.gitea.url}/eve-{host.name}/{host.name}.git".replace("://", f"://eve:{eve}@", 1)
+    host.fleet.git("push", "-q", fork, "HEAD:refs/heads/change")
+    opened = {"title": "T", "head": f"eve-{host.name}:change", "base": "main"}
+    number = theirs.call("POST", f"{host.path}/pulls", opened)["number"]
+    source = ConfigSource(
+        namespace="default", name="fleet", url=f"{host.gitea.url}/{USER}/{host.name}.git", timeout=60, reviews=True
+    )
+    secret = {"username": USER.encode(), "password": host.gitea.token.encode()}
+    asked = Asked(source=source, folder=str(tmp_path / "state"), secret=secret, work=ChildWork.REVIEWS)
+    for _ in range(2):
+        done = review_round(asked, dict(os.environ))
+        assert done.failure is None, done.failure
+    (comment,) = host.comments(number)
+    assert "budget allows 25%" in comment["body"]
+    host.fleet.git("switch", "-q", "main")
+    host.fleet.write("README.md", "moved")
+    host.fleet.commit()
+    host.push("main")
+    assert review_round(asked, dict(os.environ)).failure is None
+    assert [one["id"] for one in host.comments(number)] == [comment["id"]]
+    said = [(one["status"], one["description"]) for one in host.statuses(head)][::-1]
+    assert [status for status, _ in said] == ["pending", "failure"] * 2
+    assert said[2][1] == "the base moved"
