@@ -45,7 +45,7 @@ class RequestState(StrEnum):
 
 
 class ChangeRequest(Struct, frozen=True, kw_only=True):
-    """A pull request or merge request. `merged`: the commit that merged it."""
+    """A pull request or merge request. `merged`: the commit that merged it; `updated`: when anything of it changed."""
 
     number: int
     url: str
@@ -59,6 +59,7 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
     is_fork: bool = False
     labels: tuple[str, ...] = ()
     merged: str = ""
+    updated: str = ""
 
 
 class Comment(Struct, frozen=True, kw_only=True):

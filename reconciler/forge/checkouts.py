@@ -1,7 +1,7 @@
 """The forge of a checkout: for commands of people and of pipelines."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 
 from reconciler.errors import RepositoryError
 from reconciler.forge import Forge
@@ -24,9 +24,12 @@ def forge_of(run: Run, environ: Mapping[str, str]) -> Forge:
 
 
 def reopener(run: Run, flags: Mapping[str, str | None], environ: Mapping[str, str], base: str) -> Callable[[str], Run]:
-    """Return the function that opens the same repository at another commit, to be compared with `base`; once each."""
+    """Return the function that opens the same repository at another commit, to be compared with `base`.
 
-    @cache
+    The last ones stay open: what is done with one change request is done in a row.
+    """
+
+    @lru_cache(maxsize=2)
     def reopen(commit: str) -> Run:
         return open_repository(run.workspace.repository, {**flags, "revision": commit, "base": base}, environ)
 

@@ -218,6 +218,7 @@ def pull_request(found: Mapping[str, Any], branch: str = "ref") -> ChangeRequest
         is_fork=source.get("id") != target.get("id"),
         labels=tuple(str(one.get("name") or "") for one in found.get("labels") or ()),
         merged=str(found.get("merge_commit_sha") or "") if is_merged else "",
+        updated=str(found.get("updated_at") or ""),
     )
 
 

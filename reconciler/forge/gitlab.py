@@ -151,6 +151,7 @@ def _request(found: Mapping[str, Any]) -> ChangeRequest:
         is_fork=found.get("source_project_id") != found.get("target_project_id"),
         labels=tuple(map(str, found.get("labels") or ())),
         merged=str(merged) if state is RequestState.MERGED else "",
+        updated=str(found.get("updated_at") or ""),
     )
 
 

@@ -6,6 +6,7 @@ whoever makes the round. So a fork needs no token, and a push to the base is fol
 
 from collections.abc import Callable, MutableMapping
 from functools import partial
+from itertools import islice
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,7 +20,8 @@ from reconciler.plan import opening, use_cases
 from reconciler.repo.config.forge import ForgeSettings
 
 MOST = 20
-"""Change requests that one round plans, and those whose comments it reads; the others are for the next."""
+"""Change requests that one round plans, and those whose news it reads; the others are for the next."""
+_MOST_DUE = 100  # whose statuses one round sets to pending
 _TRIES = 3
 
 
@@ -27,10 +29,12 @@ class SeenRequest(Struct, frozen=True, kw_only=True):
     """A commit of a change request and its base. Until it is planned, its status says that it waits.
 
     tries: plans that were begun: one that ends the process, by its size or its time, is the last of the next round.
+    heard: the last change of the request after which its comments and reviews were read.
     """
 
     head: str
     base: str
+    heard: str = ""
     tries: int = 0
     is_planned: bool = False
 
@@ -78,14 +82,16 @@ class RequestRound:
         found = [one for one in self._forge.open_requests() if one.target == self._target]
         for number in seen.keys() - {one.number for one in found}:
             del seen[number]
-        due = [one for one in found if self._is_due(one, seen)]
+        due = [*islice((one for one in found if self._is_due(one, seen)), _MOST_DUE)]
         lines: list[str] = []
         errors: list[OutsideError] = []
         due.sort(key=lambda one: seen[one.number].tries)
         work = [(one, partial(self._plan, one, seen)) for one in due[:MOST]]
         rules = self._base.workspace.config.forge or ForgeSettings()
         if rules.commands or rules.owners_approve:
-            work += [(one, partial(self._obey, one)) for one in found[:MOST] if not one.is_fork]
+            told = (one for one in found if one.number in seen and not one.is_fork)
+            news = [one for one in told if not one.updated or seen[one.number].heard != one.updated]
+            work += [(one, partial(self._obey, one, seen)) for one in news[:MOST]]
         for one, act in work:
             try:
                 lines += [f"#{one.number}: {line}" for line in act()]
@@ -135,7 +141,7 @@ class RequestRound:
         if self._remote.fetch([*branches, wanted]).get(wanted) != request.head:
             raise StalePlan(f"the branch of #{request.number} moved meanwhile")
 
-    def _obey(self, request: ChangeRequest) -> list[str]:
+    def _obey(self, request: ChangeRequest, seen: Seen) -> list[str]:
         """Answer the commands in comments, and record what code owners approved by reviews."""
         obeyed = Obeyed(
             open_at=self._reopen,
@@ -147,4 +153,6 @@ class RequestRound:
             scope=self._scope,
             branch=request.branch if self._is_mirror else None,
         )
-        return obeyed.answer()
+        done = obeyed.answer()
+        seen[request.number] = replace(seen[request.number], heard=request.updated)
+        return done

@@ -6,14 +6,13 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.folders import FOLDER, MOUNT
-from reconciler.kinds.kueue import LOCAL_QUEUE
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.torchrun import GROUP as TORCHRUN
 from reconciler.kube.objects import split_api_version
 from reconciler.kube.values import mapping, text
 
 KAIWO = "kaiwo.silogen.ai"
-_KAIWO_VERSION, _TORCHRUN_VERSION, _KUEUE_VERSION = f"{KAIWO}/v1alpha1", f"{TORCHRUN}/v1alpha1", "v1beta1"
+_KAIWO_VERSION, _TORCHRUN_VERSION = f"{KAIWO}/v1alpha1", f"{TORCHRUN}/v1alpha1"
 _SERVICE_MOUNT = "/workload/app"
 _MOUNT_IN_DATA = "/workload/mounted"
 """Where the files are if a volume for data is at their usual place."""
@@ -108,17 +107,6 @@ def _metadata(workload: SubmittedWorkload, mount: str) -> Data:
     if workload.folder:
         metadata["annotations"] = {FOLDER: workload.folder, **({MOUNT: mount} if mount else {})}
     return metadata
-
-
-def local_queue(queue: str, namespace: str) -> Data:
-    """Return the LocalQueue by which a namespace uses a ClusterQueue of the same name."""
-    group, kind = LOCAL_QUEUE
-    return {
-        "apiVersion": f"{group}/{_KUEUE_VERSION}",
-        "kind": kind,
-        "metadata": {"name": queue, "namespace": namespace},
-        "spec": {"clusterQueue": queue},
-    }
 
 
 def managed_namespace(name: str) -> Data:

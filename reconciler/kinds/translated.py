@@ -22,10 +22,13 @@ from reconciler.kinds.rendered import Rendered, has_errors
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason, Traced
+from reconciler.kube.values import mapping, sequence
+from reconciler.repo.config.external import External
 from reconciler.sizing.devices import Vendor, vendor_in
 from reconciler.sizing.inventory import Node
 
 QUEUEING_VERSION = "v1beta2"
+_REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _TOOLS = ("gpureconciler.io/", "kubectl.kubernetes.io/", "argocd.argoproj.io/", "kustomize.toolkit.fluxcd.io/")
 
 
@@ -44,12 +47,18 @@ def render_trees(fields: Fields, lookup: Lookup, rule: str, trees: Iterable[Tree
     return Rendered(manifests=tuple(shared), problems=tuple(problems))
 
 
-def local_queue(name: Traced, namespace: str | Traced) -> Tree:
-    """Return the tree of a LocalQueue, which has the name of its ClusterQueue."""
+def local_queue(name: str | Traced, namespace: str | Traced) -> Tree:
+    """Return the LocalQueue by which a namespace uses a ClusterQueue of the same name."""
     group, kind = LOCAL_QUEUE
     metadata = {"name": name, "namespace": namespace}
     api = f"{group}/{QUEUEING_VERSION}"
     return {"apiVersion": api, "kind": kind, "metadata": metadata, "spec": {"clusterQueue": name}}
+
+
+def has_local_queue(lookup: Lookup, namespace: str, name: str) -> bool:
+    """Return whether the repository defines a LocalQueue, or its cluster has it from elsewhere."""
+    is_external = External(lookup.cluster).has(LOCAL_QUEUE[1], namespace, name)
+    return is_external or lookup.defined(LOCAL_QUEUE, namespace, name) is not None
 
 
 def name_of(fields: Fields, lookup: Lookup, key: ObjectKey) -> Traced | None:
@@ -98,6 +107,25 @@ def pods_and_gpus(fields: Fields, found: Distribution, gpus: Traced) -> tuple[Tr
     """Return the pods of a distribution, and the GPUs of each, with the computation as their reason."""
     reason = Reason(rule=f"{fields.family}.gpus", text=computation(found), origins=gpus.reason.origins)
     return Traced(found.nodes, reason), Traced(found.per_node, reason)
+
+
+def node_affinity(fields: Fields, at: FieldPath, needed: Sequence[Traced], liked: Sequence[Tree] = ()) -> Tree:
+    """Return the affinity at a path, in which each alternative requires what is needed, too. liked: preferences."""
+    node_at = (*at, "nodeAffinity")
+    terms_at = (*node_at, _REQUIRED, "nodeSelectorTerms")
+    terms = [
+        {
+            **fields.entries(*terms_at, index, without=("matchExpressions",)),
+            "matchExpressions": [*fields.items(*terms_at, index, "matchExpressions"), *needed],
+        }
+        for index, term in enumerate(sequence(fields.plain(*terms_at)))
+        if mapping(term)  # an empty term matches no node
+    ]
+    node = fields.entries(*node_at, without=(_REQUIRED, _PREFERRED))
+    node[_REQUIRED] = {"nodeSelectorTerms": terms or [{"matchExpressions": [*needed]}]}
+    if preferences := [*fields.items(*node_at, _PREFERRED), *liked]:
+        node[_PREFERRED] = preferences
+    return {**fields.entries(*at, without=("nodeAffinity",)), "nodeAffinity": node}
 
 
 def default(family: str, value: Any, text: str) -> Traced:

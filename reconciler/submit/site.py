@@ -4,11 +4,12 @@ from msgspec import Struct
 
 from reconciler.errors import ConfigError
 from reconciler.index.build import CompiledRevision
-from reconciler.kinds.facts import QueueRole
-from reconciler.kinds.kueue import CLUSTER_QUEUE
+from reconciler.kinds.facts import KindId, QueueRole
+from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.torchrun import QUEUE
 from reconciler.kinds.workloads import NAMESPACE
 from reconciler.repo.config import Backend
+from reconciler.repo.config.external import External
 from reconciler.submit.new import source_path
 
 DEFAULT_QUEUE = "kaiwo"
@@ -22,7 +23,7 @@ class Site(Struct, frozen=True, kw_only=True):
     """Queues and namespaces of the clusters of a repository.
 
     namespaces: those that exist, as far as the repository says. torchrun_queues, aliases: namespace and name.
-    gpus_per_node: of the largest measured node; 0: not known.
+    externals: what else the clusters have. gpus_per_node: of the largest measured node; 0: not known.
     """
 
     namespace: str = ""
@@ -30,6 +31,7 @@ class Site(Struct, frozen=True, kw_only=True):
     torchrun_queues: frozenset[tuple[str, str]] = frozenset()
     cluster_queues: frozenset[str] = frozenset()
     aliases: frozenset[tuple[str, str]] = frozenset()
+    externals: tuple[External, ...] = ()
     has_kueue: bool = False
     is_open: bool = True  # outside of a repository, any queue and namespace may exist
     gpus_per_node: int = 0
@@ -40,6 +42,8 @@ class Site(Struct, frozen=True, kw_only=True):
         known = sorted(self.cluster_queues | torchrun)
         if self.is_open or named in known or (named and not self.has_kueue and not torchrun):
             return named or DEFAULT_QUEUE
+        if named and (self._has(LOCAL_QUEUE, namespace, named) or self._has(CLUSTER_QUEUE, "", named)):
+            return named
         if not named and DEFAULT_QUEUE in known:
             return DEFAULT_QUEUE
         if not named and len(known) == 1:
@@ -61,11 +65,15 @@ class Site(Struct, frozen=True, kw_only=True):
 
     def lacks_namespace(self, namespace: str) -> bool:
         """Return whether nothing says that a namespace exists."""
-        return not self.is_open and namespace not in self.namespaces
+        return not self.is_open and namespace not in self.namespaces and not self._has(NAMESPACE, "", namespace)
 
     def lacks_alias(self, queue: str, namespace: str) -> bool:
         """Return whether a namespace cannot use a ClusterQueue yet."""
-        return self.is_open or (queue in self.cluster_queues and (namespace, queue) not in self.aliases)
+        is_known = (namespace, queue) in self.aliases or self._has(LOCAL_QUEUE, namespace, queue)
+        return self.is_open or (queue in self.cluster_queues and not is_known)
+
+    def _has(self, kind: KindId, namespace: str, name: str) -> bool:
+        return any(one.has(kind[1], namespace, name) for one in self.externals)
 
 
 NOWHERE = Site()
@@ -74,7 +82,7 @@ NOWHERE = Site()
 def site_of(index: CompiledRevision) -> Site:
     """Return what a compiled repository says."""
     clusters, rows = index.clusters, list(index.first_summaries())
-    external = [entry.split("/") for cluster in clusters for entry in cluster.external]
+    externals = tuple(map(External, clusters))
     inventories = index.context.evidence.inventories
     aliases = {(row.namespace, row.name) for row in rows if row.queue_role is QueueRole.ALIAS and not row.is_workload}
     return Site(
@@ -84,7 +92,7 @@ def site_of(index: CompiledRevision) -> Site:
             {cluster.namespace for cluster in clusters}
             | {name for _, name in index.context.namespaces}
             | {row.namespace for row in rows if row.namespace}
-            | {parts[-1] for parts in external if parts[0] == NAMESPACE[1]}
+            | {name for one in externals for name in one.names_of(NAMESPACE[1])}
         ),
         torchrun_queues=frozenset(
             (namespace, name)
@@ -94,9 +102,10 @@ def site_of(index: CompiledRevision) -> Site:
         ),
         cluster_queues=frozenset(
             {row.name for row in rows if row.queue_role is QueueRole.FLAVORED and not row.is_workload}
-            | {parts[-1] for parts in external if parts[0] == CLUSTER_QUEUE[1]}
+            | {name for one in externals for name in one.names_of(CLUSTER_QUEUE[1])}
         ),
         aliases=frozenset(aliases),
+        externals=externals,
         has_kueue=any(cluster.backend is Backend.KUEUE for cluster in clusters),
         gpus_per_node=max((node.gpus for found in inventories.values() for node in found.nodes), default=0),
     )

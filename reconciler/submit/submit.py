@@ -18,11 +18,11 @@ from reconciler.kinds.submitted import (
     SubmittedWorkload,
     fill,
     kaiwo_document,
-    local_queue,
     managed_namespace,
     torchrun_document,
     with_folder,
 )
+from reconciler.kinds.translated import local_queue
 from reconciler.kube.objects import SourceRef
 from reconciler.kube.patterns import is_dns_label
 from reconciler.kube.problems import Problem

@@ -76,6 +76,7 @@ def test_another_run_is_another_job(fleet: Fleet) -> None:
     fleet.write(
         "queues/health.yaml", WITHOUT_JOBS.replace("namespace: default, queue: h100", "namespace: default, run: 2")
     )
+    assert "Changed HealthPolicies" not in fleet.run("plan").out, "nodes are judged as before"
     fleet.commit("again")
     fleet.run("commit")
     assert "job-net-base-inside-2" in rendered(fleet)
@@ -85,6 +86,8 @@ def test_another_run_is_another_job(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
+        ("    pair:", "    Pair_1:", "is no part of a name of Kubernetes"),
+        ("gpu-2], image", "gpu-1], image", "names a node twice"),
         ("rate: 400", "device: mlx5_0", "nothing is known to compare its result with"),
         ("test: ibWrite, nodes: [gpu-1, gpu-2]", "test: ibWrite, nodes: [gpu-1]", "ib_write_bw runs between two nodes"),
         ("nodes: [gpu-1], image", "nodes: [gpu-1], gpus: 1, image", "an all-reduce of one GPU measures nothing"),

@@ -251,6 +251,20 @@ def test_ka_10_f_066_a_template_with_values_of_a_file(kaiwo: Fleet) -> None:
     assert "use `reconciler submit`" in kaiwo.run("serve", *words[1:]).err
 
 
+def test_queues_and_namespaces_that_the_cluster_has_are_used(kaiwo: Fleet) -> None:
+    kaiwo.edit("reconciler.yaml", "- Namespace/kaiwo ", "- Namespace/kaiwo\n        - LocalQueue/kaiwo/kaiwo ")
+    kaiwo.commit()
+    template = str(kaiwo.write("../my.tmpl", TEMPLATE))
+    custom = str(kaiwo.write("../custom.yaml", "parent: {child: value}\n"))
+    words = ("submit", "-i", "a/b:1", "-g", "8", "-t", template, "-c", custom)
+    assert "LocalQueue" not in _dry(kaiwo, *words)
+    assert "queue 'other' does not exist" in kaiwo.run(*words, "-q", "other").err
+    kaiwo.edit("reconciler.yaml", "- LocalQueue/kaiwo/kaiwo ", "- LocalQueue\n        - Namespace ")
+    kaiwo.commit()
+    labels = _dry(kaiwo, *words, "-q", "other", "-n", "elsewhere")["Job"]["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "other"
+
+
 def test_ka_11_f_071_a_namespace_is_created_if_that_is_wanted(kaiwo: Fleet) -> None:
     words = ("submit", "-i", "a/b:1", "-g", "8", "-n", "team-x")
     refused = kaiwo.run(*words)

@@ -76,9 +76,15 @@ class Project:
         return [one.body for one in self.stub.notes if one.author == BOT and "note:answer" in one.body]
 
 
-def make(folder: Path, capture: pytest.CaptureFixture[str], kind: str = "gitea", forge: str = "") -> Project:
-    """Make a fleet with settings of its forge."""
-    fleet = Fleet(folder / "fleet", capture)
+def make(
+    folder: Path, capture: pytest.CaptureFixture[str], kind: str = "gitea", forge: str = "", inside: str = ""
+) -> Project:
+    """Make a fleet with settings of its forge; `inside` is a folder of a larger repository."""
+    top = Fleet(folder / "fleet", capture)
+    fleet = Fleet(top.root / inside, capture)
+    if inside:
+        top.root.mkdir()
+        top.git("init", "--quiet", "--initial-branch=main")
     assert run_verb(capture, ["init", str(fleet.root)]).code == 0
     fleet.edit("reconciler.yaml", "  sources: [queues", f"  forge: {{kind: {kind}{forge}}}\n  sources: [queues")
     fleet.commit("forge")

@@ -271,13 +271,15 @@ class StubForge:
 
     def _shown(self, one: Request) -> dict[str, Any]:
         head = one.head if one.state != "open" else self.branches.get(one.branch, one.head)
+        news = [*(note.request for note in self.notes), *(said[0] for said in self.said)]
+        updated = f"{news.count(one.number)} {head}"
         if self.kind == "gitlab":
             return {
                 "iid": one.number, "web_url": f"{self.url}/{one.number}", "title": one.title, "description": one.body,
                 "source_branch": one.branch, "target_branch": one.target, "sha": head,
                 "state": {"open": "opened"}.get(one.state, one.state), "author": {"username": one.author},
                 "source_project_id": 2 if one.is_fork else 1, "target_project_id": 1, "labels": sorted(one.labels),
-                "merge_commit_sha": one.merged or None,
+                "merge_commit_sha": one.merged or None, "updated_at": updated,
             }  # fmt: skip
         source = {"ref": one.branch, "sha": head, "repo": {"id": 2 if one.is_fork else 1}, "label": one.branch}
         return {
@@ -285,7 +287,7 @@ class StubForge:
             "head": source, "base": {"ref": one.target, "repo": {"id": 1}},
             "state": "open" if one.state == "open" else "closed", "merged_at": "now" if one.merged else None,
             "merge_commit_sha": one.merged or None, "user": {"login": one.author},
-            "labels": [{"name": label} for label in sorted(one.labels)],
+            "labels": [{"name": label} for label in sorted(one.labels)], "updated_at": updated,
         }  # fmt: skip
 
     def _note(self, one: Note) -> dict[str, Any]:

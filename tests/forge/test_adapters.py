@@ -51,7 +51,7 @@ def test_everything_that_is_asked_for(stub: StubForge) -> None:
     made = forge.open(title="T", body="B", branch="reconciler/x", target="main")
     assert made == ChangeRequest(
         number=made.number, url=made.url, title="T", body="B", branch="reconciler/x", target="main", head="1" * 40,
-        state=RequestState.OPEN, author=BOT,
+        state=RequestState.OPEN, author=BOT, updated=made.updated,
     )  # fmt: skip
     with pytest.raises(ForgeConflict):
         forge.open(title="T", body="B", branch="reconciler/x", target="main")

@@ -135,6 +135,28 @@ def test_reviews_of_code_owners_approve(kind: str, tmp_path: Path, capsys: pytes
     assert project.statuses(made)[-1][0] == "success"
 
 
+def test_a_folder_of_a_repository_has_owners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """F-161: `CODEOWNERS` is at the top; files beside the folder need their owners, too."""
+    project = make(tmp_path, capsys, "github", ", ownersApprove: true", inside="gpu/fleet")
+    stub, top = project.stub, tmp_path / "fleet"
+    stub.writers = {"ada", "bob"}
+    (top / "CODEOWNERS").write_text("/gpu/fleet/approvals/ @ada\n/apps/ @bob\n")
+    project.fleet.git("-C", str(top), "add", "--all")
+    project.fleet.commit()
+    project.push("main")
+    (top / "apps").mkdir()
+    (top / "apps/a.txt").write_text("a")
+    project.fleet.git("-C", str(top), "add", "--all")
+    request = delete_jobs(project)
+    head = stub.branches["change"]
+    stub.said = [(request.number, "ada", "approved", head)]
+    project.round()
+    assert stub.branches["change"] == head
+    stub.said.append((request.number, "bob", "approved", head))
+    project.round()
+    assert "approvals/" in project.fleet.git("diff", "--name-only", head, stub.branches["change"])
+
+
 def test_a_change_does_not_choose_its_owners(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """F-161, FG-08: CODEOWNERS and settings are those of the base."""
     project = make(tmp_path, capsys)
@@ -167,3 +189,8 @@ def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.Captur
     made = stub.branches["change"]
     assert project.fleet.git("rev-parse", f"{made}^") == head
     assert project.statuses(made)[-1][0] == "success"
+    project.fleet.git("push", "--quiet", "--force", "origin", f"{made}:refs/pull/{request.number}/head")
+    project.round()
+    stub.log.clear()
+    assert project.round() == RoundDone()
+    assert len(stub.log) == 1, "without news, only the list is read"

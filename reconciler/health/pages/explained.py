@@ -165,7 +165,7 @@ def _consequences(one: NodeExplanation, now: float) -> Iterator[str]:
     if decision.phase is HealthPhase.PROBATION:
         yield f"probation ends {_end_of_probation(one, now)}"
     if decision.escalate:
-        yield "somebody must look at it: the taint was renewed because the check still fails"
+        yield "somebody must look at it: a day has passed without a decision"
 
 
 def _end_of_probation(one: NodeExplanation, now: float) -> str:

@@ -20,8 +20,10 @@ from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kinds.torchrun import QUEUE
 from reconciler.kinds.translated import (
     default,
+    has_local_queue,
     local_queue,
     name_of,
+    node_affinity,
     own_annotations,
     pods_and_gpus,
     render_trees,
@@ -30,8 +32,9 @@ from reconciler.kinds.translated import (
 from reconciler.kube.objects import FieldPath, ObjectKey
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Traced
-from reconciler.kube.values import mapping, plural, sequence
+from reconciler.kube.values import plural
 from reconciler.repo.config import Backend
+from reconciler.repo.config.external import External
 from reconciler.sizing.devices import Vendor, vendor_in
 from reconciler.sizing.inventory import Inventory
 
@@ -40,7 +43,6 @@ _MEMORY: FieldPath = ("spec", "gpuMemoryRequired")
 _SHARED: FieldPath = ("spec", "gpuRequirements", "exclusiveAccess")
 _UNMEASURED_NODE = 8
 _WEIGHT = 100
-_REQUIRED, _PREFERRED = (f"{word}DuringSchedulingIgnoredDuringExecution" for word in ("required", "preferred"))
 _KEPT = (SUSPEND, ESTIMATE)
 
 
@@ -196,10 +198,10 @@ def _metadata(work: GpuWorkloadIntent, lookup: Lookup, namespace: str, labels: T
     key = ObjectKey(group="batch", kind="Job", namespace=namespace, name=fields.plain("metadata", "name"))
     annotations = own_annotations(fields, *_KEPT)
     said = {STRATEGY: ("spec", "schedulingStrategy"), PRIORITY: ("spec", "priority")}
-    for key_, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
+    for annotation, path in {**said, ESTIMATE: ("spec", "estimatedDuration")}.items():
         value = fields.plain(*path)
         if value is not None:
-            annotations[key_] = fields.made(str(value), "wish", "for the placement of the job", path)
+            annotations[annotation] = fields.made(str(value), "wish", "for the placement of the job", path)
     annotations[MEMORY] = fields.made(str(work.memory_mib), "wish", "MiB of each GPU", _MEMORY, LEAST)
     metadata = {"name": name_of(fields, lookup, key), "namespace": namespace}
     all_labels = fields.entries("metadata", "labels") | labels
@@ -266,30 +268,15 @@ def _containers(own: _JobContext, *, is_shared: bool) -> list[Tree]:
 
 def _affinity(fields: Fields, wish: NodeWish, nodes: FittingNodes) -> Tree:
     """Return the affinity as it is written, in which each alternative requires the memory, and perhaps the type."""
-    at = (*POD, "affinity")
-    affinity, node_at = fields.entries(*at, without=("nodeAffinity",)), (*at, "nodeAffinity")
     needed = [fields.made(_expression(nodes.memory), "memory", f"a GPU with {wish.memory_mib} MiB", _MEMORY, LEAST)]
-    node = fields.entries(*node_at, without=(_REQUIRED, _PREFERRED))
-    kind = fields.made(_expression(nodes.type), "type", f"a {wish.type}", _TYPE) if nodes.type is not None else None
-    preferred: list[Any] = fields.items(*node_at, _PREFERRED)
-    if kind is not None and wish.is_type_required:
-        needed.append(kind)
-    elif kind is not None:
-        preferred.append({"weight": _WEIGHT, "preference": {"matchExpressions": [kind]}})
-    terms_at = (*node_at, _REQUIRED, "nodeSelectorTerms")
-    written = sequence(fields.plain(*terms_at))
-    terms = [
-        {
-            **fields.entries(*terms_at, index, without=("matchExpressions",)),
-            "matchExpressions": [*fields.items(*terms_at, index, "matchExpressions"), *needed],
-        }
-        for index, term in enumerate(written)
-        if mapping(term)  # an empty term matches no node
-    ]
-    node[_REQUIRED] = {"nodeSelectorTerms": terms or [{"matchExpressions": needed}]}
-    if preferred:
-        node[_PREFERRED] = preferred
-    return {**affinity, "nodeAffinity": node}
+    liked: list[Tree] = []
+    if nodes.type is not None:
+        kind = fields.made(_expression(nodes.type), "type", f"a {wish.type}", _TYPE)
+        if wish.is_type_required:
+            needed.append(kind)
+        else:
+            liked.append({"weight": _WEIGHT, "preference": {"matchExpressions": [kind]}})
+    return node_affinity(fields, (*POD, "affinity"), needed, liked)
 
 
 def _expression(required: Requirement) -> dict[str, Any]:
@@ -343,13 +330,15 @@ def workload_queue(fields: Fields, lookup: Lookup, namespace: str, problems: lis
         return ({written: found} if found is not None else {}), []
     known = [*lookup.defined_names(QUEUE, namespace)]
     if backend is Backend.KUEUE:
-        known += [*lookup.defined_names(LOCAL_QUEUE, namespace), *_external(lookup, namespace)]
+        known += lookup.defined_names(LOCAL_QUEUE, namespace)
+        known += External(lookup.cluster).names_in(LOCAL_QUEUE[1], namespace)
     known = sorted(set(known))
     if backend is Backend.KUEUE and not known:
         clusters = lookup.defined_names(CLUSTER_QUEUE, "")
         if len(clusters) == 1:
             only = fields.made(clusters[0], "queue", "the only ClusterQueue there is", _NAME)
-            return {QUEUE_LABEL: only}, [local_queue(only, namespace)]
+            brought = [] if has_local_queue(lookup, namespace, only.value) else [local_queue(only, namespace)]
+            return {QUEUE_LABEL: only}, brought
     if len(known) == 1 or (_DEFAULT in known and backend is Backend.KUEUE):
         name = known[0] if len(known) == 1 else _DEFAULT
         return {labels[0]: _queue_name(fields, lookup, namespace, name)}, []
@@ -364,11 +353,3 @@ def _queue_name(fields: Fields, lookup: Lookup, namespace: str, name: str) -> Tr
     if lookup.cluster.backend is Backend.KAI and found is not None:
         return fields.made(found.queue_name.value, "queue", f"the queue of TorchrunQueue {name}", _NAME)
     return fields.made(name, "queue", f"the queue of namespace {namespace}", _NAME)
-
-
-def _external(lookup: Lookup, namespace: str) -> Iterator[str]:
-    """Yield the LocalQueues of a namespace that exist outside of the repository."""
-    for entry in lookup.cluster.external:
-        kind, _, rest = entry.partition("/")
-        if kind == LOCAL_QUEUE[1] and rest.startswith(f"{namespace}/"):
-            yield rest.partition("/")[2]

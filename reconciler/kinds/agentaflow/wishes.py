@@ -118,10 +118,10 @@ def with_priority(
     reasons = {
         path: Reason(
             rule="agentaflow.priority",
-            text=text_,
+            text=why,
             origins=(Origin(document=document, field=path if path[:2] == _METADATA else (*_METADATA, PRIORITY)),),
         )
-        for path, (_, text_) in changes.items()
+        for path, (_, why) in changes.items()
     }
     return with_changes(manifest, body, reasons), problems
 

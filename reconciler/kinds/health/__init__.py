@@ -34,6 +34,7 @@ REPORT = (GROUP, "NodeHealthReport")
 
 _MAX_TTL = 86400.0
 _MAX_TEST_NAME = 40  # with the name of the policy: names of pods and services have 63 characters
+_TEST_NAME = later(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _XID = later(r"0|[1-9][0-9]{0,8}")  # as the kernel prints it
 
 
@@ -150,6 +151,10 @@ def _network_problems(document: Document, policy: HealthPolicy) -> Iterator[Prob
 
 
 def _test_problems(document: Document, field: FieldPath, test: NetworkTest) -> Iterator[Problem]:
+    if not _TEST_NAME.fullmatch(str(field[-1])):
+        yield _problem(document, field, "is no part of a name of Kubernetes", "use lower case, digits and `-`")
+    if len(set(test.nodes)) < len(test.nodes):
+        yield _problem(document, (*field, "nodes"), "names a node twice", "name each node once")
     is_write = test.test is FabricTest.IB_WRITE
     if is_write and len(test.nodes) != 2:  # noqa: PLR2004 - a pair
         yield _problem(document, (*field, "nodes"), "ib_write_bw runs between two nodes", "name two nodes")

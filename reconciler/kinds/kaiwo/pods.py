@@ -1,7 +1,6 @@
 """The pods of a workload: as they are written, or as Kaiwo makes them, with what the common fields add to each."""
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +9,7 @@ from reconciler.kinds.fields import Fields, Tree
 from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.kaiwo.sizing import Size
 from reconciler.kinds.kaiwo.storage import WorkloadVolumes, wait_container
-from reconciler.kinds.translated import own_annotations
+from reconciler.kinds.translated import node_affinity, own_annotations
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Reason, Traced, untrace
@@ -187,25 +186,15 @@ def _pull_secrets(fields: Fields, at: FieldPath) -> list[Traced]:
     return [*written, *(one for one in fields.items("spec", "imagePullSecrets") if one.value["name"] not in names)]
 
 
-def _affinity(own: PodContext, at: FieldPath, role: Role) -> Traced | None:
+def _affinity(own: PodContext, at: FieldPath, role: Role) -> Traced | Tree | None:
     """Return the affinity as it is written, in which every alternative requires the models as well."""
-    fields, written = own.fields, own.fields.get(*at)
-    models = fields.get("spec", "gpuModels")
-    if models is None or not models.value or not role.gpus.value:
-        return written
+    fields = own.fields
+    if not fields.plain("spec", "gpuModels") or not role.gpus.value:
+        return fields.get(*at)
     label, values = own.models
-    needed = {"key": label, "operator": "In", "values": list(values)}
-    affinity = deepcopy(written.value) if written is not None else {}
-    required = "requiredDuringSchedulingIgnoredDuringExecution"
-    node = affinity.setdefault("nodeAffinity", {}).setdefault(required, {})
-    terms = node.get("nodeSelectorTerms") or [{}]
-    node["nodeSelectorTerms"] = [
-        {**term, "matchExpressions": [*sequence(term.get("matchExpressions")), needed]} for term in terms
-    ]
-    origins = (*models.reason.origins, *(written.reason.origins if written is not None else ()))
-    return Traced(
-        affinity, Reason(rule="kaiwo.gpu-models", text=f"nodes whose {label} is one of these", origins=origins)
-    )
+    expression = {"key": label, "operator": "In", "values": list(values)}
+    text = f"nodes whose {label} is one of these"
+    return node_affinity(fields, at, [fields.made(expression, "gpu-models", text, ("spec", "gpuModels"))])
 
 
 # --- containers --------------------------------------------------------------------------------------------------

@@ -7,17 +7,18 @@ from typing import Any
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
+from reconciler.kinds.kai import PRIORITY_LABEL as KAI_PRIORITY
+from reconciler.kinds.kai import QUEUE_LABELS
 from reconciler.kinds.kaiwo.config import DEFAULTS, NAME, KaiwoConfig, default
 from reconciler.kinds.kaiwo.pods import PodContext, Role, check_sum, pod_template, with_gpus
 from reconciler.kinds.kaiwo.queues import KaiwoQueueConfig
 from reconciler.kinds.kaiwo.sizing import MODEL_LABEL, Size, gpu_resource, measured_nodes, resolve_size
 from reconciler.kinds.kaiwo.storage import claims, download_trees, resolve_storage
 from reconciler.kinds.kaiwo.workload import DEPLOYMENT, JOB, RAY_JOB, Workload
-from reconciler.kinds.kueue import LOCAL_QUEUE
 from reconciler.kinds.kueue.labels import PRIORITY_LABEL, QUEUE_LABEL
 from reconciler.kinds.pods import SUSPEND
 from reconciler.kinds.rendered import Rendered
-from reconciler.kinds.translated import local_queue, name_of, render_trees
+from reconciler.kinds.translated import has_local_queue, local_queue, name_of, render_trees
 from reconciler.kube.objects import FieldPath, ObjectKey, split_api_version
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Reason, Traced, untrace
@@ -100,7 +101,7 @@ def _queue(
                 hint = "set `backend` of the cluster to kueue or kai"
                 problems.append(fields.warning("no-queueing", ("spec", name), message, hint))
         return {}
-    names = (QUEUE_LABEL, PRIORITY_LABEL) if backend is Backend.KUEUE else ("kai.scheduler/queue", "priorityClassName")
+    names = (QUEUE_LABEL, PRIORITY_LABEL) if backend is Backend.KUEUE else (QUEUE_LABELS[0], KAI_PRIORITY)
     if backend is Backend.KUEUE:
         problems += _queue_problems(fields, queue, lookup, namespace)
     return {names[0]: queue, **({names[1]: priority} if priority is not None else {})}
@@ -128,7 +129,7 @@ def _makes_local_queue(lookup: Lookup, namespace: str, queue: str) -> bool:
     """Return whether a workload brings the LocalQueue: neither the KaiwoQueueConfig nor anybody else does."""
     queues: KaiwoQueueConfig | None = lookup.defined(QUEUES, "", NAME)
     is_listed = queues is not None and bool(queues.namespaces.get(queue))
-    return not is_listed and lookup.defined(LOCAL_QUEUE, namespace, queue) is None
+    return not is_listed and not has_local_queue(lookup, namespace, queue)
 
 
 def _labels(work: Workload, namespace: str) -> Tree:

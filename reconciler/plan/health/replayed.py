@@ -20,7 +20,7 @@ from reconciler.nodehealth.report import NodeReport
 from reconciler.plan.health.effect import NodeVerdict, PolicyEffect
 
 _MAX_SHOWN = 10
-_JUDGED_ELSEWHERE = frozenset({"jobs", "selector"})
+_JUDGED_ELSEWHERE = frozenset(("jobs", "selector", "networkTests", "drain", "repair", "iperf", "deepRuns", "exports"))
 
 
 class PolicyChange(Struct, frozen=True, kw_only=True, eq=False):

@@ -1,6 +1,7 @@
 """The objects that `external` of a cluster declares: others own them, and references to them are valid."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from reconciler.repo.config.config import Cluster, Config
 
@@ -35,6 +36,11 @@ class External:
     def names_of(self, kind: str) -> Iterable[str]:
         """Return the declared names of a kind, in any namespace."""
         return (name for declared, name in self.anywhere if declared == kind)
+
+    def names_in(self, kind: str, namespace: str) -> Iterable[str]:
+        """Return the declared names of a kind that a namespace has."""
+        own = (name for declared, where, name in self.names if (declared, where) == (kind, namespace))
+        return chain(own, self.names_of(kind))
 
 
 def is_external(config: Config, cluster: str, kind: str, namespace: str, name: str) -> bool:

@@ -59,10 +59,11 @@ def render(
     placement: PlacementSettings = NO_PLACEMENT,
     queues: Mapping[tuple[KindId, str], tuple[str, ...]] | None = None,
     vendor: Vendor = Vendor.NVIDIA,
+    external: tuple[str, ...] = (),
 ) -> Result:
     names = {(LOCAL_QUEUE, "default"): ("team",)} if queues is None else queues
     definitions = {(kind, space, name): object() for (kind, space), found in names.items() for name in found}
-    return rendered(text, backend, inventory, vendor, placement, definitions=definitions)
+    return rendered(text, backend, inventory, vendor, placement, external=external, definitions=definitions)
 
 
 def pod(result: Result) -> dict[str, Any]:
@@ -240,6 +241,16 @@ def test_the_queue_of_a_workload() -> None:
     brought = render(workload(), queues={(CLUSTER_QUEUE, ""): ("gpus",)})
     assert brought.one("LocalQueue")["spec"] == {"clusterQueue": "gpus"}
     assert brought.one("Job")["metadata"]["labels"][label] == "gpus"
+
+
+def test_the_queues_that_the_cluster_has() -> None:
+    """An external LocalQueue is used, and not rendered."""
+    label, only = "kueue.x-k8s.io/queue-name", {(CLUSTER_QUEUE, ""): ("gpus",)}
+    for external in ("LocalQueue/default/team", "LocalQueue/team"):
+        named = render(workload(), queues=only, external=(external,))
+        assert (named.kinds(), named.one("Job")["metadata"]["labels"][label]) == (["Job/x"], "team")
+    unnamed = render(workload(), queues=only, external=("LocalQueue",))
+    assert (unnamed.kinds(), unnamed.one("Job")["metadata"]["labels"][label]) == (["Job/x"], "gpus")
 
 
 def test_amd_nodes() -> None:

@@ -85,9 +85,10 @@ def cluster(
     backend: Backend | str = Backend.KUEUE,
     vendor: Vendor = Vendor.AMD,
     placement: PlacementSettings = NO_PLACEMENT,
+    external: tuple[str, ...] = (),
 ) -> Cluster:
     """Return a cluster."""
-    return Cluster(name="main", backend=Backend(backend), vendor=vendor, placement=placement)
+    return Cluster(name="main", backend=Backend(backend), vendor=vendor, placement=placement, external=external)
 
 
 def invalid(text: str) -> list[str]:
@@ -101,6 +102,8 @@ def rendered(
     inventory: Inventory | None = FLEET,
     vendor: Vendor = Vendor.AMD,
     placement: PlacementSettings = NO_PLACEMENT,
+    *,
+    external: tuple[str, ...] = (),
     **lookup: Any,
 ) -> Result:
     """Render documents for one cluster; what is rendered is judged by the shipped schemas of Kubernetes."""
@@ -108,7 +111,7 @@ def rendered(
     problems: list[Problem] = []
     manifests: list[Manifest] = []
     assert invalid(text) == []
-    found = CaseLookup(cluster=cluster(backend, vendor, placement), nodes=inventory, **lookup)
+    found = CaseLookup(cluster=cluster(backend, vendor, placement, external), nodes=inventory, **lookup)
     intents: list[tuple[Document, Any]] = []
     for document in docs:
         row = BUILT_IN.find(document.group, document.kind)

@@ -416,6 +416,13 @@ def test_a_workload_brings_its_local_queue() -> None:
     assert rendered(own + job("image: a:1")).kinds() == ["Job/train"]
 
 
+@pytest.mark.parametrize("external", ["LocalQueue", "LocalQueue/kaiwo", "LocalQueue/default/kaiwo"])
+def test_a_local_queue_that_the_cluster_has_is_not_brought(external: str) -> None:
+    assert rendered(job("image: a:1"), external=(external,)).kinds() == ["Job/train"]
+    other = rendered(job("image: a:1\nclusterQueue: team"), external=("LocalQueue/default/kaiwo",))
+    assert other.one("LocalQueue", "team")["spec"] == {"clusterQueue": "team"}
+
+
 def test_a_deployment_is_queued_by_its_pods() -> None:
     """F-065: the pod template has queue and priority, which Kueue reads of each pod."""
     body = rendered(service("gpus: 4\nimage: a:1\nclusterQueue: team")).one("Deployment")

@@ -11,6 +11,7 @@ from reconciler.kube.client.port import ClusterError
 from reconciler.kube.objects import ObjectKey
 from tests.cli.test_health_kinds import POLICY as POLICY_YAML
 from tests.cli.test_health_kinds import QUARANTINE as QUARANTINE_YAML
+from tests.cli.test_network_tests import POLICY as TESTS_YAML
 from tests.cluster.server import wait_until
 from tools.crds import crd, manifest, path_of
 
@@ -39,7 +40,7 @@ def definitions(live: KubernetesCluster) -> KubernetesCluster:
 
 def test_the_server_accepts_them(definitions: KubernetesCluster) -> None:
     """It adds nothing: a default in one policy would override what another one says."""
-    for text in (POLICY_YAML, QUARANTINE_YAML):
+    for text in (POLICY_YAML, TESTS_YAML, QUARANTINE_YAML):
         body: dict[str, Any] = yaml.safe_load(text)
         written = definitions.apply(body)
         assert written.body["spec"] == body["spec"]

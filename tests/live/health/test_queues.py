@@ -12,7 +12,7 @@ from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.nodehealth.nodes import TAINT
 from reconciler.nodehealth.policy import FabricTest, NetworkTest
 from reconciler.repo.config import Backend, Cluster
-from tests.cluster.bed.bed import Bed, Body
+from tests.cluster.bed.bed import PLAYED, Bed, Body
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
 
 pytestmark = pytest.mark.usefixtures("kwok", "scheduler", "kueue", "mpi_operator")
@@ -41,7 +41,12 @@ def job(namespace: str, name: str) -> Body:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": name, "namespace": namespace, "labels": {"kueue.x-k8s.io/queue-name": "team"}},
-        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}},
+        "spec": {
+            "template": {
+                "metadata": {"annotations": dict([PLAYED])},
+                "spec": {"restartPolicy": "Never", "containers": [container]},
+            }
+        },
     }
 
 
@@ -50,35 +55,47 @@ def workloads(bed: Bed, namespace: str) -> list[Body]:
     return items
 
 
+def where(bed: Bed, namespace: str) -> dict[str, str]:
+    """Return the nodes of running pods by their jobs; plays the kubelet, which starts and ends pods."""
+    found = {}
+    for pod in bed.pods(namespace):
+        if "deletionTimestamp" in pod["metadata"]:
+            bed.delete_pod(namespace, pod["metadata"]["name"])
+        elif pod["spec"].get("nodeName"):
+            bed.set_phase(pod, "Running")
+            found[pod["metadata"]["labels"]["job-name"]] = str(pod["spec"]["nodeName"])
+    return found
+
+
 def test_kueue_moves_the_workloads_of_a_drained_node(bed: Bed, pool: str, cluster: KubernetesCluster) -> None:
     """F-096: stopped, back in its queue, and started elsewhere; shadow changes nothing; other nodes keep theirs."""
     bed.apply(job(pool, "one"), job(pool, "two"))
-    bed.wait(lambda: len(bed.bound(pool)) == 2, "two running jobs")
-    where = {pod["metadata"]["labels"]["job-name"]: pod["spec"]["nodeName"] for pod in bed.pods(pool)}
+    bed.wait(lambda: len(where(bed, pool)) == 2, "two running jobs")
+    before = where(bed, pool)
     taint = {"key": TAINT, "value": "gpu.reachable", "effect": "NoSchedule"}
-    cluster.patch(node_key(where["one"]), {"spec": {"taints": [taint]}}, manager="test")
-    told = drain_node(cluster, where["one"], is_shadow=True)
+    cluster.patch(node_key(before["one"]), {"spec": {"taints": [taint]}}, manager="test")
+    told = drain_node(cluster, before["one"], is_shadow=True)
     assert (len(told.workloads), told.left) == (1, ())
     assert all(one["spec"].get("active", True) for one in workloads(bed, pool))
-    assert drain_node(cluster, where["one"], is_shadow=False) == told
+    assert drain_node(cluster, before["one"], is_shadow=False) == told
 
     def has_moved() -> bool:
         assert resume_drained(cluster) == ()
-        now = {pod["metadata"]["labels"]["job-name"]: pod["spec"].get("nodeName", "") for pod in bed.pods(pool)}
-        return now.keys() == where.keys() and now["one"] not in ("", where["one"]) and now["two"] == where["two"]
+        now = where(bed, pool)
+        return now.keys() == before.keys() and now["one"] != before["one"] and now["two"] == before["two"]
 
     bed.wait(has_moved, "the job on another node")
     found = workloads(bed, pool)
     assert [one["spec"]["active"] for one in found] == [True, True]
     assert not any(DRAINED in (one["metadata"].get("labels") or {}) for one in found)
-    assert drain_node(cluster, where["one"], is_shadow=False).workloads == ()
+    assert drain_node(cluster, before["one"], is_shadow=False).workloads == ()
 
 
 def test_pods_without_a_queue_are_left(bed: Bed, pool: str, cluster: KubernetesCluster) -> None:
     plain = job(pool, "plain")
     del plain["metadata"]["labels"]
     bed.apply(plain)
-    bed.wait(lambda: bed.bound(pool), "a running job")
+    bed.wait(lambda: where(bed, pool), "a running job")
     (pod,) = bed.pods(pool)
     drained = drain_node(cluster, pod["spec"]["nodeName"], is_shadow=False)
     assert (drained.workloads, drained.left) == ((), (f"{pool}/{pod['metadata']['name']}",))

@@ -96,7 +96,7 @@ def judged(node: str, document: dict[str, Any] | ReadError, **expected: Any) -> 
 
 
 def test_one_node_of_a_domain_is_to_blame() -> None:
-    """F-091: the node that is down fails; the others warn, so that one bad node does not take a rack."""
+    """The node that is down fails; the others warn, so that one bad node does not take a rack."""
     assert judged("n1", domain()).status is PASS
     assert [judged(f"n{index}", domain("n2")).status for index in range(4)] == [WARN, WARN, FAIL, WARN]
     found = judged("n2", domain("n2"))
@@ -110,7 +110,7 @@ def test_one_node_of_a_domain_is_to_blame() -> None:
 
 
 def test_a_domain_is_compared_with_what_git_expects() -> None:
-    """F-091: nodes that the domain was started without are missed; a program that does not answer is no pass."""
+    """Nodes that the domain was started without are missed; a program that does not answer is no pass."""
     found = judged("n1", domain(count=17), imex_nodes=18)
     assert (found.status, found.observed) == (WARN, 17)
     assert found.message.endswith("and it is UP (HealthPolicy nvl72)")
