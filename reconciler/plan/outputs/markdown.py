@@ -438,7 +438,7 @@ GITHUB_LIMIT = 65_536
 
 _MIN_LIMIT = 1_000
 
-_ROWS = (60, 25, 10, 4, 1, 0)  # most rows of a table or list, tried in turn until the summary fits
+_ROWS = (25, 10, 4, 1, 0)  # most rows of a table or list, tried in turn until the summary fits
 
 _SHORT_COMMIT = 12
 
