@@ -75,9 +75,7 @@ _DEEP_RUNS: tuple[Rule, ...] = ({"apiGroups": ["batch"], "resources": ["jobs"], 
 """Jobs of deep runs. They delete themselves."""
 
 
-_DRAIN: tuple[Rule, ...] = (
-    {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},
-)
+_DRAIN: tuple[Rule, ...] = ({"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["list", "patch"]},)
 """Workloads of Kueue on nodes that are drained: they are stopped, and become active again."""
 
 _REPAIR: tuple[Rule, ...] = (
