@@ -1,4 +1,4 @@
-"""Where the jobs of a plan would run: what the evidence of use says of each cluster, and the forecast on it."""
+"""Placement of the jobs of a plan: the evidence of use of each cluster, and the forecast on it."""
 
 import datetime as dt
 from collections.abc import Iterable, Mapping
@@ -41,7 +41,7 @@ _MOST = 200  # workloads that the plan leaves as they are, and whose manifests a
 
 
 class ClusterForecast(Struct, frozen=True, kw_only=True):
-    """What a forecast for one cluster is made from. unknown: why there is none. days: age of the evidence.
+    """The parts of a forecast for one cluster. unknown: why there is none. days: age of the evidence.
 
     queues: those of the head.
     """
