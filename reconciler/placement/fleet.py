@@ -22,7 +22,7 @@ _MEBI = 1024
 
 
 class PlacementEvidence(Struct, frozen=True, kw_only=True):
-    """What is known of a cluster. levels: labels of nodes that say where they stand, from the widest."""
+    """The evidence of a cluster. levels: labels of nodes that say where they stand, from the widest."""
 
     inventory: Inventory
     usage: Usage

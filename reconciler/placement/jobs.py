@@ -26,7 +26,7 @@ from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, is_other_device
 HOSTNAME = "kubernetes.io/hostname"
 GPU_MEMORY = "nvidia.com/gpu.memory"
 FORECAST, AFFINITY, TAS, KAI, DRA = "forecast only", "nodeAffinity", "Kueue TAS", "KAI", "DRA"
-"""What guarantees where pods run. The first is nothing: the scheduler of the cluster decides."""
+"""The guarantees of where pods run. The first is none: the scheduler of the cluster decides."""
 
 _MILLI, _MIB = 1000, 1 << 20
 _Terms = tuple[tuple[LabelRequirement, ...], ...]

@@ -15,7 +15,7 @@ from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage
 
 
 class Intent(Struct, frozen=True, kw_only=True):
-    """What a change wants of a cluster: jobs that need nodes, and workloads that give theirs back.
+    """The demands of a change on a cluster: jobs that need nodes, and workloads that give theirs back.
 
     known: jobs of the repository that it does not change, by key: where those that wait may run.
     """

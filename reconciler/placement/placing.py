@@ -37,7 +37,7 @@ class JobPlacement(Struct, frozen=True, kw_only=True):
 
 
 class ClusterPlacement(Struct, frozen=True, kw_only=True):
-    """What a strategy does with jobs. Amounts are GPUs: of all nodes, in use before and after, unusable for the mix."""
+    """Jobs as a strategy places them. Amounts are GPUs: of all nodes, in use before and after, unusable for the mix."""
 
     strategy: str
     jobs: tuple[JobPlacement, ...]
@@ -49,7 +49,7 @@ class ClusterPlacement(Struct, frozen=True, kw_only=True):
 
 
 class Ends(Struct, frozen=True, kw_only=True):
-    """When GPUs of running workloads come back: moments, each with the pods that end. now: the time of the evidence."""
+    """The times at which running workloads end, each with their pods. now: the time of the evidence."""
 
     now: float
     at: tuple[tuple[float, tuple[tuple[int, Ask, int], ...]], ...] = ()

@@ -1,4 +1,4 @@
-"""Why pods fit nowhere, in one sentence: the nodes that are left after each requirement."""
+"""The reason why pods fit nowhere, in one sentence: the nodes that are left after each requirement."""
 
 from bisect import bisect_left
 from collections.abc import Sequence

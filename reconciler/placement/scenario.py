@@ -44,7 +44,7 @@ class QueueShare(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PlacementScenario(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What would be different. failed_racks: values of the lowest level of the topology above nodes."""
+    """Supposed changes of a cluster. failed_racks: values of the lowest level of the topology above nodes."""
 
     add_nodes: tuple[NewNodes, ...] = ()
     drain_nodes: tuple[str, ...] = ()

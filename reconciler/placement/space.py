@@ -17,7 +17,7 @@ UNMEASURED = 1 << 60
 """Of a resource that the evidence lacks: it excludes nothing."""
 
 Slots = tuple[int, ...]
-"""What is free of each GPU of a node, in thousandths, ascending."""
+"""The free part of each GPU of a node, in thousandths, ascending."""
 
 
 class NodeRoom(NamedTuple):
@@ -38,7 +38,7 @@ class NodeRoom(NamedTuple):
 
 
 class Ask(NamedTuple):
-    """What one pod requests: thousandths of cores, MiB, GPUs, and of each of them a share; and the groups it may use.
+    """The requests of one pod: thousandths of cores, MiB, GPUs, and of each of them a share; and the groups it may use.
 
     gpu_memory: MiB that a GPU must have; it is part of `groups` already.
     """
@@ -269,4 +269,4 @@ def _drained(slots: Slots, amount: int) -> Slots:
 
 
 Mix = Mapping[Ask, int]
-"""What pods typically request: each kind of pod, and how many of them there are."""
+"""The typical requests of pods: each kind of pod, and how many of them there are."""

@@ -14,11 +14,11 @@ from reconciler.placement.space import Ask, Mix, NodeRoom, PlacementStrategy, Sl
 _QUANTUM = 30
 """Differences of less than so many thousandths of a GPU do not count: ties go to the fullest node."""
 _GUARD = 1.8
-"""How much of a group is kept for pods that can use no other, as a multiple of their share of all requests."""
+"""The part of a group that is kept for pods that can use no other, as a multiple of their share of all requests."""
 
 
 class Packing(StrEnum):
-    """What decides between nodes on which a pod strands equally much."""
+    """Choices between nodes on which a pod strands equally much."""
 
     SHARE = "share"  # the smallest free share of the node's GPUs, then the fewest free cores
     ORDER = "order"  # nothing: the first node
@@ -55,7 +55,7 @@ class InOrder(_Plain):
 
 
 class Waste:
-    """What the typical mix of pods cannot use of free GPUs.
+    """Free GPUs that the typical mix of pods cannot use.
 
     Of the free GPUs of a node a kind of pod cannot use those with less than its share, and none if it does not fit. The
     sum over kinds, weighted by how frequent they are, is what is expected to be stranded.

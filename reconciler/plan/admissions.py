@@ -1,4 +1,4 @@
-"""What queues do with the workloads of a plan: which start, which wait and for what, and whom they displace.
+"""Forecast of the workloads of a plan in their queues: which start, which wait and for what, and whom they displace.
 
 The queues of the head are forecast with what runs and waits by the evidence of use; those of the base as well, so that
 only what the change does is told. A workload that is resized gives its quota back, and waits again as the newest.

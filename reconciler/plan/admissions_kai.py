@@ -1,4 +1,4 @@
-"""What KAI does with the workloads of a plan, by the nodes and the use of GPUs that the evidence says."""
+"""Forecast of the workloads of a plan in queues of KAI, by the nodes and the use of GPUs of the evidence."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf

@@ -48,7 +48,7 @@ _log = Log(__name__)
 _MAX_NAMED = 5  # objects in one message
 _MAX_FAILURES = 20  # in a record
 RELIABLE_SECONDS = 120.0
-"""How long steps wait for what they need: an established kind, an old gang that stops."""
+"""Seconds that steps wait for what they need: an established kind, an old gang that stops."""
 
 
 class ApplyRun(Struct, frozen=True, kw_only=True, eq=False):

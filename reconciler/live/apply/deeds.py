@@ -1,4 +1,4 @@
-"""What a run did to each object, and why, as lines for records, events, logs and statuses. No value is shown."""
+"""The deeds of a run, with their reasons, as lines for records, events, logs and statuses. No value is shown."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Whether an object of a cluster is ready, in progress or failed, by the conventions that kstatus reads."""
+"""Readiness of an object of a cluster: ready, in progress or failed, by the conventions that kstatus reads."""
 
 from collections.abc import Mapping
 from enum import StrEnum

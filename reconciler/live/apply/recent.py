@@ -5,7 +5,7 @@ from reconciler.console.logs import Log
 from reconciler.plan.live.probe import missed_names
 
 PATIENCE_SECONDS = 10.0
-"""How long after its creation an object may be unknown to webhooks. No refusal is waited out for longer."""
+"""Seconds after its creation in which an object may be unknown to webhooks. No refusal is waited out for longer."""
 
 _PAUSE_SECONDS = 0.2
 _log = Log(__name__)

@@ -91,7 +91,7 @@ def _check(job: str, flags: dict[str, Any], *, watch: bool) -> None:
 
 
 class _Shown:
-    """What a command shows, of the clusters or of what is recorded."""
+    """The view of a command: of the clusters, or of what is recorded."""
 
     def __init__(self, repo: str, flags: dict[str, Any]) -> None:
         environ = options.environment()

@@ -36,7 +36,7 @@ from reconciler.sizing.devices import Vendor
 
 QUEUES, NODES = "queues", "nodes"
 VIEWS = (QUEUES, NODES, *(vendor.value for vendor in Vendor))
-"""What `status` shows besides jobs."""
+"""The views of `status` besides jobs."""
 
 
 def recorded(index: CompiledRevision, view: str) -> list[ClusterCapacity]:

@@ -1,4 +1,4 @@
-"""What a live cluster serves as evidence: its CustomResourceDefinitions, and the versions of its components."""
+"""The kinds that a live cluster serves, as evidence: its definitions, and the versions of its components."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

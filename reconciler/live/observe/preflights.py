@@ -14,7 +14,7 @@ from reconciler.nodehealth.inflight.notes import JobNote, JobNoteKind
 Body = Mapping[str, Any]
 
 GANG_SECONDS = 600.0
-"""How long the ranks of a job may wait for the last preflight check."""
+"""Seconds that the ranks of a job may wait for the last preflight check."""
 
 _SHOWN = 3
 

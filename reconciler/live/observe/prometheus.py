@@ -1,4 +1,4 @@
-"""What a Prometheus knows of GPUs: the highest value, the mean and the number of samples in a window, for each GPU.
+"""The use of GPUs by a Prometheus: the highest value, the mean and the number of samples in a window, for each GPU.
 
 AMD: `gpu_gfx_activity`. NVIDIA: `DCGM_FI_PROF_GR_ENGINE_ACTIVE`, which exporters are known to report as 0 for weeks on
 busy GPUs, and `DCGM_FI_DEV_GPU_UTIL`: whoever decides wants both.
@@ -31,7 +31,7 @@ _QUERIES = {
     "samples": "sum by ({labels}) (count_over_time({metric}[{seconds}s]))",
     "idle": "sum by ({labels}) (count_over_time(({metric} < {idle})[{seconds}s:{interval}s]))",
 }
-"""Where a GPU has several series, because an exporter restarted, the higher value counts, and all samples."""
+"""Of several series of a GPU, because an exporter restarted, the higher value counts, and all samples."""
 
 PodGpu = tuple[str, str, str]
 """Namespace and name of a pod, and a GPU."""

@@ -1,4 +1,4 @@
-"""What runs where and since when in a live cluster, and what waits: pods and Kueue's workloads by their root owners."""
+"""Use of a live cluster: what runs where, and what waits, as pods and Kueue's workloads by their root owners."""
 
 import datetime as dt
 from collections import Counter
@@ -38,7 +38,7 @@ _MAX_MESSAGE, _MAX_REASONS = 160, 2
 
 
 class UsageSources(Struct, frozen=True, kw_only=True, eq=False):
-    """What a cluster says about its use. `pods` are read once, one by one.
+    """The objects of a cluster that say how it is used. `pods` are read once, one by one.
 
     gpu_nodes: nodes with GPUs, on which every pod counts; elsewhere only those with GPUs or a workload of Kueue.
     team_label: the label that says whom a workload is charged to.
@@ -55,7 +55,7 @@ class UsageSources(Struct, frozen=True, kw_only=True, eq=False):
 
 
 class _PodUse(Struct, frozen=True, kw_only=True, eq=False):
-    """What counts of a pod."""
+    """The part of a pod that counts."""
 
     name: str
     node: str

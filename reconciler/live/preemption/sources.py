@@ -1,4 +1,4 @@
-"""What Git says about preemption: policies, Kaiwo's defaults and annotations, earlier suspensions; and the edits."""
+"""Preemption in Git: policies, Kaiwo's defaults and annotations, earlier suspensions; and the edits."""
 
 import datetime as dt
 import re

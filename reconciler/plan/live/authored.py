@@ -48,7 +48,7 @@ NOTES = (
 """The beginnings of labels and annotations in which controllers and tools note what they did. Ours is set anyway."""
 
 _COUNTS: tuple[FieldPath, ...] = (("spec", "parallelism"), ("spec", "completions"))
-"""What Kueue lowers of a Job that it starts with fewer pods; its Workload keeps how many were written."""
+"""Fields that Kueue lowers of a Job that it starts with fewer pods; its Workload keeps how many were written."""
 _KUEUE = "kueue.x-k8s.io/"
 RESTARTED: FieldPath = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
 _METADATA = ("name", "namespace", "labels", "annotations")

@@ -494,7 +494,7 @@ def _dry_run(
 
 
 class Stripping(Struct, frozen=True, kw_only=True, eq=False):
-    """The fate of the additions to a live object. refusal: why the server keeps them."""
+    """The decision about additions to a live object. refusal: why the server keeps them."""
 
     settled: SettledAdditions = SettledAdditions()
     refusal: Probe | None = None

@@ -29,7 +29,7 @@ PLACEMENT: tuple[FieldPath, ...] = (
     ("metadata", "labels"),
     ("metadata", "annotations"),
 )
-"""What Kueue adds to the pod templates of a workload that it starts: pkg/podset/podset.go (Merge)."""
+"""Fields that Kueue adds to the pod templates of a workload that it starts: pkg/podset/podset.go (Merge)."""
 
 
 class ControlledField(Struct, frozen=True, kw_only=True):

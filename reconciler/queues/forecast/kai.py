@@ -53,7 +53,7 @@ class KaiJob(NamedTuple):
 
 
 class KaiOutcome(Struct, kw_only=True):
-    """What a forecast finds: the jobs that run at the end, those that are evicted, and why others wait."""
+    """The result of a forecast: the jobs that run at the end, those that are evicted, and why others wait."""
 
     placed: dict[str, tuple[str, ...]]
     preempted: dict[str, PreemptedWorkload]

@@ -28,7 +28,7 @@ def written(resource: str, amount: int) -> str:
 
 
 class FitMode(IntEnum):
-    """How an assignment of flavors can be had, from the worst."""
+    """The ways to get an assignment of flavors, from the worst."""
 
     NO_FIT = 0
     PREEMPT = 1
@@ -80,7 +80,7 @@ class PodSetAsk(NamedTuple):
 
 
 class HeldQuota(NamedTuple):
-    """What an admitted workload uses, and when it got its quota."""
+    """The usage of an admitted workload, and the time at which it got its quota."""
 
     usage: tuple[tuple[Cell, int], ...]
     since: float
@@ -136,14 +136,14 @@ class AdmittedWorkload(NamedTuple):
 
 
 class Shortfall(NamedTuple):
-    """What keeps a workload from a flavor. is_final: no quota that others give back ever changes that."""
+    """A reason that keeps a workload from a flavor. is_final: no quota that others give back ever changes that."""
 
     text: str
     is_final: bool = False
 
 
 class ForecastOutcome(Struct, kw_only=True):
-    """What a forecast finds. `preempted` are all that lose their quota, even those that get another one later.
+    """The result of a forecast. `preempted` are all that lose their quota, even those that get another one later.
 
     reasons: of those that wait. over: by queue, what it uses beyond its quota and all that it may borrow.
     """
