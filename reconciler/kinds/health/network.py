@@ -14,7 +14,7 @@ from reconciler.kinds.kai import QUEUE_LABELS
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.active.fabric import job_name
 from reconciler.nodehealth.nodes import TAINT
@@ -37,7 +37,7 @@ def network_manifests(document: Document, lookup: Lookup) -> Iterator[Manifest]:
         place: tuple[str | int, ...] = ("spec", "networkTests", name)
         text = f"tests the network of {', '.join(test.nodes)} with {program_of(test)}"
         reason = Reason(rule="health.network-test", text=text, origins=(Origin(document=document, field=place),))
-        labels = mapping(document.metadata.get("labels"))
+        labels = metadata_map(document.data, "labels")
         for tree in objects_of_test(job_name(policy.name, name, test), test, labels, lookup.cluster):
             yield manifest(cluster=lookup.cluster.name, tree=tree, source=document.at(place), reason=reason)
 
