@@ -4,7 +4,7 @@ The program runs in the user's image. The end of its output is the termination m
 reads: no token, no further image, no way from the pod to an agent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
@@ -47,7 +47,7 @@ def program_of(test: NetworkTest) -> str:
     return test.program or ("all_reduce_perf" if test.test is FabricTest.ALL_REDUCE else "ib_write_bw")
 
 
-def objects_of_test(name: str, test: NetworkTest, labels: Data, cluster: Cluster) -> Iterator[Data]:
+def objects_of_test(name: str, test: NetworkTest, labels: Mapping[str, Any], cluster: Cluster) -> Iterator[Data]:
     """Yield the objects of one test. Its Job has the labels of the policy, such as that of its team."""
     is_kai = cluster.backend is Backend.KAI
     queue = {QUEUE_LABELS[0] if is_kai else QUEUE_LABEL: test.queue} if test.queue else {}
