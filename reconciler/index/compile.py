@@ -20,7 +20,7 @@ from reconciler.index.validation import rendered_violations, validated
 from reconciler.kinds.agentaflow.wishes import with_priority
 from reconciler.kinds.aspects import Dependents, Holds
 from reconciler.kinds.autoscaling import autoscaled_problems
-from reconciler.kinds.folders import FOLDER, annotations_of, with_folder
+from reconciler.kinds.folders import FOLDER, with_folder
 from reconciler.kinds.health.jobs import with_health
 from reconciler.kinds.kind import FaultyRowError, Kinds
 from reconciler.kinds.manifests.finished import is_finished, mark_finished, ttl_problems
@@ -37,6 +37,7 @@ from reconciler.kube.objects import SourceRef, format_path
 from reconciler.kube.problems import Parsed, Problem, Severity, Violation
 from reconciler.kube.reasons import Origin
 from reconciler.kube.secrets import mask_findings
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document, read_written, write
 from reconciler.policy.admission import written_problems
 from reconciler.policy.verdict import Verdict
@@ -182,7 +183,7 @@ def _render(context: Context, unit: _CompileUnit) -> None:
             manifests = tuple(
                 _with_priority(context.kinds, manifest, document, cluster, unit) for manifest in manifests
             )
-            if FOLDER in annotations_of(document):
+            if FOLDER in metadata_map(document.data, "annotations"):
                 manifests, problems = with_folder(context.kinds, manifests, document, cluster, lookup.folder)
                 unit.problems += problems
             unit.manifests += ((_marked(manifest, lookup), document) for manifest in manifests)

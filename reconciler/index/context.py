@@ -31,6 +31,7 @@ from reconciler.policy.approval import Approval, read_approvals
 from reconciler.policy.exceptions import PolicyException
 from reconciler.policy.rule_book import RuleBook, load_rules
 from reconciler.repo.config import Cluster, Config
+from reconciler.repo.config.external import External
 from reconciler.repo.evidence.runs import FinishedRun
 from reconciler.repo.files import BlobIds, below, selects
 from reconciler.repo.versions import ComponentVersion, component_version
@@ -319,13 +320,9 @@ def _namespaces(
 
 
 def _external_definitions(config: Config, kinds: Kinds) -> Iterator[str]:
-    """Yield the names of the definitions that a cluster has and this repository lacks."""
+    """Return the names of the definitions that a cluster has and this repository lacks."""
     defining = {row.kind for row in kinds.definitions if row.holds is Holds.KINDS}
-    for cluster in config.clusters:
-        for entry in cluster.external:
-            kind, _, name = entry.rpartition("/")
-            if kind in defining:
-                yield name
+    return (name for cluster in config.clusters for kind in defining for name in External(cluster).names_of(kind))
 
 
 def _definitions(

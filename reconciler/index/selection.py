@@ -8,7 +8,7 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.training import is_selected
 from reconciler.kube.problems import Problem, Severity
-from reconciler.kube.values import mapping
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster, Write
 from reconciler.sizing.summary import SizingSummary
@@ -18,7 +18,7 @@ _SIZING = "gpureconciler.io/sizing"  # the annotation of `index.sized.fields`, w
 
 def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool = False) -> bool:
     """Return whether a document is to be sized for a cluster; `again`: also one that is done."""
-    settings, labels = cluster.sizing, mapping(document.metadata.get("labels"))
+    settings, labels = cluster.sizing, metadata_map(document.data, "labels")
     if not settings.select.every and settings.select.label_key not in labels:
         return False
     return is_selected(kinds, document, settings, cluster.namespace, again=again)
@@ -26,7 +26,7 @@ def is_sized(kinds: Kinds, document: Document, cluster: Cluster, *, again: bool 
 
 def was_sized(kinds: Kinds, document: Document, cluster: Cluster) -> bool:
     """Return whether a document was sized by us and would be sized again if it did not say so."""
-    annotations = mapping(document.metadata.get("annotations"))
+    annotations = metadata_map(document.data, "annotations")
     return (
         _SIZING in annotations
         and not is_sized(kinds, document, cluster)

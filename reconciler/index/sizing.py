@@ -14,7 +14,7 @@ from reconciler.kinds.aspects import Offer
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin
-from reconciler.kube.values import mapping, text, value_at
+from reconciler.kube.values import mapping, metadata_map, text, value_at
 from reconciler.kube.yaml import Document
 from reconciler.launch import resolve_file
 from reconciler.sizing.config import SizingSettings
@@ -48,7 +48,7 @@ def outdated(document: Document, lookup: RecordingLookup) -> tuple[Problem, ...]
     if job is None or job.decision is None or job.waits:
         return ()
     key = lookup.cluster.sizing.labels.annotation_key
-    before = mapping(document.metadata.get("annotations")).get(key)
+    before = metadata_map(document.data, "annotations").get(key)
     if job.sized is not None and mapping(mapping(job.sized.data["metadata"]).get("annotations")).get(key) == before:
         return ()
     return (
@@ -123,7 +123,7 @@ def _queue_name(document: Document, lookup: RecordingLookup) -> str:
     queue_labels = [label for label, _ in lookup.kinds.queue_labels]
     if labels.done_key in queue_labels:
         return labels.done_value
-    own = mapping(document.metadata.get("labels"))
+    own = metadata_map(document.data, "labels")
     named = next((text(own.get(label)) for label in queue_labels if text(own.get(label))), "")
     queue = lookup.kinds.find(document.group, document.kind).queueing.queue
     return named or (text(value_at(document.data, queue.field)) if queue is not None else "")

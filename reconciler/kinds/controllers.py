@@ -9,7 +9,7 @@ from reconciler.kinds.kind import Kind
 from reconciler.kinds.pod_paths import reader, with_containers
 from reconciler.kinds.pods import batch_job, bounds, of_spec, replicated
 from reconciler.kinds.workloads import on_each_node
-from reconciler.kube.values import count, mapping, sequence
+from reconciler.kube.values import count, mapping, metadata_map, sequence
 from reconciler.repo.config.pod_paths import PodPath
 
 _KRUISE, _SCALE = "apps.kruise.io", "autoscaling.knative.dev"
@@ -18,7 +18,7 @@ _KRUISE, _SCALE = "apps.kruise.io", "autoscaling.knative.dev"
 def _knative_service(spec: Mapping[str, Any], prefix: str) -> Iterator[PodSet]:
     """Yield the pods of a revision. It starts with one, or as many as annotations of its template say."""
     template = mapping(spec.get("template"))
-    annotations = mapping(mapping(template.get("metadata")).get("annotations"))
+    annotations = metadata_map(template, "annotations")
 
     def bound(name: str) -> int | None:
         written = str(annotations.get(f"{_SCALE}/{name}", annotations.get(f"{_SCALE}/{name.replace('-s', 'S')}", "")))

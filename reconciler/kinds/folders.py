@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from hashlib import sha256
-from typing import Any
 
 from msgspec import Struct
 
@@ -19,7 +18,7 @@ from reconciler.kinds.manifests.templates import Data, pod_templates, with_chang
 from reconciler.kube.objects import FieldPath, OversizedContent
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.values import annotation, mapping, metadata_map, sequence, text
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Cluster
 from reconciler.repo.files import FOLDER_SUFFIX
@@ -37,14 +36,9 @@ _RULE = "folder.files"
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 
 
-def annotations_of(document: Document) -> Mapping[str, Any]:
-    """Return the annotations of a document."""
-    return mapping(document.metadata.get("annotations"))
-
-
 def carried_folder(document: Document) -> str:
     """Return the path of the folder that a document carries; empty without one."""
-    written = text(annotations_of(document).get(FOLDER))
+    written = annotation(document.data, FOLDER)
     return posixpath.normpath(posixpath.join(posixpath.dirname(document.source.path), written)) if written else ""
 
 
@@ -59,7 +53,7 @@ def with_folder(
     made = tuple(manifests)
     if not made:
         return (), []
-    written, folder = text(annotations_of(document)[FOLDER]), carried_folder(document)
+    written, folder = annotation(document.data, FOLDER), carried_folder(document)
     if not written.endswith(FOLDER_SUFFIX) or folder.startswith(("/", "../")):
         hint = f"name a folder beside the file, such as code{FOLDER_SUFFIX}"
         return made, [_problem(document, FOLDER, f"{written!r} is not the path of a {FOLDER_SUFFIX} folder", hint)]
@@ -73,7 +67,7 @@ def with_folder(
     name = str(document.metadata.get("name"))
     mount = _Mount(
         document=document,
-        path=text(annotations_of(document).get(MOUNT)) or MOUNT_PATH,
+        path=annotation(document.data, MOUNT) or MOUNT_PATH,
         volume={"name": VOLUME, "configMap": {"name": name, **({"items": items} if items else {})}},
     )
     problems: list[Problem] = []
@@ -145,15 +139,15 @@ def _mounted(kinds: Kinds, one: Manifest, mount: _Mount, problems: list[Problem]
     return with_changes(one, body, reasons) if reasons else one
 
 
-def _reason(document: Document, annotation: str, what: str) -> Reason:
-    origin = Origin(document=document, field=_field(document, annotation))
+def _reason(document: Document, name: str, what: str) -> Reason:
+    origin = Origin(document=document, field=_field(document, name))
     return Reason(rule=_RULE, text=what, origins=(origin,))
 
 
-def _problem(document: Document, annotation: str, message: str, hint: str) -> Problem:
-    return document.problem(_RULE, _field(document, annotation), message, hint)
+def _problem(document: Document, name: str, message: str, hint: str) -> Problem:
+    return document.problem(_RULE, _field(document, name), message, hint)
 
 
-def _field(document: Document, annotation: str) -> FieldPath:
+def _field(document: Document, name: str) -> FieldPath:
     """Return the path of an annotation, or of the one that names the folder where it is not set."""
-    return ("metadata", "annotations", annotation if annotation in annotations_of(document) else FOLDER)
+    return ("metadata", "annotations", name if name in metadata_map(document.data, "annotations") else FOLDER)

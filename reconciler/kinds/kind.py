@@ -12,7 +12,7 @@ from reconciler.kinds.pod_paths import reader
 from reconciler.kinds.pods import replicated
 from reconciler.kube.objects import FieldPath, ObjectKey, format_path, split_api_version
 from reconciler.kube.problems import Problem
-from reconciler.kube.values import mapping, text
+from reconciler.kube.values import mapping, metadata_map, text
 from reconciler.repo.config.pod_paths import DeclaredPods
 
 ANY_KIND = "*"
@@ -194,7 +194,7 @@ class Kinds(Mapping[KindId, Kind]):
 
     def is_queued(self, body: Body) -> bool:
         """Return whether an object names a queue of Kueue by a label of its own, so that Kueue starts and stops it."""
-        labels = mapping(mapping(body.get("metadata")).get("labels"))
+        labels = metadata_map(body, "labels")
         aliases = (label for label, row in self.queue_labels if row.queueing.role is QueueRole.ALIAS)
         return bool(labels) and any(text(labels.get(label)) for label in aliases)
 

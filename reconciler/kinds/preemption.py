@@ -15,7 +15,7 @@ from reconciler.kube.cel.values import CelError
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Parsed, Violation
 from reconciler.kube.schemas.messages import bad_value, format_value
-from reconciler.kube.values import mapping, sequence
+from reconciler.kube.values import mapping, metadata_map, sequence
 from reconciler.kube.yaml import Document
 from reconciler.repo.config.config import GROUP
 
@@ -163,7 +163,7 @@ def with_annotations(rules: IdleRules, document: Document) -> tuple[IdleRules, l
 
     `enabled: "false"` disables, whatever the others say. An unknown name and a wrong value are errors.
     """
-    written = mapping(document.metadata.get("annotations"))
+    written = metadata_map(document.data, "annotations")
     names = {f"{PREFIX}{suffix}": name for name, suffix in _ANNOTATIONS.items()}
     own = {key: value for key, value in written.items() if key.startswith(PREFIX)}
     if not own:

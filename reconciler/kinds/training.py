@@ -2,7 +2,7 @@
 
 from reconciler.kinds.kind import Kind, Kinds
 from reconciler.kube.problems import Parsed
-from reconciler.kube.values import mapping
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document
 from reconciler.sizing.config import SizingSettings
 from reconciler.sizing.training_jobs.job import TrainingJob
@@ -47,7 +47,7 @@ def is_selected(
     """
     if not is_training_kind(kinds, document) or (is_done(document, settings) and not again):
         return False
-    labels = mapping(document.metadata.get("labels"))
+    labels = metadata_map(document.data, "labels")
     return settings.selects(document.kind.lower(), document.key.namespace or namespace, labels)
 
 

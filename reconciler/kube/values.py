@@ -31,6 +31,11 @@ def metadata_text(body: Mapping[str, Any], field: str) -> str:
     return text(mapping(body.get("metadata")).get(field))
 
 
+def metadata_map(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    """Return the labels or the annotations of an object or a pod template, else an empty mapping."""
+    return mapping(mapping(body.get("metadata")).get(field))
+
+
 def text(value: Any) -> str:
     """Return `value` if it is a string, else an empty string."""
     return value if type(value) is str else ""
@@ -88,7 +93,7 @@ def pruned(node: Any, path: FieldPath) -> Any:
 
 def annotation(body: Mapping[str, Any], name: str) -> str:
     """Return an annotation of an object; empty if there is none."""
-    return text(mapping(mapping(body.get("metadata")).get("annotations")).get(name))
+    return text(metadata_map(body, "annotations").get(name))
 
 
 def enumerated(words: Sequence[str]) -> str:

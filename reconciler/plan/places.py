@@ -16,7 +16,7 @@ from msgspec.structs import asdict, replace
 
 from reconciler.kube.objects import FieldPath, SourceRef
 from reconciler.kube.patterns import later
-from reconciler.kube.values import mapping, sequence, text, value_at
+from reconciler.kube.values import mapping, metadata_map, sequence, text, value_at
 from reconciler.kube.yaml import Document, read
 from reconciler.repo.builds import Built
 from reconciler.repo.builds.build import CHANGED, ORIGIN
@@ -364,7 +364,7 @@ def _same_object(document: Document, candidates: Sequence[Document]) -> Document
 
 def _has_labels(document: Document, selector: str) -> bool:
     """Return whether an object may match a selector: only the labels that it requires (`a=b`) are compared."""
-    labels = mapping(document.metadata.get("labels"))
+    labels = metadata_map(document.data, "labels")
     parts = [part.partition("=") for part in selector.split(",")]
     return all(labels.get(key.strip()) == value.strip("= ") for key, sign, value in parts if sign and key[-1:] != "!")
 

@@ -17,7 +17,7 @@ from reconciler.kinds.summary.summarize import ESTIMATE
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping, text, value_at, with_value
+from reconciler.kube.values import mapping, metadata_map, text, value_at, with_value
 from reconciler.kube.yaml import Document
 from reconciler.repo.config import Backend, Cluster, StrategyName
 from reconciler.repo.config.placement import PRIORITY_MAX
@@ -107,7 +107,7 @@ def with_priority(
     changes = {(*_METADATA, key): (written[key], "what its document says") for key in sorted(added)}
     priority, label = _priority({**written, **said}.get(PRIORITY)), PRIORITY_LABELS.get(cluster.backend, "")
     name = cluster.placement.class_of(priority) if priority is not None and (added or PRIORITY in said) else ""
-    if name and label and label not in mapping(value_at(manifest.body, ("metadata", "labels"))):
+    if name and label and label not in metadata_map(manifest.body, "labels"):
         changes["metadata", "labels", label] = name, f"the class of priority {priority}"
     problems = list(_problems(document, written))
     if not changes:

@@ -11,7 +11,7 @@ from reconciler.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.kinds.progress import ENDED, Phase, Progress, conditions, status_of
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.patterns import later
-from reconciler.kube.values import count, mapping, sequence, text, value_at
+from reconciler.kube.values import count, mapping, metadata_map, sequence, text, value_at
 
 _SUSPEND = ("spec", "suspend")
 _USER = ("workload.codeflare.dev/user", "workload.codeflare.dev/userid")
@@ -53,7 +53,7 @@ def _frozen(before: Body, after: Body) -> list[str]:
             fields.append(f"{place}.template")
         if _pod_sets(left) != _pod_sets(right):
             fields.append(f"{place}.podSets")
-    labels = [mapping(mapping(body.get("metadata")).get("labels")) for body in (before, after)]
+    labels = [metadata_map(body, "labels") for body in (before, after)]
     fields += [f'metadata.labels["{name}"]' for name in _USER if labels[0].get(name, "") != labels[1].get(name, "")]
     return [*fields, *differing(before, after, "spec.managedBy")]
 

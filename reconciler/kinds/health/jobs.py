@@ -11,7 +11,7 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kinds.manifests.templates import pod_templates, with_changes
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping, sequence, text
+from reconciler.kube.values import mapping, metadata_map, sequence, text
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.fleet.state import HealthPhase
 from reconciler.nodehealth.policy import JobRule, PreflightRule
@@ -74,7 +74,7 @@ def with_health(kinds: Kinds, manifest: Manifest, health: HealthOfJobs) -> Manif
 
 def _is_network_test(manifest: Manifest) -> bool:
     """Say whether it tests the nodes that it names, whatever their health is."""
-    return NETWORK_TEST in mapping(mapping(manifest.body.get("metadata")).get("labels"))
+    return NETWORK_TEST in metadata_map(manifest.body, "labels")
 
 
 def _changed(body: Data, path: FieldPath, template: Data, rule: JobRule) -> Iterator[FieldPath]:
@@ -131,7 +131,7 @@ def _prefer(spec: Data) -> None:
 
 
 def _wants_preflight(template: Data, rule: PreflightRule) -> bool:
-    labels = mapping(mapping(template.get("metadata")).get("labels"))
+    labels = metadata_map(template, "labels")
     return rule.jobs == "all" or (rule.jobs == "labelled" and any(label in labels for label in PREFLIGHT_LABELS))
 
 

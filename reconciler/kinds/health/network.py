@@ -4,7 +4,7 @@ The program runs in the user's image. The end of its output is the termination m
 reads: no token, no further image, no way from the pod to an agent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from shlex import quote
 from typing import Any
 
@@ -14,7 +14,7 @@ from reconciler.kinds.kai import QUEUE_LABELS
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document
 from reconciler.nodehealth.active.fabric import job_name
 from reconciler.nodehealth.nodes import TAINT
@@ -37,7 +37,7 @@ def network_manifests(document: Document, lookup: Lookup) -> Iterator[Manifest]:
         place: tuple[str | int, ...] = ("spec", "networkTests", name)
         text = f"tests the network of {', '.join(test.nodes)} with {program_of(test)}"
         reason = Reason(rule="health.network-test", text=text, origins=(Origin(document=document, field=place),))
-        labels = mapping(document.metadata.get("labels"))
+        labels = metadata_map(document.data, "labels")
         for tree in objects_of_test(job_name(policy.name, name, test), test, labels, lookup.cluster):
             yield manifest(cluster=lookup.cluster.name, tree=tree, source=document.at(place), reason=reason)
 
@@ -47,7 +47,7 @@ def program_of(test: NetworkTest) -> str:
     return test.program or ("all_reduce_perf" if test.test is FabricTest.ALL_REDUCE else "ib_write_bw")
 
 
-def objects_of_test(name: str, test: NetworkTest, labels: Data, cluster: Cluster) -> Iterator[Data]:
+def objects_of_test(name: str, test: NetworkTest, labels: Mapping[str, Any], cluster: Cluster) -> Iterator[Data]:
     """Yield the objects of one test. Its Job has the labels of the policy, such as that of its team."""
     is_kai = cluster.backend is Backend.KAI
     queue = {QUEUE_LABELS[0] if is_kai else QUEUE_LABEL: test.queue} if test.queue else {}

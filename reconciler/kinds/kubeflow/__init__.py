@@ -20,7 +20,7 @@ from reconciler.kinds.kueue.labels import frozen_labels, is_started
 from reconciler.kinds.pods import Reader, bounds, is_suspended, of_spec, replicated
 from reconciler.kinds.progress import Phase, Progress, Workers, by_conditions, holds, status_of, total
 from reconciler.kube.objects import FieldPath
-from reconciler.kube.values import count, mapping, sequence, text
+from reconciler.kube.values import count, mapping, metadata_map, sequence, text
 
 _GROUP = "kubeflow.org"
 TRAINING_RUNTIME = ("trainer.kubeflow.org", "TrainingRuntime")
@@ -103,7 +103,7 @@ def _trials(body: Body) -> int:
 
 def _notebook(body: Body, prefix: str) -> Iterator[PodSet]:
     """Yield the pod of a notebook; none while it is stopped."""
-    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    annotations = metadata_map(body, "annotations")
     template = mapping(mapping(body.get("spec")).get("template"))
     yield PodSet(0 if _STOPPED in annotations else 1, template, f"{prefix}spec.template.")
 

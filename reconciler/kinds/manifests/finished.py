@@ -10,7 +10,7 @@ from reconciler.kinds.manifests.manifest import Manifest
 from reconciler.kube.objects import FieldPath
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Origin, Reason
-from reconciler.kube.values import mapping, value_at
+from reconciler.kube.values import metadata_map, value_at
 from reconciler.kube.yaml import Document
 
 FINISHED = "gpureconciler.io/finished"
@@ -30,7 +30,7 @@ _ARGO_CD, _ARGO_CD_USER = "argocd.argoproj.io/", "argocd"
 
 def ttl_problems(document: Document, lookup: Lookup) -> Iterator[Problem]:
     """Yield a warning if Argo CD syncs a job whose time to live deletes it: the next sync runs it again."""
-    annotations = mapping(value_at(document.data, ("metadata", "annotations")))
+    annotations = metadata_map(document.data, "annotations")
     if value_at(document.data, _TTL) is None or _HOOK in annotations:  # a hook runs at every sync
         return
     requester = lookup.cluster.applied_by

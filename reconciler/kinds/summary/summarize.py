@@ -32,7 +32,7 @@ from reconciler.kinds.summary.uncounted import find_uncounted
 from reconciler.kinds.workloads import JOB
 from reconciler.kube.objects import FieldPath, SourceRef, format_path, split_api_version
 from reconciler.kube.quantities import is_positive
-from reconciler.kube.values import NOT_JSON, annotation, mapping, sequence, text, value_at
+from reconciler.kube.values import NOT_JSON, annotation, mapping, metadata_map, sequence, text, value_at
 from reconciler.sizing.prices import is_spot
 
 # The resources that pods request as Kueue sees them: any amount counts, of GPUs and of everything else.
@@ -276,8 +276,8 @@ _HOUR, _SECONDS = 3600, re.compile(r"[1-9]\d{0,9}")
 
 def _charged(body: Body, pod_sets: Sequence[PodSet]) -> dict[str, Any]:
     """Return whom a workload is charged to, on which nodes, and for how long it runs as far as it says."""
-    first = mapping(mapping(pod_sets[0].template.get("metadata")).get("labels"))
-    labels = {**first, **mapping(mapping(body.get("metadata")).get("labels"))}
+    first = metadata_map(pod_sets[0].template, "labels")
+    labels = {**first, **metadata_map(body, "labels")}
     hours, length = _length(body)
     return {
         "labels": tuple(sorted((key, value) for key, value in labels.items() if type(key) is type(value) is str)),
@@ -315,7 +315,7 @@ def _is_suspended(row: Kind, body: Body, role: QueueRole) -> bool:
 
 def _gpu_hours(body: Body) -> float:
     """Return the GPU hours that sizing predicted for the whole run, from its annotation; 0 if there are none."""
-    note = mapping(mapping(body.get("metadata")).get("annotations")).get(_SIZING)
+    note = metadata_map(body, "annotations").get(_SIZING)
     if not isinstance(note, str) or '"gpu_hours"' not in note:
         return 0.0
     try:
@@ -416,19 +416,19 @@ def _labels(
     row: Kind, body: Body, pod_sets: Sequence[PodSet], pods: Sequence[PodReading]
 ) -> Iterator[tuple[Mapping[str, Any], str]]:
     """Yield the labels of an object, its jobs, its components, and its pods, each with the prefix of its fields."""
-    yield mapping(mapping(body.get("metadata")).get("labels")), ""
+    yield metadata_map(body, "labels"), ""
     if jobs := _job_prefix(row):
         yield mapping(mapping(value_at(body, row.pods.job_metadata)).get("labels")), jobs
     if row.pods.components is not None:
         for path, component in row.pods.components(body):
-            yield mapping(mapping(component.get("metadata")).get("labels")), f"{format_path(path)}."
+            yield metadata_map(component, "labels"), f"{format_path(path)}."
     for pod_set, pod in zip(pod_sets, pods, strict=True):
         yield pod.labels, pod_set.prefix
 
 
 def _named(kinds: Kinds, body: Body, namespace: str) -> Iterator[Reference]:
     """Yield the objects besides queues that an object names by its labels."""
-    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    labels = metadata_map(body, "labels")
     for label, kind in kinds.other_labels if labels else ():
         name = text(labels.get(label))
         if name:

@@ -21,7 +21,7 @@ from reconciler.kinds.workloads import authored, immutable, losses
 from reconciler.kinds.workloads.sharing import offered_again
 from reconciler.kinds.workloads.training import job_training
 from reconciler.kube.quantities import is_positive, parse_quantity
-from reconciler.kube.values import count, mapping, sequence, text
+from reconciler.kube.values import annotation, count, mapping, metadata_map, sequence, text
 from reconciler.repo.config import Backend
 from reconciler.sizing.devices import WHOLE_GPUS, is_gpu, read_devices
 
@@ -132,7 +132,7 @@ def _priority_class(body: Body) -> Relations:
 
 def _job_pods(body: Body, prefix: str) -> Iterator[PodSet]:
     """Yield the pods of a Job, some of which Kueue may start it without."""
-    least = text(mapping(mapping(body.get("metadata")).get("annotations")).get(MIN_PARALLELISM))
+    least = annotation(body, MIN_PARALLELISM)
     is_elastic = least.isascii() and least.isdecimal() and len(least) <= _MAX_DIGITS
     for pods in batch_job(mapping(body.get("spec")), f"{prefix}spec."):
         yield pods._replace(spare=max(0, pods.replicas - int(least))) if is_elastic else pods
@@ -173,7 +173,7 @@ def deployment_progress(body: Body) -> Progress:
 
 
 def _is_partially_admitted(body: Body) -> bool:
-    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    annotations = metadata_map(body, "annotations")
     return MIN_PARALLELISM in annotations and is_started(_SUSPEND)(body)
 
 
@@ -196,7 +196,7 @@ _INJECTED = (
 
 
 def _is_injected(body: Body) -> bool:
-    annotations = mapping(mapping(body.get("metadata")).get("annotations"))
+    annotations = metadata_map(body, "annotations")
     return any(name in annotations for name in _INJECTED)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reconciler.kinds.manifests.ownership import KEEP
-from reconciler.kube.values import mapping, text
+from reconciler.kube.values import metadata_map, text
 
 Body = Mapping[str, Any]
 
@@ -24,7 +24,7 @@ HOOK_STAGES = {"PreSync": -1, "Sync": 0, "PostSync": 1}
 
 def wave(body: Body) -> tuple[int, int]:
     """Return the position of an object among the others: the stage of its hook, and its sync wave."""
-    annotations = _annotations(body)
+    annotations = metadata_map(body, "annotations")
     stages = [HOOK_STAGES[hook] for hook in _listed(annotations, _HOOK) if hook in HOOK_STAGES]
     number = text(annotations.get(_WAVE)).strip()
     is_number = number.removeprefix("-").isdecimal() and number.isascii() and len(number) <= 9  # noqa: PLR2004 - digits
@@ -46,10 +46,10 @@ def may_not_apply(content: bytes) -> bool:
 
 def why_not_applied(desired: Body, live: Body | None) -> str:
     """Return the annotation that keeps an object from being created (`live` is None) or updated; empty if none does."""
-    hooks = _listed(_annotations(desired), _HOOK)
+    hooks = _listed(metadata_map(desired, "annotations"), _HOOK)
     if hooks and not any(hook in HOOK_STAGES for hook in hooks):
         return f"{_HOOK}: {','.join(hooks)}"
-    for annotations in (_annotations(desired), _annotations(live or {})):
+    for annotations in (metadata_map(desired, "annotations"), metadata_map(live or {}, "annotations")):
         found = _first(annotations, {f"{_FLUX}reconcile": ("disabled",), f"{_FLUX}ssa": ("Ignore",)})
         if not found and live is not None:
             found = _first(annotations, _CREATED_ONCE)
@@ -60,12 +60,12 @@ def why_not_applied(desired: Body, live: Body | None) -> str:
 
 def is_created_once(desired: Body) -> bool:
     """Return whether an object says that what exists of it is never updated."""
-    return bool(_first(_annotations(desired), _CREATED_ONCE))
+    return bool(_first(metadata_map(desired, "annotations"), _CREATED_ONCE))
 
 
 def why_not_deleted(live: Body) -> str:
     """Return the annotation or label that keeps an existing object from being deleted; empty if there is none."""
-    annotations, labels = _annotations(live), mapping(mapping(live.get("metadata")).get("labels"))
+    annotations, labels = metadata_map(live, "annotations"), metadata_map(live, "labels")
     found = _first(annotations, {KEEP: ("true",), f"{_FLUX}prune": ("disabled",), f"{_FLUX}reconcile": ("disabled",)})
     if found:
         return found
@@ -80,10 +80,6 @@ def why_not_deleted(live: Body) -> str:
 def _sets(annotations: Body, labels: Body) -> Sequence[tuple[str, str]]:
     """Return the marks of sets of objects that other tools prune."""
     return (_INVENTORY, text(annotations.get(_INVENTORY))), (_APPLY_SET, text(labels.get(_APPLY_SET)))
-
-
-def _annotations(body: Body) -> Body:
-    return mapping(mapping(body.get("metadata")).get("annotations"))
 
 
 def _listed(annotations: Body, name: str) -> list[str]:

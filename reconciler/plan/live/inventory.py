@@ -10,7 +10,7 @@ from reconciler.errors import OutsideError, UnsafePlan
 from reconciler.kinds.workloads import CONFIG_MAP
 from reconciler.kube.client.port import Body, LiveCluster
 from reconciler.kube.objects import ObjectKey
-from reconciler.kube.values import annotation, mapping, text
+from reconciler.kube.values import annotation, metadata_map, text
 from reconciler.plan.live import inventory_record as form
 from reconciler.plan.live.inventory_record import ObjectInventory
 from reconciler.repo.port import Repository
@@ -149,4 +149,4 @@ def _short(repository: str) -> str:
 
 
 def _label(body: Body) -> str:
-    return text(mapping(mapping(body.get("metadata")).get("labels")).get(form.LABEL))
+    return text(metadata_map(body, "labels").get(form.LABEL))

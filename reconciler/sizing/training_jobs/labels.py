@@ -4,7 +4,7 @@ A source keeps its watch label; what is rendered from it also has the done label
 because it was rendered elsewhere or sized in place, is rendered as it is.
 """
 
-from reconciler.kube.values import mapping
+from reconciler.kube.values import metadata_map
 from reconciler.kube.yaml import Document
 from reconciler.sizing.config import SizingSettings
 
@@ -15,7 +15,7 @@ def is_done(document: Document, settings: SizingSettings) -> bool:
     Its value counts, and not only its key: with Kueue's queue label as the key, `fake` waits and the real queue is
     done.
     """
-    labels = mapping(document.metadata.get("labels"))
+    labels = metadata_map(document.data, "labels")
     return bool(labels.get(settings.labels.done_key) == settings.labels.done_value)
 
 
@@ -24,5 +24,5 @@ def is_watched(document: Document, settings: SizingSettings) -> bool:
 
     If all jobs are sized, a job without the label may be something other than a training.
     """
-    labels = mapping(document.metadata.get("labels"))
+    labels = metadata_map(document.data, "labels")
     return bool(labels.get(settings.select.label_key) == settings.select.label_value)

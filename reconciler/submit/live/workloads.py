@@ -11,7 +11,7 @@ from reconciler.kinds.kind import Kinds
 from reconciler.kinds.workloads import POD
 from reconciler.kube.client.port import ClusterError, LiveCluster
 from reconciler.kube.objects import ObjectKey, split_api_version
-from reconciler.kube.values import mapping, metadata_text, sequence, text
+from reconciler.kube.values import mapping, metadata_map, metadata_text, sequence, text
 from reconciler.live.observe.reading import read_kind
 
 Body = Mapping[str, Any]
@@ -172,7 +172,7 @@ def _plain(user: str) -> str:
 
 
 def _user(body: Body) -> str:
-    labels = mapping(mapping(body.get("metadata")).get("labels"))
+    labels = metadata_map(body, "labels")
     return next((text(labels[label]) for label in USER_LABELS if text(labels.get(label))), "")
 
 
