@@ -23,13 +23,13 @@ class KnownUse(Struct, kw_only=True, eq=False):
         self.hours[cluster] = hours
         self.windows.append(window)
         self.held += found.held
-        self.notes += [f"{cluster}: {one}" for one in (note, *found.notes)]
+        self.notes += [f"{cluster}: {one}" for one in (note, *found.notes) if one]
 
     def add_recorded(self, index: CompiledRevision, cluster: str) -> None:
         """Add what the evidence says of a cluster."""
         found, hours, taken = recorded_use(index, directory_of(index, cluster))
-        note = f"from evidence{f' of {taken}' if taken else ''}"
-        self.add(cluster, found, note, hours=hours, window=f"{hours * 60:,.0f} minutes of evidence")
+        window = f"{hours * 60:,.0f} minutes of evidence" if taken else "no evidence"
+        self.add(cluster, found, f"from evidence of {taken}" if taken else "", hours=hours, window=window)
 
 
 def report_use(index: CompiledRevision, use: KnownUse, kind: str, by: str, window: str = "") -> Report:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from reconciler.index.build import CompiledRevision
 from reconciler.kube.objects import format_path
 from reconciler.kube.values import plural
-from reconciler.repo.evidence.usage import Usage
+from reconciler.repo.evidence.usage import ADMITTED, RUNNING, Usage
 from reconciler.repo.evidence.utilisation import GpuPod, GpuUtilisation, GpuWindow, GpuWorkload
 from reconciler.reports.measured import Directory, Measured, Pod, PodOwner
 from reconciler.reports.series import GpuHours
@@ -67,7 +67,7 @@ def recorded_use(index: CompiledRevision, directory: Directory) -> tuple[Measure
     if usage is not None:
         note = "there is no utilisation.yaml: how busy GPUs are is not known; the hour after usage.yaml was taken"
         return Measured(held=tuple(_running(usage, directory)), notes=(note,)), 1.0, usage.observed_at
-    return Measured(held=(), notes=("there is no evidence of use; run `reconciler observe`",)), 1.0, ""
+    return Measured(held=(), notes=("there is no evidence of use; run `reconciler observe`",)), 0.0, ""
 
 
 def _held(use: GpuUtilisation, workload: GpuWorkload, pod: GpuPod, directory: Directory) -> HeldGpus:
@@ -104,7 +104,7 @@ def _hours(window: GpuWindow, use: GpuUtilisation) -> GpuHours:
 
 def _running(usage: Usage, directory: Directory) -> Iterator[HeldGpus]:
     for one in usage.workloads:
-        for pods in one.pod_sets if one.started_at else ():
+        for pods in one.pod_sets if one.state in (RUNNING, ADMITTED) else ():
             for node, number in pods.nodes if pods.pod_gpus else ():
                 yield HeldGpus(
                     cluster=directory.cluster,
@@ -136,9 +136,16 @@ def usage_note(usage: Usage | None, now: dt.datetime) -> str:
     if usage is None:
         return "there is no usage.yaml: who runs and waits is not known; run `reconciler observe`"
     try:
-        seconds = (now - dt.datetime.fromisoformat(usage.observed_at)).total_seconds()
-        age = f" ({plural(round(seconds / 60), 'minute')} ago)" if seconds >= 0 else ""
+        age = _ago((now - dt.datetime.fromisoformat(usage.observed_at)).total_seconds())
     except (ValueError, TypeError):
         age = ""
     missing = f"; {'; '.join(usage.coverage)}" if usage.coverage else ""
     return f"usage.yaml of {usage.observed_at}{age}{missing}"
+
+
+def _ago(seconds: float) -> str:
+    """Return an age in the largest unit of which it has two; nothing for a time that is still to come."""
+    for unit, length in (("day", 86_400), ("hour", 3600)):
+        if seconds >= 2 * length:
+            return f" ({plural(int(seconds / length), unit)} ago)"
+    return f" ({plural(int(seconds / 60), 'minute')} ago)" if seconds >= 0 else ""

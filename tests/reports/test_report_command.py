@@ -1,6 +1,7 @@
 """`reconciler report` from the evidence of a repository."""
 
 import json
+import re
 from typing import Any
 
 from reconciler.repo.evidence.usage import (
@@ -101,8 +102,18 @@ def test_queues(fleet: Fleet) -> None:
     assert (row["p50Hours"], row["p90Hours"], row["samples"], row["window"]) == (0.5, 2.0, 40, "7d")
     text = fleet.run("report", "queues", "--evidence", "--width", "160").out
     assert "Job/team-x/next: insufficient unused quota" in text
-    assert "usage.yaml of 2026-11-02T09:00:00Z" in text
+    assert re.search(r"usage\.yaml of 2026-11-02T09:00:00Z \(\d+ days ago\)", text)
     assert fleet.run("report", "queues", "--window", "soon").code == 2
+
+
+def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
+    """F-130: without `utilisation.yaml`, what `usage.yaml` has on nodes counts for an hour, also without its start."""
+    prepare(fleet)
+    (fleet.root / "evidence/main/utilisation.yaml").unlink()
+    path = fleet.root / "evidence/main/usage.yaml"
+    fleet.write("evidence/main/usage.yaml", path.read_text().replace("2026-11-02T08:00:00Z", "-"))
+    (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
+    assert (row["name"], row["gpuHours"], row["cost"]) == ("vision", 2.0, 4.0)
 
 
 def test_a_repository_without_evidence_of_use(fleet: Fleet) -> None:
@@ -111,6 +122,7 @@ def test_a_repository_without_evidence_of_use(fleet: Fleet) -> None:
     assert ran.code == 0
     assert "Nothing held GPUs, or nothing is known." in ran.out
     assert "there is no evidence of use" in ran.out
+    assert "Window: no evidence\n" in ran.out
 
 
 def test_a_prometheus_that_does_not_answer(fleet: Fleet) -> None:
