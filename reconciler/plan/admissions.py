@@ -13,7 +13,6 @@ from reconciler.kinds.summary import ObjectSummary
 from reconciler.kinds.terms import QueueTerms
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.times import unix_time
-from reconciler.kube.values import plural
 from reconciler.placement.jobs import TAS
 from reconciler.plan.admissions_kai import (
     NEVER,
@@ -227,16 +226,13 @@ def _waiting(
     texts = list(dict.fromkeys(reason.text for reason in reasons))
     if reasons and all(reason.is_final for reason in reasons):
         return _line(cluster, row.key, row, NEVER, "; ".join(texts[:_MOST_REASONS]))
-    ahead = [
-        other
-        for other in after.outcome.reasons
-        if other in after.workloads
-        and after.workloads[other].queue == one.queue
-        and after.workloads[other].order < one.order
-    ]
+    others = (after.workloads[other] for other in after.outcome.reasons if other in after.workloads)
+    ahead = sorted((other for other in others if other.queue == one.queue), key=lambda other: other.order)
+    ahead = [other for other in ahead if other.order < one.order]
     words = f"for {' or '.join(texts[:_MOST_REASONS])}" if texts else "for its turn"
     if ahead:
-        words += f", behind {plural(len(ahead), 'workload')}"
+        namespace, _, name = ahead[0].name.split("/")
+        words += f", behind {namespace}/{name}" + (f" and {len(ahead) - 1} more" if len(ahead) > 1 else "")
     total, waiting = copies
     if total > 1:
         words = f"{waiting} of {total}: {words}"

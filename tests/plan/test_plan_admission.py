@@ -67,7 +67,7 @@ def test_a_job_waits_behind_others() -> None:
     known = evidence(used("old", pods=2), used("first", state="waiting"), waits=waits)
     line = lines(plan(queues(), [*queues(), kueue_job("new")], **known))["new"]
     assert (line.verdict, line.queue) == ("waits", "team-a")
-    assert line.reason == "for 8 more nvidia.com/gpu of h100, behind 1 workload"
+    assert line.reason == "for 8 more nvidia.com/gpu of h100, behind ml/first"
     assert (line.wait_seconds, line.wait_samples, line.wait_window) == ((720, 4000), 34, "7d")
 
 
