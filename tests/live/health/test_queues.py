@@ -8,12 +8,15 @@ import pytest
 from reconciler.health.draining import DRAINED, drain_node, resume_drained
 from reconciler.health.fast_lane import node_key
 from reconciler.kinds.health.network import objects_of_test
+from reconciler.kinds.registry import BUILT_IN
 from reconciler.kube.client import KubernetesCluster, load_access
 from reconciler.nodehealth.nodes import TAINT
 from reconciler.nodehealth.policy import FabricTest, NetworkTest
 from reconciler.repo.config import Backend, Cluster
 from tests.cluster.bed.bed import PLAYED, Bed, Body
 from tests.cluster.bed.kueue import cluster_queue, flavor, local_queue
+from tests.live.chart.permissions import account, granted
+from tools.chart.access import access
 
 pytestmark = pytest.mark.usefixtures("kwok", "scheduler", "kueue", "mpi_operator")
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta2/namespaces/{}/workloads"
@@ -31,7 +34,14 @@ def pool(bed: Bed) -> str:
 
 @pytest.fixture
 def cluster(bed: Bed) -> Iterator[KubernetesCluster]:
-    with KubernetesCluster(load_access({}, kubeconfig=str(bed.kubeconfig))) as made:
+    """Open the cluster with the rights that the chart grants for drains, and no others."""
+    rights = access(BUILT_IN)
+    rules = rights["health"] + rights["drain"] + rights["observed"] + rights["objects"]["commit"]
+    user = account("default", "drains")
+    with (
+        granted(bed.server.client, {"drains": rules}, "default"),
+        KubernetesCluster(load_access({}, kubeconfig=str(bed.kubeconfig), user=user)) as made,
+    ):
         yield made
 
 
