@@ -88,7 +88,7 @@ def test_a_weaker_setting_is_shown_and_refused(change: Fleet, text: str, setting
     code, out = plan(change)
     assert code == 5
     assert "No changes" not in out
-    assert f"{setting}: {before} → {after}  weaker" in out
+    assert f"{setting}: {before} → {after} weaker" in out
     assert "Budgets exceeded" in out
     _, comment = plan(change, "-o", "markdown")
     assert f"`{setting}`" in comment
