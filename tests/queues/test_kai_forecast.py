@@ -60,4 +60,4 @@ def test_what_runs_and_what_is_preempted(
 ) -> None:
     """F-158: as KAI's own scheduler says."""
     found = forecast_kai(queues, [*map(_job, rows)], dict.fromkeys(nodes, 8), lambda _job, _node: True)
-    assert (set(found.placed), set(found.preempted)) == (running, preempted)
+    assert ({*found.placed}, {*found.preempted}) == (running, preempted)

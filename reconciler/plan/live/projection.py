@@ -77,7 +77,7 @@ def project(desired: Body, live: Body, result: Body | None, list_keys: ListKeys)
 
 def _holds(desired: Any, live: Any, path: FieldPath, list_keys: ListKeys) -> bool:
     if isinstance(desired, dict):
-        if not isinstance(live, dict):
+        if not isinstance(live, dict) or (live and not desired):  # of a selector, an empty one is a value of its own
             return False
         return all(
             name in live and _holds(value, live[name], (*path, name), list_keys) for name, value in desired.items()

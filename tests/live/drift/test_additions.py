@@ -152,6 +152,16 @@ def test_an_added_field_that_a_rule_ignores_stays(site: Site) -> None:
     assert site.live("ConfigMap", "settings")["data"] == {"a": "2", "b": "2"}
 
 
+def test_what_is_added_to_an_empty_selector_is_told_and_reverted(site: Site) -> None:
+    """F-143: an empty selector selects everything; the server replaces it as a whole."""
+    _start(site)
+    queue = ObjectKey(group="kueue.x-k8s.io", kind="ClusterQueue", namespace="", name="shared")
+    _edit(site, queue, {"spec": {"namespaceSelector": {"matchLabels": {"team": "x"}}}})
+    assert [one["field"] for one in _drift(site)] == ["spec.namespaceSelector.matchLabels.team"]
+    assert site.reconcile().code == 0
+    assert (site.cluster.get(queue) or {})["spec"]["namespaceSelector"] == {}
+
+
 def test_what_others_added_can_be_adopted(site: Site) -> None:
     """F-143: fields, items of lists and whole containers, without the defaults of the server; then Git has them."""
     _start(site)

@@ -15,7 +15,7 @@ import yaml
 from reconciler.cli import gpu_scheduler
 from tests.cli.agentaflow_fleet import PRODUCTS, make_agentaflow
 from tests.cli.fleet import Fleet
-from tests.cluster.bed.bed import PLAYED, Bed
+from tests.cluster.bed.bed import PLAYED, Bed, node
 from tests.cluster.kubeconfig import with_contexts
 from tests.seeds import AGENTAFLOW, AGENTAFLOW_LINES
 from tools.crds import manifest
@@ -48,7 +48,8 @@ def repository(bed: Bed, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.Monke
     bed.server.client.ensure_namespaces([NAMESPACE])
     for name, product, memory in PRODUCTS:
         if bed.find(f"/api/v1/nodes/{name}") is None:
-            bed.node(name, NAMESPACE, **{"nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)})  # type: ignore[arg-type]
+            labels = {"pool": NAMESPACE, "nvidia.com/gpu.product": product, "nvidia.com/gpu.memory": str(memory)}
+            bed.create("/api/v1/nodes", node(name, labels=labels))
     bed.wait(lambda: bed.ready_nodes(NAMESPACE) == len(PRODUCTS), "the nodes are ready")
     bed.apply(yaml.safe_load(manifest(REPORT)))
     bed.wait(lambda: bed.server.client.request("GET", REPORTS).ok, "NodeHealthReport")
