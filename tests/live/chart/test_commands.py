@@ -136,7 +136,8 @@ def test_the_controller_uses_every_permission_on_sources(  # noqa: PLR0917 - fix
         with controller(tmp_path / "controller", environ=environ) as running:
             wait_until(lambda: _is_ready(cluster, path), "the condition Ready")
             assert running.stop() == 0
-        assert not [one for one in release.asked() if one.is_refused]
+        # Sources that other tests leave in their namespaces are none of this release, which may not read their Secrets.
+        assert not [one for one in release.asked() if one.is_refused and one.namespace in ("", restricted)]
         assert release.used() == release.granted() | release.granted(restricted)
     cluster.client.request("DELETE", path)
 
