@@ -42,7 +42,14 @@ def test_every_page_shows_its_facts(fleet_with_use: Fleet) -> None:
     fleet_with_use.edit("jobs/vision/vit.yaml", "numGPUs: 16", "numGPUs: 32")
     with serving(fleet_with_use) as (address, _):
         facts = {
-            "/": ("NVIDIA-H100-80GB-HBM3", "64", "16 of 64", "Unschedulable", "evidence/main/usage.yaml:"),
+            "/": (
+                "NVIDIA-H100-80GB-HBM3",
+                "16 of 64",
+                "Over their quota",
+                "h100 by 3",
+                "Unschedulable",
+                "evidence/main/usage.yaml:",
+            ),
             "/plan": ("+16 GPUs requested on main", "Fits", "default/vit"),
             "/queues": ("h100", "32", "Waiting on main, in order", "no node has 8 free GPUs"),
             "/jobs": ("default/llama-lora", "waiting: no node has 8 free GPUs", "default/vit", "running"),
