@@ -53,9 +53,13 @@ class Hosted:
         return found
 
     def statuses(self, commit: str) -> list[dict[str, Any]]:
-        """Return our statuses; Gitea's own actions have others."""
+        """Return our statuses, the newest first; Gitea's own actions have others.
+
+        Gitea sorts them by the second in which they were made, so that those of one second have no order.
+        """
         found = self.call("GET", f"/commits/{commit}/statuses")
-        return [one for one in found if one["context"].startswith("reconciler/")]
+        ours = (one for one in found if one["context"].startswith("reconciler/"))
+        return sorted(ours, key=lambda one: int(one["id"]), reverse=True)
 
     def say(self, person: str, path: str, body: object) -> None:
         """Post something as somebody else, with their token."""
