@@ -50,8 +50,13 @@ class ForgeClient:
         """Return one object. Raises `ForgeError` with the status 404 if there is none."""
         return self._parse(self._read(path, right), parse)
 
-    def pages(self, path: str, right: str, parse: Callable[[Any], Parsed], **query: object) -> list[Parsed]:
-        """Return the items of a list that has several pages."""
+    def pages(
+        self, path: str, right: str, parse: Callable[[Any], Parsed], *, is_whole: bool = True, **query: object
+    ) -> list[Parsed]:
+        """Return the items of a list that has several pages.
+
+        is_whole: raise `ForgeError` for a list that is too long, instead of returning the start of it.
+        """
         found: list[Parsed] = []
         following = f"{path}?{urlencode({name: str(value) for name, value in query.items()})}" if query else path
         for _ in range(_PAGES):
@@ -59,7 +64,10 @@ class ForgeClient:
             found += self._parse(response, lambda items: [parse(item) for item in items])
             following = response.next
             if not following:
-                break
+                return found
+        if is_whole:
+            told = f"{self._transport.url}{path} has more than {_PAGES} pages"
+            raise ForgeError(told, hint="nothing follows from a part of them; open a new change request")
         return found
 
     def send(
