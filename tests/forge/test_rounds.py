@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.forge import Forge
 from reconciler.forge.checkouts import reopener
 from reconciler.forge.rounds import RoundDone
 from reconciler.plan import opening
@@ -170,6 +171,32 @@ def test_a_change_does_not_choose_its_owners(tmp_path: Path, capsys: pytest.Capt
     project.round()
     assert project.statuses(head)[-1][0] == "failure"
     assert (project.replies(), project.stub.branches["change"]) == ([], head)
+
+
+def test_a_branch_does_not_choose_the_forge_that_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FG-08: which repository is asked for comments, reviews and teams is said by the base, as are its code owners."""
+    project = make(tmp_path, capsys)
+    project.fleet.edit("reconciler.yaml", "forge: {", "forge: {repository: eve/fake, ")
+    request = delete_jobs(project)
+    project.fleet.git("switch", "--quiet", "change")
+    asked = []
+
+    def forge_of(run: opening.Run, _: object) -> Forge:
+        asked.append(run.workspace.config.forge)
+        return project.stub.open()
+
+    monkeypatch.setattr("reconciler.forge.commands.forge.forge_of", forge_of)
+    answer = ("forge", "answer", "--request", str(request.number))
+    assert project.fleet.run(*answer).code == 0
+    assert [said.repository for said in asked if said is not None] == [""]
+    project.fleet.git("push", "--quiet", "origin", "main:refs/heads/evil")
+    project.fleet.git("fetch", "--quiet", "origin")
+    request.target = "evil"
+    done = project.fleet.run(*answer)
+    assert (done.code, "is for the branch evil, not for main" in done.err) == (2, True), done
+    assert project.fleet.run(*answer, "--base", "origin/evil").code == 0
 
 
 def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
