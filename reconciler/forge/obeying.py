@@ -11,7 +11,7 @@ from reconciler.forge import ChangeRequest, Forge
 from reconciler.forge.branches import Remote
 from reconciler.forge.orders import Order, answer, open_orders
 from reconciler.forge.owners import lacking, read_owners
-from reconciler.forge.reviewing import review
+from reconciler.forge.reviewing import review, shown_at
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening, use_cases
 from reconciler.plan.approvals import write_approval
@@ -86,6 +86,11 @@ class Obeyed(Struct, frozen=True, kw_only=True, eq=False):
     def _approve(self, order: Order) -> str:
         if not order.rest:
             return "Say why: `/approve REASON`."
+        if order.written <= shown_at(self.forge, self.request):
+            return (
+                f"{code('/approve')} was not carried out: the comment was edited, or is not newer than the comment "
+                f"with the plan of {code(self.request.head[:12])}: {self.plan()} Read it, and write a new comment."
+            )
         if missing := self._lacking({order.author, *self._reviewers()}):
             shown = ", ".join(map(code, missing[:_MAX_FILES])) + (" …" if len(missing) > _MAX_FILES else "")
             return (

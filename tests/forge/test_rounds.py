@@ -199,6 +199,43 @@ def test_a_branch_does_not_choose_the_forge_that_answers(
     assert project.fleet.run(*answer, "--base", "origin/evil").code == 0
 
 
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea"])
+def test_approve_is_about_the_plan_that_was_shown(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FG-08: not about a later commit, by a comment whose answer was deleted, or one that others may have edited."""
+    project = make(tmp_path, capsys, kind, forge=", commands: [approve]")
+    stub = project.stub
+    stub.teams, stub.writers = {"platform-team": {"ada"}}, {"ada", "bob"}
+    request = delete_jobs(project)
+    head = stub.branches["change"]
+
+    def says(person: str, text: str, edited: int = 0) -> Note:
+        said = Note(id=stub._next(), request=request.number, author=person, body=text, edited=edited)
+        stub.notes.append(said)
+        return said
+
+    says("ada", "/approve nobody saw a plan yet")
+    project.round()
+    says("ada", "/approve bob wrote this", edited=stub._next() + 9)
+    project.round()
+    assert ["not newer" in reply for reply in project.replies()] == [True, True]
+    project.fleet.git("switch", "--quiet", "change")
+    project.fleet.write("README.md", "more")
+    project.fleet.commit()
+    early = says("ada", "/approve what was shown")
+    later = project.push("change", request.number)
+    project.round()
+    assert ("not newer" in project.replies()[-1], stub.branches["change"]) == (True, later)
+    stub.notes = [one for one in stub.notes if f"answer-{early.id}" not in one.body]
+    project.round()
+    assert (stub.branches["change"], later != head) == (later, True)
+    says("ada", "/approve both commits")
+    project.round()
+    assert "Approved through" in project.replies()[-1]
+    assert project.fleet.git("rev-parse", f"{stub.branches['change']}^") == later
+
+
 def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """FG-08: who may push but owns none of the changed files is refused by a reply; an owner's approval is a commit."""
     project = make(tmp_path, capsys, forge=", commands: [approve]")
@@ -206,6 +243,7 @@ def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.Captur
     stub.teams, stub.writers = {"platform-team": {"ada"}}, {"ada", "bob"}
     request = delete_jobs(project)
     head = stub.branches["change"]
+    project.round()
     for number, person in enumerate(("eve", "bob", "ada"), 100):
         stub.notes.append(Note(id=number, request=request.number, author=person, body="/approve the jobs are done"))
     project.round()
