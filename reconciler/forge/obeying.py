@@ -132,14 +132,19 @@ class Obeyed(Struct, frozen=True, kw_only=True, eq=False):
         return {person for person in approved - {self.request.author} if self.forge.may_write(person)}
 
     def _lacking(self, people: Collection[str]) -> tuple[str, ...]:
-        """Return the changed files whose owners are not among people; what is rendered follows from the others."""
+        """Return the changed files whose owners are not among people; what is rendered follows from the others.
+
+        Files are those that the plan is about, and those that the merge changes in the base: with several merge bases,
+        or where the base moved folders, these are others. Raises `StalePlan` if the merge has conflicts.
+        """
         run = self.open_at(self.request.head)
         whole, prefix = run.workspace.repository.whole(), run.workspace.repository.prefix
         start = whole.merge_base(self.base, self.request.head)
         if start is None:
             raise ConfigError("the change request has no commit in common with its base", hint="rebase it")
         approvals, rendered = (f"{prefix}{folder}/" for folder in (self.rules.approvals, self.rules.rendered))
-        changed = whole.changed(start, self.request.head)
+        merged = whole.merge(self.base, self.request.head)
+        changed = {**whole.changed(start, self.request.head), **whole.changed(self.base, merged)}
         paths = [path for path in sorted(changed) if not path.startswith((approvals, rendered))]
         default = f"{approvals}approval.yaml"
         owners = read_owners(whole, self.base, self.forge.kind)

@@ -173,6 +173,41 @@ def test_a_change_does_not_choose_its_owners(tmp_path: Path, capsys: pytest.Capt
     assert (project.replies(), project.stub.branches["change"]) == ([], head)
 
 
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_a_merge_that_takes_a_change_back_needs_its_owner(
+    order: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FG-08: of histories that meet in several commits, a comparison with one of them may hide a file."""
+    project = make(tmp_path, capsys, "github", ", ownersApprove: true")
+    fleet, stub = project.fleet, project.stub
+    stub.writers = {"ada", "bob"}
+    fleet.write(".github/CODEOWNERS", "approvals/ @ada\n/apps/ @bob\n")
+    fleet.write("apps/a.txt", "one")
+    fleet.commit()
+    fleet.git("branch", "one")
+    fleet.git("switch", "--quiet", "--create", "two")
+    fleet.write("apps/a.txt", "two")
+    fleet.commit()
+    fleet.git("switch", "--quiet", "one")
+    fleet.write("README.md", "one")
+    fleet.commit()
+    fleet.git("switch", "--quiet", "main")
+    fleet.git("merge", "--quiet", "--no-ff", "--no-edit", *order)
+    project.push("main")
+    fleet.git("switch", "--quiet", "--create", "mine", order[0])
+    fleet.git("merge", "--quiet", "--no-ff", "--no-edit", order[1])
+    fleet.write("apps/a.txt", "one")
+    request = delete_jobs(project)
+    head = stub.branches["change"]
+    assert len(fleet.git("merge-base", "--all", "main", head).splitlines()) == 2
+    stub.said = [(request.number, "ada", "approved", head)]
+    project.round()
+    assert stub.branches["change"] == head
+    stub.said.append((request.number, "bob", "approved", head))
+    project.round()
+    assert fleet.git("rev-parse", f"{stub.branches['change']}^") == head
+
+
 def test_a_branch_does_not_choose_the_forge_that_answers(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
