@@ -118,7 +118,7 @@ class GitLab(Forge):
         approved = self._client.get(f"{path}/approvals", _RIGHT, lambda found: [*map(_approval, found["approved_by"])])
         versions = sorted(self._client.pages(f"{path}/versions", _RIGHT, _version, per_page=100)) if approved else []
         return [
-            Review(author=author, commit=next((head for made, head in reversed(versions) if made <= at), ""))
+            Review(author=author, commit=next((head for made, head in reversed(versions) if 0 < made <= at), ""))
             for author, at in approved
         ]
 

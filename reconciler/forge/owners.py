@@ -23,6 +23,9 @@ _SECTION = re.compile(r"(?P<optional>\^?)\[(?P<name>[^\]]+)\](?:\[(?P<needed>[0-
 _COMMENT = re.compile(r"\s#.*")
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_GLOB_OPTIONS = re2.Options()
+_GLOB_OPTIONS.log_errors = False
+_GLOB_OPTIONS.dot_nl = True  # a name with a line break hides from no glob
 
 
 class OwnerGroup(Struct, frozen=True, kw_only=True):
@@ -135,9 +138,8 @@ def _gitea_rules(lines: Sequence[str]) -> Iterator[OwnerRule]:
                 compiled = re2.compile(words[0].removeprefix("!"), _OPTIONS)
             except re2.error:
                 continue
-            matches = lambda path, one=compiled: one.fullmatch(path) is not None  # noqa: E731 - bound to its pattern
             group = OwnerGroup(owners=tuple(f"@{word.removeprefix('@')}" for word in words[1:]))  # it needs no `@`
-            yield OwnerRule(matches=matches, group=group, is_negative=words[0].startswith("!"))
+            yield OwnerRule(matches=_matching(compiled), group=group, is_negative=words[0].startswith("!"))
 
 
 _RULES: Mapping[str, Callable[[Sequence[str]], Iterator[OwnerRule]]] = {
@@ -202,7 +204,13 @@ def _glob(pattern: str) -> str:
 def _matcher(expression: str) -> Callable[[str], bool]:
     """Return whether a path matches, in linear time; an expression that cannot be read matches nothing."""
     try:
-        compiled = re2.compile(expression, _OPTIONS)
+        return _matching(re2.compile(expression, _GLOB_OPTIONS))
     except re2.error:
         return lambda _: False
-    return lambda path: compiled.fullmatch(path) is not None
+
+
+def _matching(compiled: re2._Regexp) -> Callable[[str], bool]:
+    """Return whether a path matches; each byte of it that is not UTF-8 is some sign."""
+    return lambda path: (
+        compiled.fullmatch(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")) is not None
+    )

@@ -90,6 +90,13 @@ def test_approvals_stand_for_a_commit(stub: StubForge) -> None:
     ]  # fmt: skip
     assert {(each.author, each.commit) for each in stub.open().reviews(7)} == {("ada", one), ("cyd", two)}
     assert stub.open().reviews(9) == []
+    if stub.kind == "gitlab":
+        approved, version = {"user": {"username": "ada"}}, {"created_at": None, "head_commit_sha": one}
+        stub.answers = [
+            HttpResponse(status=200, body=json.dumps(said).encode())
+            for said in ({"approved_by": [approved]}, [version])
+        ]
+        assert [each.commit for each in stub.open().reviews(7)] == [""], "nobody knows which came first"
 
 
 def test_a_part_of_a_list_decides_nothing(stub: StubForge) -> None:

@@ -59,6 +59,11 @@ CASES = [
     ("github", GITHUB, "x/scripts/x", [("@all",)]),
     ("github", GITHUB, "a b/x", [("@space",)]),
     ("github", GITHUB, "jobs/a.yaml", [("@jobs",)]),
+    ("github", "* @all\n/jobs/ @jobs", "jobs/a\n.yaml", [("@jobs",)]),  # names that hide from a pattern
+    ("github", "* @all\n/jobs/ @jobs", "jobs/a\udcff.yaml", [("@jobs",)]),
+    ("github", "* @all\n/jobs/? @jobs", "jobs/\udcff", [("@jobs",)]),
+    ("gitlab", "* @all\n[J]\n/jobs/ @jobs", "jobs/a\n\udcff", [("@all",), ("@jobs",)]),
+    ("gitea", "jobs/.* @jobs", "jobs/\udcff", [("@jobs",)]),
     ("github", GITHUB, "jobs/x/y/a.yaml", [("@jobs",)]),
     ("github", GITHUB, "ac", [("@all",)]),
     ("gitlab", GITLAB, "x", [("@default",)]),
