@@ -62,14 +62,14 @@ def review(forge: Forge, request: ChangeRequest, plan: Plan, *, scope: str = "de
 
 
 def shown_at(forge: Forge, request: ChangeRequest) -> float:
-    """Return the time of Unix since which our comment shows the plan of the newest commit; infinity if none does.
+    """Return the time of Unix since which all our comments about the newest commit show its plan; infinity if none does.
 
-    Whoever edits the comment makes it newer.
+    There is one of each scope. Whoever edits one makes it newer.
     """
     me, start, end = forge.me(), marker("").removesuffix(" -->"), _end(request.head)
     shown = (one for one in forge.comments(request.number) if one.author == me and one.updated)
     found = (one.updated for one in shown if one.body.lstrip().startswith(start) and one.body.rstrip().endswith(end))
-    return min(found, default=math.inf)
+    return max(found, default=math.inf)
 
 
 def _end(commit: str) -> str:
