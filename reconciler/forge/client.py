@@ -50,13 +50,22 @@ class ForgeClient:
         """Return one object. Raises `ForgeError` with the status 404 if there is none."""
         return self._parse(self._read(path, right), parse)
 
-    def pages(
-        self, path: str, right: str, parse: Callable[[Any], Parsed], *, is_whole: bool = True, **query: object
-    ) -> list[Parsed]:
-        """Return the items of a list that has several pages.
+    def pages(self, path: str, right: str, parse: Callable[[Any], Parsed], **query: object) -> list[Parsed]:
+        """Return the items of a list that has several pages. Raises `ForgeError` for one that is too long to read."""
+        found, following = self._pages(path, right, parse, query)
+        if following:
+            told = f"{self._transport.url}{path} has more than {_PAGES} pages"
+            raise ForgeError(told, hint="nothing follows from a part of them; open a new change request")
+        return found
 
-        is_whole: raise `ForgeError` for a list that is too long, instead of returning the start of it.
-        """
+    def first_pages(self, path: str, right: str, parse: Callable[[Any], Parsed], **query: object) -> list[Parsed]:
+        """Return the items of a list, or the start of one that is too long to read."""
+        return self._pages(path, right, parse, query)[0]
+
+    def _pages(
+        self, path: str, right: str, parse: Callable[[Any], Parsed], query: Mapping[str, object]
+    ) -> tuple[list[Parsed], str]:
+        """Return the items, and the path of the first page that was not read."""
         found: list[Parsed] = []
         following = f"{path}?{urlencode({name: str(value) for name, value in query.items()})}" if query else path
         for _ in range(_PAGES):
@@ -64,11 +73,8 @@ class ForgeClient:
             found += self._parse(response, lambda items: [parse(item) for item in items])
             following = response.next
             if not following:
-                return found
-        if is_whole:
-            told = f"{self._transport.url}{path} has more than {_PAGES} pages"
-            raise ForgeError(told, hint="nothing follows from a part of them; open a new change request")
-        return found
+                break
+        return found, following
 
     def send(
         self, method: str, path: str, right: str, body: Mapping[str, Any], parse: Callable[[Any], Parsed]

@@ -73,4 +73,4 @@ class Gitea(GitHub):
 
     def _list(self, **query: object) -> Sequence[ChangeRequest]:
         path = f"{self._path}/pulls"
-        return self._client.pages(path, self.rights["repository"], self.parse, is_whole=False, **query)
+        return self._client.first_pages(path, self.rights["repository"], self.parse, **query)

@@ -58,7 +58,7 @@ class GitHub(Forge):
     def open_requests(self) -> Iterator[ChangeRequest]:
         """Yield all open pull requests, the oldest first."""
         query = {"state": "open", "sort": "created", "direction": "asc", "per_page": 100}
-        yield from self._client.pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, is_whole=False, **query)
+        yield from self._client.first_pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, **query)
 
     @staticmethod
     def parse(found: Mapping[str, Any]) -> ChangeRequest:

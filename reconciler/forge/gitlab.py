@@ -56,7 +56,7 @@ class GitLab(Forge):
     def open_requests(self) -> Iterator[ChangeRequest]:
         """Yield all open merge requests, the oldest first."""
         query = {"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": 100}
-        yield from self._client.pages(f"{self._path}/merge_requests", _RIGHT, _request, is_whole=False, **query)
+        yield from self._client.first_pages(f"{self._path}/merge_requests", _RIGHT, _request, **query)
 
     def request(self, number: int) -> ChangeRequest:
         """Return one merge request."""

@@ -62,7 +62,7 @@ def review(forge: Forge, request: ChangeRequest, plan: Plan, *, scope: str = "de
 
 
 def shown_at(forge: Forge, request: ChangeRequest) -> float:
-    """Return the time of Unix since which all our comments about the newest commit show its plan; infinity if none does.
+    """Return the time of Unix since which our comments show the plan of the newest commit; infinity if none does.
 
     There is one of each scope. Whoever edits one makes it newer.
     """
