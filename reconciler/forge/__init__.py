@@ -63,11 +63,13 @@ class ChangeRequest(Struct, frozen=True, kw_only=True):
 
 
 class Comment(Struct, frozen=True, kw_only=True):
-    """A comment on a change request."""
+    """A comment on a change request. `created`, `updated`: times of Unix; 0 where the forge does not say it."""
 
     id: int
     author: str
     body: str
+    created: float = 0.0
+    updated: float = 0.0
 
 
 class Review(Struct, frozen=True, kw_only=True):

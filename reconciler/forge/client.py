@@ -51,7 +51,21 @@ class ForgeClient:
         return self._parse(self._read(path, right), parse)
 
     def pages(self, path: str, right: str, parse: Callable[[Any], Parsed], **query: object) -> list[Parsed]:
-        """Return the items of a list that has several pages."""
+        """Return the items of a list that has several pages. Raises `ForgeError` for one that is too long to read."""
+        found, following = self._pages(path, right, parse, query)
+        if following:
+            told = f"{self._transport.url}{path} has more than {_PAGES} pages"
+            raise ForgeError(told, hint="nothing follows from a part of them; open a new change request")
+        return found
+
+    def first_pages(self, path: str, right: str, parse: Callable[[Any], Parsed], **query: object) -> list[Parsed]:
+        """Return the items of a list, or the start of one that is too long to read."""
+        return self._pages(path, right, parse, query)[0]
+
+    def _pages(
+        self, path: str, right: str, parse: Callable[[Any], Parsed], query: Mapping[str, object]
+    ) -> tuple[list[Parsed], str]:
+        """Return the items, and the path of the first page that was not read."""
         found: list[Parsed] = []
         following = f"{path}?{urlencode({name: str(value) for name, value in query.items()})}" if query else path
         for _ in range(_PAGES):
@@ -60,7 +74,7 @@ class ForgeClient:
             following = response.next
             if not following:
                 break
-        return found
+        return found, following
 
     def send(
         self, method: str, path: str, right: str, body: Mapping[str, Any], parse: Callable[[Any], Parsed]

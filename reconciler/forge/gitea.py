@@ -50,9 +50,12 @@ class Gitea(GitHub):
         )
 
     def owns(self, owner: str, user: str) -> bool:
-        """Return whether a user is in a team with access to the repository, if the token may see who is in it."""
-        name = owner.rpartition("/")[2].lower()
-        return "/" in owner and self._is_in(user, lambda team: str(team["name"]).lower() == name)
+        """Return whether a user is in a team of the organization that has access to the repository.
+
+        False if the token may not see who is in it, and for teams of other organizations.
+        """
+        organization, _, name = owner.removeprefix("@").lower().partition("/")
+        return organization == self._owner.lower() and self._is_in(user, lambda team: str(team["name"]).lower() == name)
 
     def _is_in(self, user: str, is_meant: Callable[[Mapping[str, Any]], bool]) -> bool:
         """Return whether a user is in one of these teams; a repository of a user has none, which is an error there."""
@@ -69,4 +72,5 @@ class Gitea(GitHub):
         return any(is_member(int(team["id"])) for team in listed if is_meant(team))
 
     def _list(self, **query: object) -> Sequence[ChangeRequest]:
-        return self._client.pages(f"{self._path}/pulls", self.rights["repository"], self.parse, **query)
+        path = f"{self._path}/pulls"
+        return self._client.first_pages(path, self.rights["repository"], self.parse, **query)

@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.forge import Annotation, ChangeRequest, Comment, CommitStatus, Forge, ForgeError, RequestState, Review
 from reconciler.forge.client import ForgeClient, escape
+from reconciler.kube.times import unix_time
 
 _CHECKS = "checks: write"
 _FORBIDDEN, _MISSING = 403, 404
@@ -57,7 +58,7 @@ class GitHub(Forge):
     def open_requests(self) -> Iterator[ChangeRequest]:
         """Yield all open pull requests, the oldest first."""
         query = {"state": "open", "sort": "created", "direction": "asc", "per_page": 100}
-        yield from self._client.pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, **query)
+        yield from self._client.first_pages(f"{self._path}/pulls", self.rights["pulls"], self.parse, **query)
 
     @staticmethod
     def parse(found: Mapping[str, Any]) -> ChangeRequest:
@@ -197,7 +198,13 @@ def approvals_of(found: Sequence[Mapping[str, Any]]) -> Sequence[Review]:
 def comment_of(found: Mapping[str, Any], author: str = "login") -> Comment:
     """Return the comment of an answer; `author` is the key of its account's name."""
     account = found.get("user") or found.get("author") or {}
-    return Comment(id=int(found["id"]), author=str(account.get(author) or ""), body=str(found.get("body") or ""))
+    return Comment(
+        id=int(found["id"]),
+        author=str(account.get(author) or ""),
+        body=str(found.get("body") or ""),
+        created=unix_time(found.get("created_at")),
+        updated=unix_time(found.get("updated_at")),
+    )
 
 
 def pull_request(found: Mapping[str, Any], branch: str = "ref") -> ChangeRequest:

@@ -56,7 +56,7 @@ class GitLab(Forge):
     def open_requests(self) -> Iterator[ChangeRequest]:
         """Yield all open merge requests, the oldest first."""
         query = {"state": "opened", "order_by": "created_at", "sort": "asc", "per_page": 100}
-        yield from self._client.pages(f"{self._path}/merge_requests", _RIGHT, _request, **query)
+        yield from self._client.first_pages(f"{self._path}/merge_requests", _RIGHT, _request, **query)
 
     def request(self, number: int) -> ChangeRequest:
         """Return one merge request."""
@@ -118,7 +118,7 @@ class GitLab(Forge):
         approved = self._client.get(f"{path}/approvals", _RIGHT, lambda found: [*map(_approval, found["approved_by"])])
         versions = sorted(self._client.pages(f"{path}/versions", _RIGHT, _version, per_page=100)) if approved else []
         return [
-            Review(author=author, commit=next((head for made, head in reversed(versions) if made <= at), ""))
+            Review(author=author, commit=next((head for made, head in reversed(versions) if 0 < made <= at), ""))
             for author, at in approved
         ]
 

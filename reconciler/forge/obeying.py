@@ -11,7 +11,7 @@ from reconciler.forge import ChangeRequest, Forge
 from reconciler.forge.branches import Remote
 from reconciler.forge.orders import Order, answer, open_orders
 from reconciler.forge.owners import lacking, read_owners
-from reconciler.forge.reviewing import review
+from reconciler.forge.reviewing import review, shown_at
 from reconciler.kube.secrets import mask_text
 from reconciler.plan import opening, use_cases
 from reconciler.plan.approvals import write_approval
@@ -86,6 +86,11 @@ class Obeyed(Struct, frozen=True, kw_only=True, eq=False):
     def _approve(self, order: Order) -> str:
         if not order.rest:
             return "Say why: `/approve REASON`."
+        if order.written <= shown_at(self.forge, self.request):
+            return (
+                f"{code('/approve')} was not carried out: the comment was edited, or is not newer than the comment "
+                f"with the plan of {code(self.request.head[:12])}: {self.plan()} Read it, and write a new comment."
+            )
         if missing := self._lacking({order.author, *self._reviewers()}):
             shown = ", ".join(map(code, missing[:_MAX_FILES])) + (" …" if len(missing) > _MAX_FILES else "")
             return (
@@ -127,14 +132,19 @@ class Obeyed(Struct, frozen=True, kw_only=True, eq=False):
         return {person for person in approved - {self.request.author} if self.forge.may_write(person)}
 
     def _lacking(self, people: Collection[str]) -> tuple[str, ...]:
-        """Return the changed files whose owners are not among people; what is rendered follows from the others."""
+        """Return the changed files whose owners are not among people; what is rendered follows from the others.
+
+        Files are those that the plan is about, and those that the merge changes in the base: with several merge bases,
+        or where the base moved folders, these are others. Raises `StalePlan` if the merge has conflicts.
+        """
         run = self.open_at(self.request.head)
         whole, prefix = run.workspace.repository.whole(), run.workspace.repository.prefix
         start = whole.merge_base(self.base, self.request.head)
         if start is None:
             raise ConfigError("the change request has no commit in common with its base", hint="rebase it")
         approvals, rendered = (f"{prefix}{folder}/" for folder in (self.rules.approvals, self.rules.rendered))
-        changed = whole.changed(start, self.request.head)
+        merged = whole.merge(self.base, self.request.head)
+        changed = {**whole.changed(start, self.request.head), **whole.changed(self.base, merged)}
         paths = [path for path in sorted(changed) if not path.startswith((approvals, rendered))]
         default = f"{approvals}approval.yaml"
         owners = read_owners(whole, self.base, self.forge.kind)

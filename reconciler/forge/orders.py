@@ -18,12 +18,16 @@ _MOST = 20  # answers of one run
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """A command of a comment: its name, and the rest of the line."""
+    """A command of a comment: its name, and the rest of the line.
+
+    written: time of Unix; 0 if it is not known, or the comment was edited, which others than its author may do.
+    """
 
     comment: int
     author: str
     name: str
     rest: str
+    written: float = 0.0
 
 
 def read_order(comment: Comment, allowed: Collection[str]) -> Order | None:
@@ -32,7 +36,8 @@ def read_order(comment: Comment, allowed: Collection[str]) -> Order | None:
     name, _, rest = first.removeprefix("/").partition(" ")
     if not first.startswith("/") or name not in allowed or name not in COMMANDS:
         return None
-    return Order(comment=comment.id, author=comment.author, name=name, rest=plain(rest))
+    written = comment.created if comment.created == comment.updated else 0.0
+    return Order(comment=comment.id, author=comment.author, name=name, rest=plain(rest), written=written)
 
 
 def open_orders(forge: Forge, request: ChangeRequest, allowed: Collection[str]) -> Iterator[Order]:

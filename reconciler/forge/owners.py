@@ -20,8 +20,12 @@ _PLACES: Mapping[str, tuple[str, ...]] = {
 }
 _MOST_BYTES = 3 << 20  # a longer file is read by none of them
 _SECTION = re.compile(r"(?P<optional>\^?)\[(?P<name>[^\]]+)\](?:\[(?P<needed>[0-9]{1,3})\])?(?P<owners>(?:\s.*)?)")
+_COMMENT = re.compile(r"\s#.*")
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
+_GLOB_OPTIONS = re2.Options()
+_GLOB_OPTIONS.log_errors = False
+_GLOB_OPTIONS.dot_nl = True  # a name with a line break hides from no glob
 
 
 class OwnerGroup(Struct, frozen=True, kw_only=True):
@@ -71,7 +75,7 @@ def read_owners(repository: Repository, commit: str, kind: str) -> CodeOwners:
 
 def parse_owners(text: str, kind: str) -> CodeOwners:
     """Read the text of a file. A line that a forge cannot read is left out, as it does itself."""
-    return CodeOwners(kind=kind, rules=tuple(_RULES[kind](text.splitlines())))
+    return CodeOwners(kind=kind, rules=tuple(_RULES[kind](text.split("\n"))))
 
 
 def lacking(
@@ -85,7 +89,7 @@ def lacking(
 
     def is_owner(owner: str, person: str) -> bool:
         if (owner, person) not in known:
-            known[owner, person] = owner.removeprefix("@").lower() == person.lower() or owns(owner, person)
+            known[owner, person] = owner.lower() == f"@{person}".lower() or owns(owner, person)
         return known[owner, person]
 
     def has_agreed(group: OwnerGroup) -> bool:
@@ -101,7 +105,7 @@ def lacking(
 
 def _github_rules(lines: Sequence[str]) -> Iterator[OwnerRule]:
     for line in lines:
-        words = _words(line.partition(" #")[0])
+        words = _words(_COMMENT.sub("", line))
         if words and not words[0].startswith(("#", "!", "\\#")) and "[" not in words[0]:
             yield OwnerRule(matches=_matcher(_git_pattern(words[0])), group=OwnerGroup(owners=tuple(words[1:])))
 
@@ -134,9 +138,8 @@ def _gitea_rules(lines: Sequence[str]) -> Iterator[OwnerRule]:
                 compiled = re2.compile(words[0].removeprefix("!"), _OPTIONS)
             except re2.error:
                 continue
-            matches = lambda path, one=compiled: one.fullmatch(path) is not None  # noqa: E731 - bound to its pattern
-            group = OwnerGroup(owners=tuple(words[1:]))
-            yield OwnerRule(matches=matches, group=group, is_negative=words[0].startswith("!"))
+            group = OwnerGroup(owners=tuple(f"@{word.removeprefix('@')}" for word in words[1:]))  # it needs no `@`
+            yield OwnerRule(matches=_matching(compiled), group=group, is_negative=words[0].startswith("!"))
 
 
 _RULES: Mapping[str, Callable[[Sequence[str]], Iterator[OwnerRule]]] = {
@@ -201,7 +204,13 @@ def _glob(pattern: str) -> str:
 def _matcher(expression: str) -> Callable[[str], bool]:
     """Return whether a path matches, in linear time; an expression that cannot be read matches nothing."""
     try:
-        compiled = re2.compile(expression, _OPTIONS)
+        return _matching(re2.compile(expression, _GLOB_OPTIONS))
     except re2.error:
         return lambda _: False
-    return lambda path: compiled.fullmatch(path) is not None
+
+
+def _matching(compiled: re2._Regexp) -> Callable[[str], bool]:
+    """Return whether a path matches; each byte of it that is not UTF-8 is some sign."""
+    return lambda path: (
+        compiled.fullmatch(path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")) is not None
+    )

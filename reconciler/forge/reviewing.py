@@ -1,5 +1,7 @@
 """A plan on a forge: one comment that is replaced in place, a status of the commit, and annotations."""
 
+import math
+
 from msgspec import Struct
 
 from reconciler.console.printable import clip, printable
@@ -13,6 +15,7 @@ from reconciler.forge import (
     Forge,
     StatusState,
 )
+from reconciler.forge.bodies import note_marker
 from reconciler.forge.commenting import put_comment
 from reconciler.kube.secrets import mask_text
 from reconciler.outputs import RenderOptions
@@ -58,10 +61,27 @@ def review(forge: Forge, request: ChangeRequest, plan: Plan, *, scope: str = "de
     return Reviewed(status=status, is_written=is_written)
 
 
+def shown_at(forge: Forge, request: ChangeRequest) -> float:
+    """Return the time of Unix since which our comments show the plan of the newest commit; infinity if none does.
+
+    There is one of each scope. Whoever edits one makes it newer.
+    """
+    me, start, end = forge.me(), marker("").removesuffix(" -->"), _end(request.head)
+    shown = (one for one in forge.comments(request.number) if one.author == me and one.updated)
+    found = (one.updated for one in shown if one.body.lstrip().startswith(start) and one.body.rstrip().endswith(end))
+    return max(found, default=math.inf)
+
+
+def _end(commit: str) -> str:
+    """Return the hidden last line of the comment about the plan of a commit."""
+    return note_marker(f"head-{commit}")
+
+
 def plan_comment(forge: Forge, plan: Plan, scope: str, link: str) -> str:
     """Return the comment: what is too long for one is left out, and a link leads to the whole."""
     is_link = link.startswith(("https://", "http://")) and not any(sign in link for sign in " ()<>\n")
     more = f"\n[The whole plan]({link})\n" if is_link else ""
+    more += f"\n{_end(plan.head.commit)}\n"
     limit = min(forge.body_limit, GITHUB_LIMIT) - size(more)
     return render_markdown(plan, RenderOptions(), scope=scope, limit=limit) + more
 

@@ -87,6 +87,8 @@ def make(
         top.git("init", "--quiet", "--initial-branch=main")
     assert run_verb(capture, ["init", str(fleet.root)]).code == 0
     fleet.edit("reconciler.yaml", "  sources: [queues", f"  forge: {{kind: {kind}{forge}}}\n  sources: [queues")
+    for owners in fleet.root.glob(".*/CODEOWNERS"):
+        owners.write_text(owners.read_text().replace("@your-org/", "@team/"))
     fleet.commit("forge")
     fleet.git("init", "--quiet", "--bare", str(folder / "origin"))
     fleet.git("remote", "add", "origin", str(folder / "origin"))

@@ -60,6 +60,7 @@ class Note:
     request: int
     author: str
     body: str
+    edited: int = 0  # the numbers of notes are their times, too
 
 
 @dataclass(kw_only=True)
@@ -261,7 +262,7 @@ class StubForge:
         if method == "DELETE":
             self.notes.remove(found)
             return HttpResponse(status=204, body=b"")
-        found.body = values["body"]
+        found.body, found.edited = values["body"], self._next()
         return _json(self._note(found))
 
     def _page(self, path: str, query: Mapping[str, str], items: list[Any]) -> HttpResponse:
@@ -296,7 +297,8 @@ class StubForge:
 
     def _note(self, one: Note) -> dict[str, Any]:
         account = {"login": one.author, "username": one.author}
-        return {"id": one.id, "user": account, "author": account, "body": one.body}
+        times = {"created_at": _clock(one.id), "updated_at": _clock(one.edited or one.id)}
+        return {"id": one.id, "user": account, "author": account, "body": one.body, **times}
 
 
 @cache
@@ -310,6 +312,10 @@ def _validator(kind: str, path: str, method: str) -> Draft202012Validator:
 def _time(commit: str, seconds: int = 0) -> str:
     """Return the time at which a version was pushed: the commits of the model are numbers."""
     return f"2026-01-01T10:{int(commit, 16) % 60:02}:{seconds:02}.000Z"
+
+
+def _clock(tick: int) -> str:
+    return f"2026-01-01T10:{tick // 60:02}:{tick % 60:02}Z"
 
 
 def _json(body: Any, status: int = 200) -> HttpResponse:

@@ -90,6 +90,26 @@ def test_approvals_stand_for_a_commit(stub: StubForge) -> None:
     ]  # fmt: skip
     assert {(each.author, each.commit) for each in stub.open().reviews(7)} == {("ada", one), ("cyd", two)}
     assert stub.open().reviews(9) == []
+    if stub.kind == "gitlab":
+        approved, version = {"user": {"username": "ada"}}, {"created_at": None, "head_commit_sha": one}
+        stub.answers = [
+            HttpResponse(status=200, body=json.dumps(said).encode())
+            for said in ({"approved_by": [approved]}, [version])
+        ]
+        assert [each.commit for each in stub.open().reviews(7)] == [""], "nobody knows which came first"
+
+
+def test_a_part_of_a_list_decides_nothing(stub: StubForge) -> None:
+    """FG-08: what took an approval back, or answered a command, may be in what is not read."""
+    stub.requests.append(Request(number=7, branch="b", target="main", title="", body=""))
+    if stub.kind != "gitea":  # it lists all comments at once
+        stub.notes += [Note(id=number, request=7, author="eve", body="x") for number in range(200)]
+        with pytest.raises(ForgeError, match="more than 50 pages"):
+            stub.open().comments(7)
+    if stub.kind != "gitlab":  # it has no list of them
+        stub.said += [(7, f"eve{number}", "approved", "1") for number in range(200)]
+        with pytest.raises(ForgeError, match="more than 50 pages"):
+            stub.open().reviews(7)
 
 
 def test_owners_have_members(stub: StubForge) -> None:
@@ -99,6 +119,7 @@ def test_owners_have_members(stub: StubForge) -> None:
     assert [forge.owns("@team/core", user) for user in ("ada", "eve")] == [True, False]
     assert not forge.owns("@team/gone", "ada")
     assert not forge.owns("@bob", "ada")
+    assert forge.owns("@other/core", "ada") == (stub.kind != "gitea"), "Gitea lists teams of the organization alone"
     assert [forge.owns(f"@@{role}", "ada") for role in ("maintainers", "developer")] == [stub.kind == "gitlab", False]
 
 

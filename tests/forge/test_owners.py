@@ -51,11 +51,19 @@ CASES = [
     ("github", GITHUB, "docs/a.md", [("docs@example.com",)]),
     ("github", GITHUB, "docs/deeper/a.md", [("@all",)]),
     ("github", GITHUB, "x/apps/y/z", [("@octocat", "@org/apps")]),
+    ("github", "*.js @js\t# was @eve", "a.js", [("@js",)]),
+    ("github", "# was:\u2028* @eve", "a.js", []),  # a line ends as it does for people, and for Git
+    ("gitlab", "* @ada\r\n# was:\x0c* @eve", "a.js", [("@ada",)]),
     ("github", GITHUB, "apps/github/x", []),  # a line without owners takes them away
     ("github", GITHUB, "scripts/x", [("@doctocat",)]),
     ("github", GITHUB, "x/scripts/x", [("@all",)]),
     ("github", GITHUB, "a b/x", [("@space",)]),
     ("github", GITHUB, "jobs/a.yaml", [("@jobs",)]),
+    ("github", "* @all\n/jobs/ @jobs", "jobs/a\n.yaml", [("@jobs",)]),  # names that hide from a pattern
+    ("github", "* @all\n/jobs/ @jobs", "jobs/a\udcff.yaml", [("@jobs",)]),
+    ("github", "* @all\n/jobs/? @jobs", "jobs/\udcff", [("@jobs",)]),
+    ("gitlab", "* @all\n[J]\n/jobs/ @jobs", "jobs/a\n\udcff", [("@all",), ("@jobs",)]),
+    ("gitea", "jobs/.* @jobs", "jobs/\udcff", [("@jobs",)]),
     ("github", GITHUB, "jobs/x/y/a.yaml", [("@jobs",)]),
     ("github", GITHUB, "ac", [("@all",)]),
     ("gitlab", GITLAB, "x", [("@default",)]),
@@ -94,5 +102,6 @@ def test_who_may_approve() -> None:
     assert _lacking(owners, ["jobs/a", "queues/b", "README.md"], "eve", "ada", "root") == ()
     assert _lacking(owners, ["jobs/a"], "root") == ("jobs/a",)
     assert _lacking(parse_owners("", "github"), ["jobs/a"], "root") == ("jobs/a",), "without owners nobody may"
+    assert _lacking(parse_owners("* the owners, @root", "github"), ["jobs/a"], "the", "owners") == ("jobs/a",)
     two = parse_owners("[Jobs][2] @org/team\njobs/", "gitlab")
     assert (_lacking(two, ["jobs/a"], "ada"), _lacking(two, ["jobs/a"], "ada", "bob")) == (("jobs/a",), ())

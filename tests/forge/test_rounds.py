@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.forge import Forge
 from reconciler.forge.checkouts import reopener
 from reconciler.forge.rounds import RoundDone
 from reconciler.plan import opening
@@ -172,6 +173,104 @@ def test_a_change_does_not_choose_its_owners(tmp_path: Path, capsys: pytest.Capt
     assert (project.replies(), project.stub.branches["change"]) == ([], head)
 
 
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one")])
+def test_a_merge_that_takes_a_change_back_needs_its_owner(
+    order: tuple[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FG-08: of histories that meet in several commits, a comparison with one of them may hide a file."""
+    project = make(tmp_path, capsys, "github", ", ownersApprove: true")
+    fleet, stub = project.fleet, project.stub
+    stub.writers = {"ada", "bob"}
+    fleet.write(".github/CODEOWNERS", "approvals/ @ada\n/apps/ @bob\n")
+    fleet.write("apps/a.txt", "one")
+    fleet.commit()
+    fleet.git("branch", "one")
+    fleet.git("switch", "--quiet", "--create", "two")
+    fleet.write("apps/a.txt", "two")
+    fleet.commit()
+    fleet.git("switch", "--quiet", "one")
+    fleet.write("README.md", "one")
+    fleet.commit()
+    fleet.git("switch", "--quiet", "main")
+    fleet.git("merge", "--quiet", "--no-ff", "--no-edit", *order)
+    project.push("main")
+    fleet.git("switch", "--quiet", "--create", "mine", order[0])
+    fleet.git("merge", "--quiet", "--no-ff", "--no-edit", order[1])
+    fleet.write("apps/a.txt", "one")
+    request = delete_jobs(project)
+    head = stub.branches["change"]
+    assert len(fleet.git("merge-base", "--all", "main", head).splitlines()) == 2
+    stub.said = [(request.number, "ada", "approved", head)]
+    project.round()
+    assert stub.branches["change"] == head
+    stub.said.append((request.number, "bob", "approved", head))
+    project.round()
+    assert fleet.git("rev-parse", f"{stub.branches['change']}^") == head
+
+
+def test_a_branch_does_not_choose_the_forge_that_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FG-08: which repository is asked for comments, reviews and teams is said by the base, as are its code owners."""
+    project = make(tmp_path, capsys)
+    project.fleet.edit("reconciler.yaml", "forge: {", "forge: {repository: eve/fake, ")
+    request = delete_jobs(project)
+    project.fleet.git("switch", "--quiet", "change")
+    asked = []
+
+    def forge_of(run: opening.Run, _: object) -> Forge:
+        asked.append(run.workspace.config.forge)
+        return project.stub.open()
+
+    monkeypatch.setattr("reconciler.forge.commands.forge.forge_of", forge_of)
+    answer = ("forge", "answer", "--request", str(request.number))
+    assert project.fleet.run(*answer).code == 0
+    assert [said.repository for said in asked if said is not None] == [""]
+    project.fleet.git("push", "--quiet", "origin", "main:refs/heads/evil")
+    project.fleet.git("fetch", "--quiet", "origin")
+    request.target = "evil"
+    done = project.fleet.run(*answer)
+    assert (done.code, "is for the branch evil, not for main" in done.err) == (2, True), done
+    assert project.fleet.run(*answer, "--base", "origin/evil").code == 0
+
+
+@pytest.mark.parametrize("kind", ["github", "gitlab", "gitea"])
+def test_approve_is_about_the_plan_that_was_shown(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FG-08: not about a later commit, by a comment whose answer was deleted, or one that others may have edited."""
+    project = make(tmp_path, capsys, kind, forge=", commands: [approve]")
+    stub = project.stub
+    stub.teams, stub.writers = {"platform-team": {"ada"}}, {"ada", "bob"}
+    request = delete_jobs(project)
+    head = stub.branches["change"]
+
+    def says(person: str, text: str, edited: int = 0) -> Note:
+        said = Note(id=stub._next(), request=request.number, author=person, body=text, edited=edited)
+        stub.notes.append(said)
+        return said
+
+    says("ada", "/approve nobody saw a plan yet")
+    project.round()
+    says("ada", "/approve bob wrote this", edited=stub._next() + 9)
+    project.round()
+    assert ["not newer" in reply for reply in project.replies()] == [True, True]
+    project.fleet.git("switch", "--quiet", "change")
+    project.fleet.write("README.md", "more")
+    project.fleet.commit()
+    early = says("ada", "/approve what was shown")
+    later = project.push("change", request.number)
+    project.round()
+    assert ("not newer" in project.replies()[-1], stub.branches["change"]) == (True, later)
+    stub.notes = [one for one in stub.notes if f"answer-{early.id}" not in one.body]
+    project.round()
+    assert (stub.branches["change"], later != head) == (later, True)
+    says("ada", "/approve both commits")
+    project.round()
+    assert "Approved through" in project.replies()[-1]
+    assert project.fleet.git("rev-parse", f"{stub.branches['change']}^") == later
+
+
 def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """FG-08: who may push but owns none of the changed files is refused by a reply; an owner's approval is a commit."""
     project = make(tmp_path, capsys, forge=", commands: [approve]")
@@ -179,6 +278,7 @@ def test_approve_answers_code_owners_alone(tmp_path: Path, capsys: pytest.Captur
     stub.teams, stub.writers = {"platform-team": {"ada"}}, {"ada", "bob"}
     request = delete_jobs(project)
     head = stub.branches["change"]
+    project.round()
     for number, person in enumerate(("eve", "bob", "ada"), 100):
         stub.notes.append(Note(id=number, request=request.number, author=person, body="/approve the jobs are done"))
     project.round()

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from reconciler.console import options
+from reconciler.console.printable import printable
 from reconciler.console.printing import emit
 from reconciler.errors import ConfigError
 from reconciler.forge.checkouts import bring, forge_of, reopener, work_edits
@@ -158,25 +159,36 @@ def answer_comments(*, number: int | None, repo: str, **flags: Any) -> int:
     The base says which are allowed (spec.forge.commands): /plan, /approve REASON, /explain OBJECT [FIELD]. Only people
     who may push are obeyed, and /approve needs the code owners of the changed files. With spec.forge.ownersApprove,
     their reviews approve as well. HEAD must be the newest commit of the change request, and not of a fork.
+
+    The base, which also says where the forge is, is the upstream's default branch, unless --base names another one.
     """
     environ = options.environment()
     settings = options.setting_flags(flags)
     run = opening.open_run(repo, {**settings, "revision": "HEAD"}, environ)
     repository, chosen = run.workspace.repository, number or pipeline_request(environ)
-    forge = forge_of(run, environ)
+    named = run.settings.base or repository.upstream_default()
+    if not named:
+        raise ConfigError("the base is not known: there is no remote origin", hint="name it with --base")
+    base = repository.resolve(named).oid
+    judge = opening.open_run(repo, {**settings, "revision": base}, environ)
+    forge = forge_of(judge, environ)  # of the base: a change does not choose who is asked about it
     request = forge.request(chosen)
+    default = named.removeprefix("refs/remotes/origin/")
+    if not run.settings.base and request.target != default:
+        raise ConfigError(
+            f"#{chosen} is for the branch {printable(request.target)}, not for {default}",
+            hint="name its base with --base if the people who may approve are those of its CODEOWNERS",
+        )
     if request.head != repository.resolve("HEAD").oid or request.is_fork:
         raise ConfigError(
             f"HEAD is not the newest commit of #{chosen}", hint="check out its branch, not that of a fork"
         )
-    base = repository.resolve(run.settings.base or f"origin/{request.target}").oid
-    rules = opening.open_run(repo, {**settings, "revision": base}, environ).workspace.config
     obeyed = Obeyed(
         open_at=reopener(run, settings, environ, base),
         forge=forge,
         request=request,
         base=base,
-        rules=rules,
+        rules=judge.workspace.config,
         remote=CheckoutRemote(repository.root),
     )
     for line in obeyed.answer():

@@ -106,10 +106,13 @@ def test_two_replicas_write_one_comment(hosted: Hosted) -> None:
 def test_an_approval_is_pushed_from_the_mirror(hosted: Hosted) -> None:
     """FG-08: nothing is checked out; the commit is on the branch of the change request, and the plan passes."""
     settings = (hosted.person.folder / "reconciler.yaml").read_text()
-    push(hosted.person, {"reconciler.yaml": settings.replace("forge: {", "forge: {commands: [approve], ").encode()})
+    owners = (hosted.person.folder / ".gitea/CODEOWNERS").read_text().replace("@your-org/", "@team/")
+    settings = settings.replace("forge: {", "forge: {commands: [approve], ")
+    push(hosted.person, {"reconciler.yaml": settings.encode(), ".gitea/CODEOWNERS": owners.encode()})
     hosted.stub.teams = {"platform-team": {"ada"}}
     jobs = [path.relative_to(hosted.person.folder) for path in (hosted.person.folder / "jobs").rglob("*.yaml")]
     request = hosted.request("change", dict.fromkeys(map(str, jobs)))
+    hosted.round()
     hosted.stub.notes.append(Note(id=99, request=request.number, author="ada", body="/approve they are done"))
     head = ""
     for _ in range(3):
