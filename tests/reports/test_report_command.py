@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from reconciler.repo.evidence.usage import (
     RUNNING,
     WAITING,
@@ -114,6 +116,26 @@ def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
     fleet.write("evidence/main/usage.yaml", path.read_text().replace("2026-11-02T08:00:00Z", "-"))
     (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
     assert (row["name"], row["gpuHours"], row["cost"]) == ("vision", 2.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report queues",
+        "report cost",
+        "status --evidence",
+        "status nodes --evidence",
+        "status --summary --evidence",
+        "placement plan",
+    ],
+)
+def test_broken_evidence_is_an_error_and_not_missing(fleet: Fleet, command: str) -> None:
+    """Exit code 3 with the place, instead of a report in which nothing runs."""
+    prepare(fleet)
+    path = fleet.root / "evidence/main/usage.yaml"
+    path.write_text(path.read_text().replace("observedAt: ", "observedAt: 'yesterday' #"))
+    ran = fleet.run(*command.split())
+    assert (ran.code, "evidence/main/usage.yaml:" in ran.err, "spec.observedAt" in ran.err) == (3, True, True), ran.err
 
 
 def test_a_repository_without_evidence_of_use(fleet: Fleet) -> None:
