@@ -108,6 +108,27 @@ def test_queues(fleet: Fleet) -> None:
     assert fleet.run("report", "queues", "--window", "soon").code == 2
 
 
+def test_a_workload_without_a_team_is_of_its_namespace(fleet: Fleet) -> None:
+    """As in the costs of a plan: the label of `spec.prices.owners`, else the namespace."""
+    prepare(fleet)
+    path = fleet.root / "evidence/main/usage.yaml"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "owner: " not in line))
+    (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+    (fleet.root / "evidence/main/utilisation.yaml").unlink()
+    (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+    (row,) = json.loads(fleet.run("report", "queues", "--by", "team", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+
+
+def test_the_longest_wait_has_its_unit(fleet: Fleet) -> None:
+    prepare(fleet)
+    text = fleet.run("report", "queues", "--evidence", "--width", "160").out
+    assert re.search(r"GPUs wanted +longest +waited p50", text)
+    assert re.search(r" 2 +6\.0 h +0\.5 h +2\.0 h of 40 in 7d", text)
+
+
 def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
     """F-130: without `utilisation.yaml`, what `usage.yaml` has on nodes counts for an hour, also without its start."""
     prepare(fleet)
