@@ -83,16 +83,17 @@ class Page(Struct, kw_only=True):
             return
         used, line = indent, [(left, Style.PLAIN)]
         is_fresh = True
-        for text, style in self._tokens(spans, self.width - indent - hang):
-            is_full = used + cells(text) > self.width and not is_fresh
-            if is_full and not text.isspace():
+        for word in self._words(spans, self.width - indent - hang):
+            size, is_space = sum(cells(text) for text, _ in word), word[0][0].isspace()
+            is_full = used + size > self.width and not is_fresh
+            if is_full and not is_space:
                 self._add(self._runs(line))
                 used, line = indent + hang, [(" " * (indent + hang), Style.PLAIN)]
                 is_fresh = True
-            if text.isspace() and (is_fresh or is_full):
+            if is_space and (is_fresh or is_full):
                 continue
-            line.append((text, style))
-            used += cells(text)
+            line += word
+            used += size
             is_fresh = False
         self._add(self._runs(line))
 
@@ -202,6 +203,19 @@ class Page(Struct, kw_only=True):
 
     def _span(self, piece: Piece) -> tuple[str, Style]:
         return (self.shown(piece), Style.PLAIN) if isinstance(piece, str) else (self.shown(piece.text), piece.style)
+
+    def _words(self, spans: Iterable[tuple[str, Style]], longest: int) -> Iterable[list[tuple[str, Style]]]:
+        """Yield words and the spaces between them. Spans that touch are one word while it fits on a line."""
+        word: list[tuple[str, Style]] = []
+        for text, style in self._tokens(spans, longest):
+            is_apart = not word or text.isspace() or word[-1][0].isspace()
+            if is_apart or sum(cells(part) for part, _ in word) + cells(text) > longest:
+                if word:
+                    yield word
+                word = []
+            word.append((text, style))
+        if word:
+            yield word
 
     def _tokens(self, spans: Iterable[tuple[str, Style]], longest: int) -> Iterable[tuple[str, Style]]:
         for text, style in spans:

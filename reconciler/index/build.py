@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.errors import ConfigError
+from reconciler.errors import ConfigError, InvalidInput
 from reconciler.index.checking import PolicyChecker
 from reconciler.index.compile import CompiledFile, RenderedObject, compile_files
 from reconciler.index.context import CarriedFiles, Context, build_context, may_define
@@ -27,7 +27,7 @@ from reconciler.index.store import ObjectTotals, Store, save_store
 from reconciler.index.workers import WorkerPool
 from reconciler.kinds.manifests.generations import find_generations
 from reconciler.kinds.summary import ObjectSummary
-from reconciler.kube.problems import Problem
+from reconciler.kube.problems import Problem, Severity
 from reconciler.policy.verdict import Verdict
 from reconciler.repo.config import Cluster, Config
 from reconciler.repo.files import BlobIds, portability_problems, report_files
@@ -115,6 +115,15 @@ class CompiledRevision(Struct, frozen=True, kw_only=True, dict=True):
         for record in self._with_findings():
             problems += record.findings.problems
         return tuple(sorted(dict.fromkeys(problems), key=lambda problem: problem.sort_key))
+
+    def reject_broken_evidence(self) -> None:
+        """Raise `InvalidInput` with the errors of files of evidence.
+
+        For commands that show evidence: a broken file must not be taken for a missing one.
+        """
+        *_, evidence = self.revision.files.written
+        if errors := [one for one in self.problems() if one.place.path in evidence and one.severity is Severity.ERROR]:
+            raise InvalidInput(errors)
 
     def verdicts(self, totals: ObjectTotals) -> list[Verdict]:
         """Return the verdicts on single objects and on all objects together, before exceptions."""

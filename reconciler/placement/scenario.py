@@ -19,7 +19,7 @@ KIND = "PlacementScenario"
 FORMS = "nodes+=4x8xNVIDIA-H200, nodes-=NODE, rack-=NAME, queue=NAME:GPUS, queue=NAME+GPUS"
 """The forms of a scenario in words."""
 
-_ADDED = re.compile(r"nodes\+=(?P<count>\d{1,5})x(?P<gpus>\d{1,3})x(?P<product>[A-Za-z0-9][\w.-]*)")
+_ADDED = re.compile(r"nodes\+=(?P<count>[1-9]\d{0,4})x(?P<gpus>[1-9]\d{0,2})x(?P<product>[A-Za-z0-9][\w.-]*)")
 _WITHOUT = re.compile(r"(?P<what>nodes|rack)-=(?P<names>[\w.,-]+)")
 _QUEUE = re.compile(r"queue=(?P<name>[\w./-]+)(?P<sign>[:+-])(?P<gpus>\d{1,7})")
 

@@ -1,6 +1,7 @@
 """Strategies side by side, and what would be different in a scenario: `reconciler placement plan`."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
@@ -51,13 +52,16 @@ class PlacementReport(Struct, frozen=True, kw_only=True, rename="camel"):
 
     before: without the scenario, by the first strategy. starts: workloads that the scenario lets start.
     unplaced: the first workload that no strategy has nodes for. edits: what would make the scenario true, in Git or
-    elsewhere. costs: per hour, of the GPUs that each strategy gives to new workloads; None: a product is `unpriced`.
+    elsewhere. costs: per hour in `currency`, of the GPUs that each strategy gives to workloads that start; None: a
+    product is `unpriced`. cost_before: the same without the scenario.
     """
 
     cluster: str
     unknown: str = ""
     strategies: tuple[PlacementLine, ...] = ()
     costs: tuple[float | None, ...] = ()
+    cost_before: float | None = None
+    currency: str = ""
     moves: tuple[NodeMove, ...] = ()
     unpriced: tuple[str, ...] = ()
     unplaced: PlacedWorkload | None = None
@@ -82,6 +86,8 @@ def report_placement(
         cluster=one.cluster,
         strategies=lines,
         costs=tuple(_cost(line, inventory, prices) for line in lines),
+        cost_before=None if before is None else _cost(before, one.evidence.inventory, prices),
+        currency=prices.currency,
         unpriced=tuple(sorted({each for line in lines for each in _products(line, inventory)} - known)),
         moves=tuple(move for other in lines[1:] for move in _moves(lines[0], other)),
         unplaced=_unplaced(lines),
@@ -195,7 +201,7 @@ def _products(line: PlacementLine, inventory: Inventory) -> dict[str, float]:
 
 
 def _cost(line: PlacementLine, inventory: Inventory, prices: Prices) -> float | None:
-    """Return what the GPUs cost per hour that new workloads get; None if a price is unknown."""
+    """Return what the GPUs of workloads that start cost per hour; None if a price is unknown."""
     costs = [(prices.hour(product), gpus) for product, gpus in _products(line, inventory).items()]
     if any(price is None for price, _ in costs):
         return None
@@ -214,7 +220,7 @@ def _edits(one: ClusterForecast, scenario: PlacementScenario, evidence: Placemen
     for new in scenario.add_nodes:
         nodes = f"{new.count} x {new.gpus} {new.product}"
         yield f"add {nodes} to cluster {one.cluster}; `reconciler observe` then records them in Git"
-    for name in scenario.drain_nodes:
+    for name in dict.fromkeys(scenario.drain_nodes):
         yield f"reconciler new quarantine {name} --reason TEXT --effect NoExecute"
     for rack in scenario.failed_racks:
         yield f"nothing in Git: rack {rack} fails, and `reconciler observe` records it"
@@ -237,7 +243,13 @@ def _quota_edit(one: ClusterForecast, share: QueueShare, evidence: PlacementEvid
     if present is not None and after is not None and after > present:
         first = first_to_start(evidence.usage, share.name, after - present)
         names = ", ".join(f"{each.namespace}/{each.name}" for each in first[:8])
-        yield f"{_number(after - present)} more GPUs admit, of what waits in {share.name}: {names or 'nothing'}"
+        more = f"{_number(after - present)} more GPUs are"
+        if first:
+            yield f"{more} enough for these workloads that wait in {share.name}: {names}"
+        elif first_to_start(evidence.usage, share.name, inf):
+            yield f"{more} not enough for the workload that is first in {share.name}"
+        else:
+            yield f"nothing waits in {share.name}"
 
 
 def _number(amount: float | None) -> str:

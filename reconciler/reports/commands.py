@@ -122,6 +122,7 @@ def queues(*, by: str, window: int, evidence: bool, repo: str, **flags: Any) -> 
     form = flags.pop("output")
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     index, now = run.workspace.compile(), dt.datetime.now(dt.UTC)
+    index.reject_broken_evidence()
     rows: list[QueueUse] = []
     notes, failures = [], []
     for cluster in index.clusters:
@@ -144,6 +145,7 @@ def _use_report(kind: str, by: str, window: int, repo: str, flags: dict[str, Any
     form = flags.pop("output")
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     index = run.workspace.compile()
+    index.reject_broken_evidence()
     use = KnownUse()
     for cluster in index.clusters:
         _add(use, index, cluster, window, evidence=evidence)

@@ -116,6 +116,10 @@ def _share(value: float | None) -> Piece:
     return _UNKNOWN if value is None else f"{value:.0%}"
 
 
+def _wait(hours: float | None, more: str = "") -> Piece:
+    return _UNKNOWN if hours is None else f"{hours:,.1f} h{more}"
+
+
 def _money(value: float | None, row: UseRow) -> Piece:
     """Return money, and the products that are not in it because they have no price."""
     missing = f"unknown: {', '.join(row.unpriced)}" if row.unpriced else ""
@@ -206,9 +210,9 @@ def _queue(row: QueueUse) -> Row:
         str(row.workloads),
         str(row.waiting),
         str(row.waiting_gpus),
-        _number(row.longest) if row.waiting else "",
-        _UNKNOWN if row.p50_hours is None else f"{row.p50_hours:,.1f} h",
-        _UNKNOWN if row.p90_hours is None else f"{row.p90_hours:,.1f} h{of}",
+        _wait(row.longest) if row.waiting else "",
+        _wait(row.p50_hours),
+        _wait(row.p90_hours, of),
         Styled(f"{row.longest_job}: {row.reason}" if row.reason else row.longest_job, Style.DIM),
     )
 

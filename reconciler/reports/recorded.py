@@ -44,7 +44,7 @@ def directory_of(index: CompiledRevision, cluster: str) -> Directory:
         found = known.get(job)
         queue = (found.cluster_queue or found.queue) if found is not None else ""
         queue = queue or (workload.queue if workload is not None else "")
-        return PodOwner(job=job, queue=queue, team=found.owner if found is not None else pod[0])
+        return PodOwner(job=job, queue=queue, team=(found.owner if found is not None else "") or pod[0])
 
     return Directory(
         cluster=cluster,
@@ -65,7 +65,7 @@ def recorded_use(index: CompiledRevision, directory: Directory) -> tuple[Measure
         held = tuple(_held(use, one, pod, directory) for one in use.workloads for pod in one.pods)
         return Measured(held=held), use.window_seconds / _HOUR, use.taken_at
     if usage is not None:
-        note = "there is no utilisation.yaml: how busy GPUs are is not known; the hour after usage.yaml was taken"
+        note = "there is no utilisation.yaml: how busy GPUs are is not known; GPU hours are those of one hour"
         return Measured(held=tuple(_running(usage, directory)), notes=(note,)), 1.0, usage.observed_at
     return Measured(held=(), notes=("there is no evidence of use; run `reconciler observe`",)), 0.0, ""
 
@@ -111,7 +111,7 @@ def _running(usage: Usage, directory: Directory) -> Iterator[HeldGpus]:
                     pod="",
                     job=str(one.key),
                     queue=one.cluster_queue or one.queue,
-                    team=one.owner,
+                    team=one.owner or one.namespace,
                     product=directory.product(node),
                     spot=directory.is_spot(node),
                     gpu_hours=float(number * pods.pod_gpus),

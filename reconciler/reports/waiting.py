@@ -44,7 +44,7 @@ def queue_rows(cluster: str, usage: Usage | None, waits: Iterable[QueueWaits], b
 
 
 def _name(one: UsedWorkload, by: str) -> str:
-    return {"queue": one.cluster_queue or one.queue, "team": one.owner}.get(by, str(one.key))
+    return {"queue": one.cluster_queue or one.queue, "team": one.owner or one.namespace}.get(by, str(one.key))
 
 
 def _row(

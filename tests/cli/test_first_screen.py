@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from reconciler.kube.reasons import Why
 from reconciler.outputs import RenderOptions
@@ -107,6 +108,15 @@ def test_answers_of_a_plan_that_does_not_fit() -> None:
     assert found["Danger"].startswith("2 risks: 1 data loss, 1 disruption; old-run-workspace: deleting the claim")
     assert found["To do"].startswith("fix 1 policy denial (max-gpus-per-job); `reconciler approve --reason 'TEXT'`")
     assert answers(plans.quiet()) == ()
+
+
+def test_a_danger_is_told_of_the_objects_that_share_it() -> None:
+    """Two risks of one rule with different sentences stay two sentences."""
+    one = plans.everything().risks[0]
+    names = (("a", "its field x is kept"), ("b", "its field y is kept"), ("c", "its field x is kept"))
+    risks = tuple(replace(one, key=plans.key("Job", "team", name), message=text) for name, text in names)
+    found = {each.question: each.text for each in answers(replace(plans.everything(), risks=risks))}
+    assert found["Danger"].endswith("; a, c: its field x is kept; b: its field y is kept")
 
 
 def test_a_job_at_the_edge_of_its_memory_is_told(sized: Fleet) -> None:

@@ -210,8 +210,36 @@ def test_more_nodes_start_what_waits_and_cost_something(placed: Fleet) -> None:
         assert found["edits"][0].startswith(f"add 4 x 8 {product} to cluster main")
     text = placed.run("placement", "plan", "--what-if", "nodes+=4x8xNVIDIA-H200", "--width", "140").out
     assert "Costs: 32 NVIDIA-H200: unknown, spec.prices has no price of it" in text
+    assert "Costs per hour are those of the workloads that start" in text
     assert "Nothing was written" in text
     assert placed.git("status", "--short") == before
+
+
+def test_a_scenario_is_compared_with_what_its_workloads_cost_now(placed: Fleet) -> None:
+    path = placed.root / "reconciler.yaml"
+    path.write_text(path.read_text() + _PRICES)
+    observe(placed, waiting("now", gpus=4), waiting("large", gpus=8, count=6), nodes=NODES[1:2])
+    found = _report(placed, "--what-if", f"nodes+=6x8x{H100}")
+    assert (found["costBefore"], found["costs"]) == (10.0, [130.0])
+    text = placed.run("placement", "plan", "--what-if", f"nodes+=6x8x{H100}", "--width", "140").out
+    assert [line.split()[-1] for line in text.splitlines() if line.startswith("  least_utilized")] == [
+        "10.00",
+        "130.00",
+    ]
+
+
+def test_a_node_that_is_drained_twice_is_one_edit(placed: Fleet) -> None:
+    observe(placed, used("first", [("a100-0", 1)], gpus=8), nodes=NODES[:2])
+    found = _report(placed, "--what-if", "nodes-=a100-0,a100-0", "--what-if", "nodes-=a100-0")
+    assert found["edits"] == ["reconciler new quarantine a100-0 --reason TEXT --effect NoExecute"]
+
+
+@pytest.mark.parametrize("words", ["nodes+=0x8xNVIDIA-H200", "nodes+=4x0xNVIDIA-H200"])
+def test_nothing_is_no_scenario(placed: Fleet, words: str) -> None:
+    """As in a file, where both numbers are 1 or more."""
+    observe(placed, nodes=NODES)
+    ran = placed.run("placement", "plan", "--what-if", words)
+    assert (ran.code, f"{words!r} is neither a file nor a scenario" in ran.err) == (2, True), ran.err
 
 
 def test_a_drained_node_sends_its_work_back_to_the_queue(placed: Fleet) -> None:
@@ -245,8 +273,13 @@ def test_a_larger_queue_names_its_edit_and_who_gets_in(placed: Fleet) -> None:
     found = _report(placed, "--what-if", "queue=gpus+4")
     assert found["edits"] == [
         "jobs/queue.yaml:1:1: quota of ClusterQueue gpus: 8 → 12 GPUs",
-        "4 more GPUs admit, of what waits in gpus: team/one",
+        "4 more GPUs are enough for these workloads that wait in gpus: team/one",
     ]
+    assert _report(placed, "--what-if", "queue=gpus+2")["edits"][1:] == [
+        "2 more GPUs are not enough for the workload that is first in gpus"
+    ]
+    observe(placed)
+    assert _report(placed, "--what-if", "queue=gpus+2")["edits"][1:] == ["nothing waits in gpus"]
 
 
 _QUEUE = """\

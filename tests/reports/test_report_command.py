@@ -4,6 +4,8 @@ import json
 import re
 from typing import Any
 
+import pytest
+
 from reconciler.repo.evidence.usage import (
     RUNNING,
     WAITING,
@@ -106,6 +108,27 @@ def test_queues(fleet: Fleet) -> None:
     assert fleet.run("report", "queues", "--window", "soon").code == 2
 
 
+def test_a_workload_without_a_team_is_of_its_namespace(fleet: Fleet) -> None:
+    """As in the costs of a plan: the label of `spec.prices.owners`, else the namespace."""
+    prepare(fleet)
+    path = fleet.root / "evidence/main/usage.yaml"
+    path.write_text("".join(line for line in path.read_text().splitlines(keepends=True) if "owner: " not in line))
+    (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+    (fleet.root / "evidence/main/utilisation.yaml").unlink()
+    (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+    (row,) = json.loads(fleet.run("report", "queues", "--by", "team", "-o", "json").out)["rows"]
+    assert row["name"] == "team-x"
+
+
+def test_the_longest_wait_has_its_unit(fleet: Fleet) -> None:
+    prepare(fleet)
+    text = fleet.run("report", "queues", "--evidence", "--width", "160").out
+    assert re.search(r"GPUs wanted +longest +waited p50", text)
+    assert re.search(r" 2 +6\.0 h +0\.5 h +2\.0 h of 40 in 7d", text)
+
+
 def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
     """F-130: without `utilisation.yaml`, what `usage.yaml` has on nodes counts for an hour, also without its start."""
     prepare(fleet)
@@ -114,6 +137,26 @@ def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
     fleet.write("evidence/main/usage.yaml", path.read_text().replace("2026-11-02T08:00:00Z", "-"))
     (row,) = json.loads(fleet.run("report", "cost", "--evidence", "-o", "json").out)["rows"]
     assert (row["name"], row["gpuHours"], row["cost"]) == ("vision", 2.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "report queues",
+        "report cost",
+        "status --evidence",
+        "status nodes --evidence",
+        "status --summary --evidence",
+        "placement plan",
+    ],
+)
+def test_broken_evidence_is_an_error_and_not_missing(fleet: Fleet, command: str) -> None:
+    """Exit code 3 with the place, instead of a report in which nothing runs."""
+    prepare(fleet)
+    path = fleet.root / "evidence/main/usage.yaml"
+    path.write_text(path.read_text().replace("observedAt: ", "observedAt: 'yesterday' #"))
+    ran = fleet.run(*command.split())
+    assert (ran.code, "evidence/main/usage.yaml:" in ran.err, "spec.observedAt" in ran.err) == (3, True, True), ran.err
 
 
 def test_a_repository_without_evidence_of_use(fleet: Fleet) -> None:

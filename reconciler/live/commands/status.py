@@ -12,6 +12,7 @@ from reconciler.console.access import access_flags
 from reconciler.console.printing import emit_report
 from reconciler.console.terminal import terminal
 from reconciler.errors import OutsideError
+from reconciler.index.build import CompiledRevision
 from reconciler.live.observe.capacity import NODES, VIEWS, by_load, live, recorded, recorded_summaries, summary_of
 from reconciler.live.observe.status import ClusterStatus, choose, recorded_statuses, statuses, watch_statuses
 from reconciler.live.pages.capacity import ClusterCapacity, capacity_json, render_capacity
@@ -115,7 +116,7 @@ class _Shown:
         """Show the sums of each cluster."""
         workspace, failures = self.run.workspace, False
         if self._is_recorded:
-            rows = recorded_summaries(workspace.compile())
+            rows = recorded_summaries(self._index())
         else:
             nodes = self._capacity(NODES)
             moment = SystemClock().now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -137,8 +138,14 @@ class _Shown:
         return OutsideError.exit_code if failures else 0
 
     def _capacity(self, view: str) -> list[ClusterCapacity]:
-        workspace = self.run.workspace
-        return recorded(workspace.compile(), view) if self._is_recorded else list(live(workspace, self.opener, view))
+        if self._is_recorded:
+            return recorded(self._index(), view)
+        return list(live(self.run.workspace, self.opener, view))
+
+    def _index(self) -> CompiledRevision:
+        index = self.run.workspace.compile()
+        index.reject_broken_evidence()
+        return index
 
 
 def _printer(settings: Settings) -> Callable[[Sequence[ClusterStatus]], None]:

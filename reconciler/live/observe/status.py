@@ -192,6 +192,7 @@ _OF_USAGE = {RUNNING: Phase.RUNNING, ADMITTED: Phase.STARTING, WAITING: Phase.QU
 def recorded_statuses(workspace: Workspace) -> Iterator[ClusterStatus]:
     """Yield the status of jobs as evidence has it: what runs and waits, and what has ended. The rest is unknown."""
     index, clusters = rendered_jobs(workspace)
+    index.reject_broken_evidence()
     for jobs in clusters:
         usage = index.context.evidence.usage.get(jobs.cluster.name)
         used = {one.key: one for one in (usage.workloads if usage is not None else ())}

@@ -117,6 +117,7 @@ def plan(
     run = opening.open_run(repo, options.setting_flags(flags), options.environment())
     settings = run.settings
     planned = use_cases.plan(run.workspace, base=settings.base, date=settings.date)
+    planned.index.reject_broken_evidence()
     if written is not None:
         check_scenario(written, planned.forecasts())
     _require(planned.forecasts())
@@ -235,6 +236,7 @@ def pin(*, repo: str, write: bool, **flags: Any) -> int:
         hint = "set it to true, if jobs may wait for one node"
         raise ConfigError("spec.placement.pin is false, so that no job is pinned", hint=hint)
     planned = use_cases.plan(run.workspace, base=settings.base, date=settings.date)
+    planned.index.reject_broken_evidence()
     found = pin_jobs(run.workspace.repository, planned.index, planned.plan.placement, annotate=wanted.annotate)
     for note in found.notes:
         emit(note, err=True)

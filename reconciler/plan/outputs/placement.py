@@ -55,8 +55,11 @@ def _blocks(report: PlacementReport, *, full: bool) -> Iterator[Block]:
     rows = [_strategy(line, cost) for line, cost in zip(report.strategies, report.costs, strict=True)]
     before = report.before
     if before is not None:
-        rows.insert(0, (f"{before.strategy}, now", *_strategy(before, None)[1:-1], "-"))
+        rows.insert(0, (f"{before.strategy}, now", *_strategy(before, report.cost_before)[1:]))
     yield TableBlock(columns=_STRATEGIES, rows=tuple(rows))
+    if report.currency:
+        text = f"Costs per hour are those of the workloads that start, in {report.currency}"
+        yield SentenceBlock((Styled(text, Style.DIM),))
     if report.unpriced and None in report.costs:
         yield SentenceBlock((Styled(f"No price of {', '.join(report.unpriced)} in spec.prices", Style.WARNING),))
     yield from _scenario(report)

@@ -196,8 +196,8 @@ def _danger(plan: Plan) -> Iterator[ReviewPoint]:
         worst: dict[str, list[Risk]] = defaultdict(list)
         for risk in plan.risks:
             if risk.harm is _worst(plan.risks).harm:
-                worst[risk.rule].append(risk)
-        told_of = (f"{_objects(alike)}: {clip(alike[0].message, _MESSAGE)}" for alike in [*worst.values()][:_MOST])
+                worst[risk.message].append(risk)
+        told_of = (f"{_objects(alike)}: {clip(message, _MESSAGE)}" for message, alike in [*worst.items()][:_MOST])
         yield ReviewPoint(question="Danger", text="; ".join((risk_counts(plan), *told_of)), style=Style.WARNING)
     for change in plan.changes:
         chosen = next((one for one in change.sizing.candidates if one.chosen), None) if change.sizing else None
