@@ -129,6 +129,18 @@ def test_the_longest_wait_has_its_unit(fleet: Fleet) -> None:
     assert re.search(r" 2 +6\.0 h +0\.5 h +2\.0 h of 40 in 7d", text)
 
 
+def test_the_status_of_queues_has_what_was_observed(fleet: Fleet) -> None:
+    """KA-22, F-122: beside quota and requests of the repository, what ran and waited; without evidence that is unknown."""
+    words = ("status", "queues", "--evidence", "-o", "json")
+    (cluster,) = json.loads(fleet.run(*words).out)["clusters"]
+    assert {(one["admitted"], one["pending"], one["workloads"]) for one in cluster["queues"]} == {(None, None, None)}
+    prepare(fleet)
+    (cluster,) = json.loads(fleet.run(*words).out)["clusters"]
+    (queue,) = cluster["queues"]
+    assert (queue["name"], queue["admitted"], queue["pending"], queue["workloads"]) == ("h100", 2, 2, 2)
+    assert cluster["source"] == "repository, and use of 2026-11-02T09:00:00Z"
+
+
 def test_pods_on_nodes_hold_gpus_whenever_they_started(fleet: Fleet) -> None:
     """F-130: without `utilisation.yaml`, what `usage.yaml` has on nodes counts for an hour, also without its start."""
     prepare(fleet)

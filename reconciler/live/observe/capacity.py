@@ -46,8 +46,9 @@ def recorded(index: CompiledRevision, view: str) -> list[ClusterCapacity]:
 
 def _recorded(index: CompiledRevision, cluster: Cluster, view: str) -> ClusterCapacity:
     if view == QUEUES:
-        usage = evaluate_totals(index).usage[cluster.name]
-        return ClusterCapacity(cluster=cluster.name, source="repository", queues=recorded_queues(usage))
+        queues, used = evaluate_totals(index).usage[cluster.name], index.context.evidence.usage.get(cluster.name)
+        source = "repository" if used is None else f"repository, and use of {used.observed_at}"
+        return ClusterCapacity(cluster=cluster.name, source=source, queues=recorded_queues(queues, used))
     evidence = index.context.evidence
     inventory, used = evidence.inventories.get(cluster.name), evidence.usage.get(cluster.name)
     found = [one for vendor in _vendors(view) for one in recorded_nodes(inventory, vendor, used)]

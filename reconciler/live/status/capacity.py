@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.kinds.agentaflow.gpu_node import GpuIssue, GpuNode, graded
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
@@ -15,7 +16,7 @@ from reconciler.kube.quantities import parse_quantity
 from reconciler.kube.values import count, mapping, metadata_text, sequence, text
 from reconciler.live.observe.placed import pod_amounts, pod_gpus
 from reconciler.queues.queues import QueueUsage
-from reconciler.repo.evidence.usage import Usage
+from reconciler.repo.evidence.usage import ADMITTED, RUNNING, WAITING, Usage, UsedWorkload
 from reconciler.repo.evidence.utilisation import GpuUtilisation
 from reconciler.sizing.devices import Vendor, is_gpu, product_label, vendor_in
 from reconciler.sizing.inventory import Inventory
@@ -136,17 +137,31 @@ def _requested_gpus(workload: Body) -> int:
     return sum(count(one.get("count"), 1) * _pod_gpus(mapping(one.get("template"))) for one in sets)
 
 
-def recorded_queues(usage: QueueUsage) -> tuple[QueueCapacity, ...]:
-    """Return the queues of the repository: their quotas, and the GPUs that its workloads request of them."""
+def recorded_queues(usage: QueueUsage, used: Usage | None) -> tuple[QueueCapacity, ...]:
+    """Return the queues of the repository: their quotas, and the GPUs that its workloads request of them.
+
+    used: what ran and waited when it was observed; None: not known. A cohort holds what its members hold.
+    """
     rows = []
     for key, row in sorted(usage.queues.items()):
         requested = exact(sum(gpus for (queue, _), gpus in usage.requested.items() if queue == key))
         quotas = [quota.guaranteed for quota in usage.quotas(key)]
         quota = None if None in quotas else exact(sum(filter(None, quotas)))
-        rows.append(
-            QueueCapacity(kind=row.kind, namespace=row.namespace, name=row.name, quota=quota, requested=requested)
-        )
+        found = QueueCapacity(kind=row.kind, namespace=row.namespace, name=row.name, quota=quota, requested=requested)
+        if used is not None and not usage.is_cohort(key):
+            there = [one for one in used.workloads if one.gpus and _is_in(one, row.namespace, row.name)]
+            admitted = [one.gpus for one in there if one.state in (RUNNING, ADMITTED)]
+            pending = [one.gpus for one in there if one.state == WAITING]
+            found = replace(found, admitted=sum(admitted), pending=sum(pending), workloads=len(admitted) + len(pending))
+        rows.append(found)
     return tuple(rows)
+
+
+def _is_in(workload: UsedWorkload, namespace: str, name: str) -> bool:
+    """Return whether a workload is in a queue of its namespace, or in one of the whole cluster."""
+    if namespace:
+        return (workload.namespace, workload.queue) == (namespace, name)
+    return name == (workload.cluster_queue or workload.queue)
 
 
 # Nodes.
