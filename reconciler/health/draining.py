@@ -4,13 +4,14 @@
 active again, and starts elsewhere, because our taint keeps it off the node. No pod is deleted by us.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from reconciler.health.deep_runs import uses_gpus
 from reconciler.health.fleet_reading import find_owner, pods_on
 from reconciler.kinds.kueue import WORKLOAD
+from reconciler.kinds.progress import holds
 from reconciler.kube.client.port import Body, ClusterError, LiveCluster, UnknownKind
 from reconciler.kube.objects import ObjectKey
 from reconciler.kube.values import mapping, plural, sequence, text
@@ -39,15 +40,16 @@ class DrainedNode(Struct, frozen=True, kw_only=True):
 
 def drain_node(cluster: LiveCluster, node: str, *, is_shadow: bool) -> DrainedNode:
     """Stop the workloads with GPUs on a node; with `is_shadow` tell them only. Raises `ClusterError`."""
-    workloads: dict[tuple[str, str], Body] = {}
+    pods = [pod for pod in pods_on(cluster, node) if uses_gpus(pod)]
+    known = {namespace: _workloads(cluster, namespace) for namespace in {pod["metadata"]["namespace"] for pod in pods}}
+    workloads: set[tuple[str, str]] = set()
     left: list[str] = []
-    for pod in pods_on(cluster, node):
-        if uses_gpus(pod):
-            found = _workload_of(cluster, pod)
-            if found is None:
-                left.append(_name(pod))
-            else:
-                workloads[found["metadata"]["namespace"], found["metadata"]["name"]] = found
+    for pod in pods:
+        found = _workload_of(cluster, pod, known[pod["metadata"]["namespace"]])
+        if found is None:
+            left.append(_name(pod))
+        else:
+            workloads.add((found["metadata"]["namespace"], found["metadata"]["name"]))
     for namespace, name in sorted(workloads) if not is_shadow else ():
         _patch(cluster, namespace, name, active=False)
     return DrainedNode(workloads=tuple(map("/".join, sorted(workloads))), left=tuple(sorted(left)))
@@ -63,7 +65,7 @@ def resume_drained(cluster: LiveCluster) -> tuple[str, ...]:
         return (f"workloads of drained nodes cannot be listed: {error.message}",)
     problems = []
     for one in stopped:
-        if not _holds_quota(one):
+        if holds(one, _QUOTA) is None:
             try:
                 _patch(cluster, one["metadata"]["namespace"], one["metadata"]["name"], active=True)
             except ClusterError as error:
@@ -77,19 +79,19 @@ def _patch(cluster: LiveCluster, namespace: str, name: str, *, active: bool) -> 
     cluster.patch(key, {"metadata": {"labels": {DRAINED: label}}, "spec": {"active": active}}, manager=MANAGER)
 
 
-def _holds_quota(workload: Body) -> bool:
-    conditions = map(mapping, sequence(mapping(workload.get("status")).get("conditions")))
-    return any(one.get("type") == _QUOTA and one.get("status") == "True" for one in conditions)
-
-
-def _workload_of(cluster: LiveCluster, pod: Body) -> Body | None:
-    """Return the workload of Kueue that holds the quota of a pod: it is owned by the pod, or by what made the pod."""
-    namespace = text(mapping(pod.get("metadata")).get("namespace"))
+def _workloads(cluster: LiveCluster, namespace: str) -> list[Body]:
+    """Return the workloads of a namespace; none without Kueue."""
     try:
-        known = [*cluster.list(cluster.resource(*WORKLOAD), namespace=namespace).objects]
+        return [*cluster.list(cluster.resource(*WORKLOAD), namespace=namespace).objects]
     except UnknownKind:
+        return []
+
+
+def _workload_of(cluster: LiveCluster, pod: Body, known: Sequence[Body]) -> Body | None:
+    """Return the workload of Kueue that holds the quota of a pod: it is owned by the pod, or by what made the pod."""
+    if not known:
         return None
-    owners = set(_owners(cluster, namespace, pod))
+    owners = set(_owners(cluster, pod["metadata"]["namespace"], pod))
     for one in known:
         rows = map(mapping, sequence(mapping(one.get("metadata")).get("ownerReferences")))
         if any(text(row.get("uid")) in owners for row in rows):

@@ -21,6 +21,7 @@ from reconciler.nodehealth.fleet.decisions import HealthDecision
 from reconciler.nodehealth.fleet.evaluate import FleetInput
 from reconciler.nodehealth.fleet.repairs import RepairStep, RepairTry, current_tries, due_steps
 from reconciler.nodehealth.policy import CheckMode, RepairTemplate
+from reconciler.nodehealth.quarantine import Stage
 from reconciler.settings import ALERT_WEBHOOKS
 
 _EXISTS = 409
@@ -40,7 +41,8 @@ def start_repairs(
     given = FleetInput(
         facts=reading.facts, reports=reading.reports, policies=rules.policies, quarantines=rules.reviewed
     )
-    if any((one.spec.get("drain") or {}).get("mode") == CheckMode.ENFORCE for one in rules.policies.documents):
+    enforces = any((one.spec.get("drain") or {}).get("mode") == CheckMode.ENFORCE for one in rules.policies.documents)
+    if enforces or any(one.stage is Stage.DRAIN for one in known.values()):  # also once the policy drains no more
         failures += resume_drained(cluster)
     tries = current_tries(known, done.evaluation)
     for step in due_steps(given, done.evaluation, tries, done.now):

@@ -16,6 +16,14 @@ def unix_time(text: object) -> float:
         return 0.0
 
 
+def duration(seconds: float) -> str:
+    """Return a time span in its largest unit: `45 s`, `12 min`, `5 h`, `3 d`."""
+    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
 def is_date(text: str) -> bool:
     """Return whether a text is a date of the form 2026-01-31."""
     try:

@@ -26,6 +26,7 @@ from reconciler.placement import (
     outlook,
 )
 from reconciler.placement.jobs import job_of_row
+from reconciler.plan.admissions_kai import NEVER, WAITS
 from reconciler.plan.baseline import Baseline
 from reconciler.plan.findings import age_of
 from reconciler.plan.plan import PlacedWorkload, PlacementLine, Plan
@@ -36,7 +37,6 @@ from reconciler.repo.evidence.usage import SUSPENDED, WAITING, Usage
 
 _GONE = ("removed", "suspended", "finished")
 _STAYS = ("refused", "renamed")
-_HELD = ("waits", "never")
 _RECENT_DAYS = 1
 _MOST = 200  # workloads that the plan leaves as they are, and whose manifests are read
 
@@ -205,7 +205,7 @@ class _JobReading:
         As admission is forecast, what is preempted gives its nodes back, and what gets no quota takes none.
         """
         admissions = [line for line in plan.admissions if line.cluster == self._cluster]
-        held = {line.key: line.reason for line in admissions if line.verdict in _HELD}
+        held = {line.key: line.reason for line in admissions if line.verdict in (WAITS, NEVER)}
         jobs: dict[ObjectKey, QueuedJob] = {}
         gone = {displaced.key for line in admissions for displaced in line.displaces}
         for change in plan.jobs:

@@ -120,6 +120,18 @@ class QueueUsage(Struct, kw_only=True):
         names = (reference.name for reference in (row.references if row is not None else ()))
         return next((self.dispatchers[name] for name in names if name in self.dispatchers), "")
 
+    def quota(self, queue: QueueKey) -> Gpus | None:
+        """Return the quota of a queue in GPUs of any product; None if it is unlimited."""
+        amounts = [one.guaranteed for one in self.quotas(queue)]
+        return None if None in amounts else total(filter(None, amounts))
+
+    def requested_by_queue(self) -> dict[QueueKey, Gpus]:
+        """Return the GPUs of any product that workloads request of each queue."""
+        found: dict[QueueKey, Gpus] = {}
+        for (queue, _), gpus in self.requested.items():
+            found[queue] = total((found.get(queue, 0), gpus))
+        return found
+
     def quotas(self, queue: QueueKey) -> tuple[Quota, ...]:
         """Return the quotas of a queue by product; those of several flavors of one product are added up.
 

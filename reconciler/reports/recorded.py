@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from reconciler.index.build import CompiledRevision
 from reconciler.kube.objects import format_path
-from reconciler.kube.values import plural
+from reconciler.kube.times import duration
 from reconciler.repo.evidence.usage import ADMITTED, RUNNING, Usage
 from reconciler.repo.evidence.utilisation import GpuPod, GpuUtilisation, GpuWindow, GpuWorkload
 from reconciler.reports.measured import Directory, Measured, Pod, PodOwner
@@ -136,16 +136,9 @@ def usage_note(usage: Usage | None, now: dt.datetime) -> str:
     if usage is None:
         return "there is no usage.yaml: who runs and waits is not known; run `reconciler observe`"
     try:
-        age = _ago((now - dt.datetime.fromisoformat(usage.observed_at)).total_seconds())
+        seconds = (now - dt.datetime.fromisoformat(usage.observed_at)).total_seconds()
+        age = f" ({duration(seconds)} ago)" if seconds >= 0 else ""
     except (ValueError, TypeError):
         age = ""
     missing = f"; {'; '.join(usage.coverage)}" if usage.coverage else ""
     return f"usage.yaml of {usage.observed_at}{age}{missing}"
-
-
-def _ago(seconds: float) -> str:
-    """Return an age in the largest unit of which it has two; nothing for a time that is still to come."""
-    for unit, length in (("day", 86_400), ("hour", 3600)):
-        if seconds >= 2 * length:
-            return f" ({plural(int(seconds / length), unit)} ago)"
-    return f" ({plural(int(seconds / 60), 'minute')} ago)" if seconds >= 0 else ""

@@ -142,23 +142,17 @@ def _product_bars(state: ClusterState) -> Iterator[AmountBar]:
 
 def _quotas(state: ClusterState) -> Iterator[Block]:
     """Yield the queues that request more than their quota, and the GPUs of quotas that nobody requests."""
-    requested = state.queued_gpus
-    found = ((queue, wanted, _quota(state, queue)) for queue, wanted in sorted(requested.items()))
+    requested = state.queues.requested_by_queue()
+    found = ((queue, wanted, state.queues.quota(queue)) for queue, wanted in sorted(requested.items()))
     over = [(queue.name, wanted - quota) for queue, wanted, quota in found if quota is not None and wanted > quota]
     if over:
         names = ", ".join(f"{name} by {number(beyond)}" for name, beyond in over[:_MOST_QUEUES])
         more = f" and {len(over) - _MOST_QUEUES} more" if len(over) > _MOST_QUEUES else ""
         yield SentenceBlock((Link("Over their quota", Style.WARNING, "/queues"), f": {names}{more}"))
-    quotas = [(queue, _quota(state, queue)) for queue in state.queues.queues if not state.queues.is_cohort(queue)]
+    quotas = [(queue, state.queues.quota(queue)) for queue in state.queues.queues if not state.queues.is_cohort(queue)]
     unused = total(max(0, quota - requested.get(queue, 0)) for queue, quota in quotas if quota)
     if unused:
         yield SentenceBlock((Link("In quotas that no job requests", Style.PLAIN, "/queues"), f": {gpus(unused)}"))
-
-
-def _quota(state: ClusterState, queue: QueueKey) -> float | None:
-    """Return the quota of a queue in GPUs of any product; None if it is unlimited."""
-    amounts = [quota.guaranteed for quota in state.queues.quotas(queue)]
-    return None if None in amounts else total(amount or 0 for amount in amounts)
 
 
 def _ages(snapshot: Snapshot, state: ClusterState) -> Iterator[Block]:
@@ -266,7 +260,7 @@ def _tree(state: ClusterState) -> Iterator[Row]:
         parent = usage.parent_of(queue)
         depths[queue] = depths.get(parent, -1) + 1 if parent is not None else 0
         row = usage.queues.get(queue)
-        guaranteed = _quota(state, queue)
+        guaranteed = usage.quota(queue)
         wanted = total(requested.get(queue, {}).values())
         beyond = 0 if guaranteed is None else max(0, wanted - guaranteed)
         yield (
@@ -280,8 +274,8 @@ def _tree(state: ClusterState) -> Iterator[Row]:
 
 
 def _queue_bars(state: ClusterState) -> Iterator[AmountBar]:
-    for queue, wanted in sorted(state.queued_gpus.items()):
-        quota = _quota(state, queue)
+    for queue, wanted in sorted(state.queues.requested_by_queue().items()):
+        quota = state.queues.quota(queue)
         marks = (Mark(name="quota", at=float(quota)),) if quota else ()
         yield AmountBar(label=queue.name or "(no queue)", before=0, after=float(wanted), text=gpus(wanted), marks=marks)
 

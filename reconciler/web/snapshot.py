@@ -9,7 +9,6 @@ from msgspec import Struct
 from reconciler.errors import ReconcilerError
 from reconciler.index.evidence import Evidence
 from reconciler.index.totals import evaluate_totals
-from reconciler.kinds.quantities import total
 from reconciler.kinds.summary import ObjectSummary
 from reconciler.kube.objects import ObjectKey, SourceRef
 from reconciler.kube.secrets import mask_text
@@ -24,7 +23,7 @@ from reconciler.plan.opening import Run
 from reconciler.plan.outputs.commit import PLAN_DIGEST, trailers_of
 from reconciler.plan.placement import ClusterForecast
 from reconciler.plan.planning import Planned
-from reconciler.queues.queues import NO_QUEUE, QueueKey, QueueUsage
+from reconciler.queues.queues import NO_QUEUE, QueueUsage
 from reconciler.repo.evidence.usage import Usage, UsedWorkload
 from reconciler.repo.port import Commit, Repository
 from reconciler.reports.making import recorded_report
@@ -61,14 +60,6 @@ class ClusterState(Struct, frozen=True, kw_only=True):
     def observed(self) -> dict[ObjectKey, UsedWorkload]:
         """The workloads that were seen, by identity."""
         return {} if self.usage is None else {one.key: one for one in self.usage.workloads}
-
-    @property
-    def queued_gpus(self) -> Mapping[QueueKey, float]:
-        """The GPUs that jobs of the repository request, by queue."""
-        found: dict[QueueKey, float] = {}
-        for (queue, _), gpus in self.queues.requested.items():
-            found[queue] = total((found.get(queue, 0), gpus))
-        return found
 
 
 class PastCommit(Struct, frozen=True, kw_only=True):

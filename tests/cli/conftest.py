@@ -37,6 +37,18 @@ def fleet(
     return Fleet(shutil.copytree(new_repository, tmp_path / "fleet", symlinks=True), capsys)
 
 
+@pytest.fixture
+def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Fleet:
+    """Return a repository without a file and without a commit."""
+    for name, value in IDENTITY.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
+    found = Fleet(tmp_path / "fleet", capsys)
+    found.root.mkdir()
+    found.git("init", "--quiet", "--initial-branch", "main")
+    return found
+
+
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder in which the tests of a module share a repository; see `Fleet.make_once`."""

@@ -1,7 +1,6 @@
 """Placement from the command line: the section of a plan, strategies side by side, what-if, and the strategy."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,9 +9,8 @@ from reconciler.nodehealth.findings import CheckStatus
 from reconciler.nodehealth.fleet.evidence import FleetHealth, ObservedNode, write_health
 from reconciler.repo.evidence.usage import Usage, UsedWorkload, write_usage
 from reconciler.sizing.inventory import Inventory, Node, write_inventory
-from tests.cli.fleet import IDENTITY, Fleet
+from tests.cli.fleet import Fleet
 from tests.placement.fleets import H100, L40S, RACK, node, used, waiting
-from tests.ready import new_cache
 
 _CONFIG = """\
 apiVersion: gpureconciler.io/v1alpha1
@@ -67,13 +65,8 @@ def observe(
 
 
 @pytest.fixture
-def placed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Fleet:
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
-    fleet = Fleet(tmp_path / "fleet", capsys)
-    fleet.root.mkdir()
-    fleet.git("init", "--quiet", "--initial-branch", "main")
+def placed(empty: Fleet) -> Fleet:
+    fleet = empty
     fleet.write("reconciler.yaml", _CONFIG)
     write_job(fleet, "first", 4)
     observe(fleet, used("first", [("a100-0", 1)], gpus=4), waiting("other", gpus=4))

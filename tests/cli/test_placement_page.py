@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.repo.evidence.usage import Usage, UsedPodSet, UsedWorkload, write_usage
 from reconciler.sizing.inventory import Inventory, Node, write_inventory
-from tests.cli.fleet import IDENTITY, Fleet
-from tests.ready import new_cache
+from tests.cli.fleet import Fleet
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/placement.md"
 PRODUCT = "NVIDIA-H100-80GB-HBM3"
@@ -114,14 +113,9 @@ def _runs(name: str, since: str, nodes: tuple[str, ...], priority: int = 0) -> U
 
 
 @pytest.fixture
-def research(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Fleet:
+def research(empty: Fleet) -> Fleet:
     """Return a fleet of 8 nodes in two racks, on which two jobs hold 32 of the 40 GPUs of a queue."""
-    for name, value in IDENTITY.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("RECONCILER_CACHE_DIR", new_cache(tmp_path))
-    fleet = Fleet(tmp_path / "fleet", capsys)
-    fleet.root.mkdir()
-    fleet.git("init", "--quiet", "--initial-branch", "main")
+    fleet = empty
     fleet.write("reconciler.yaml", SETTINGS)
     fleet.write("queues/research.yaml", QUEUES)
     for name, pods in (("sweep", 2), ("eval", 2)):

@@ -104,7 +104,7 @@ def test_queues(fleet: Fleet) -> None:
     assert (row["p50Hours"], row["p90Hours"], row["samples"], row["window"]) == (0.5, 2.0, 40, "7d")
     text = fleet.run("report", "queues", "--evidence", "--width", "160").out
     assert "Job/team-x/next: insufficient unused quota" in text
-    assert re.search(r"usage\.yaml of 2026-11-02T09:00:00Z \(\d+ days ago\)", text)
+    assert re.search(r"usage\.yaml of 2026-11-02T09:00:00Z \(\d+ d ago\)", text)
     assert fleet.run("report", "queues", "--window", "soon").code == 2
 
 

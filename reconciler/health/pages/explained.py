@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from reconciler.console.page import Page, Style, Styled
-from reconciler.health.pages.fleet import duration
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import duration
 from reconciler.kube.values import plural
 from reconciler.nodehealth.findings import CheckStatus, HealthFinding
 from reconciler.nodehealth.fleet.decisions import HealthDecision, ProblemStatus

@@ -8,6 +8,7 @@ from msgspec import to_builtins
 
 from reconciler.console.page import Page, Piece, Style, Styled
 from reconciler.kube.secrets import mask_text
+from reconciler.kube.times import duration
 from reconciler.kube.values import plural
 from reconciler.nodehealth.fleet.overview import UNKNOWN, HealthOverview, NodeHealthRow
 from reconciler.nodehealth.fleet.state import HealthPhase
@@ -124,11 +125,3 @@ def health_json(cluster: str, view: HealthOverview | None, failure: str, node: s
 def to_json(clusters: Sequence[dict[str, Any]]) -> str:
     """Return all clusters as one JSON document."""
     return json.dumps({"clusters": list(clusters)}, indent=2, ensure_ascii=False) + "\n"
-
-
-def duration(seconds: float) -> str:
-    """Return a time span in its largest unit: `45 s`, `12 min`, `5 h`, `3 d`."""
-    for unit, length in (("d", 86400.0), ("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{int(seconds // length)} {unit}"
-    return f"{max(int(seconds), 0)} s"

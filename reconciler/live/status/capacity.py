@@ -142,12 +142,15 @@ def recorded_queues(usage: QueueUsage, used: Usage | None) -> tuple[QueueCapacit
 
     used: what ran and waited when it was observed; None: not known. A cohort holds what its members hold.
     """
-    rows = []
+    rows, requested = [], usage.requested_by_queue()
     for key, row in sorted(usage.queues.items()):
-        requested = exact(sum(gpus for (queue, _), gpus in usage.requested.items() if queue == key))
-        quotas = [quota.guaranteed for quota in usage.quotas(key)]
-        quota = None if None in quotas else exact(sum(filter(None, quotas)))
-        found = QueueCapacity(kind=row.kind, namespace=row.namespace, name=row.name, quota=quota, requested=requested)
+        found = QueueCapacity(
+            kind=row.kind,
+            namespace=row.namespace,
+            name=row.name,
+            quota=usage.quota(key),
+            requested=requested.get(key, 0),
+        )
         if used is not None and not usage.is_cohort(key):
             there = [one for one in used.workloads if one.gpus and _is_in(one, row.namespace, row.name)]
             admitted = [one.gpus for one in there if one.state in (RUNNING, ADMITTED)]

@@ -93,6 +93,7 @@ class Outside:
         self.told: list[tuple[str, str]] = []
         self.jobs: list[Any] = []
         self.cron_job: Any = None
+        self.resumed = 0
         self.is_busy = is_busy
         for name in ("pods_on", "uses_gpus", "record_event", "resume_drained"):
             monkeypatch.setattr(repairing, name, getattr(self, name))
@@ -105,6 +106,7 @@ class Outside:
         return self.is_busy
 
     def resume_drained(self, *_: Any) -> tuple[str, ...]:
+        self.resumed += 1
         return ()
 
     def record_event(self, *_: Any, reason: str, message: str, **__: Any) -> None:
@@ -242,6 +244,22 @@ def test_attempts_of_a_drain_do_not_count_for_the_repair(monkeypatch: pytest.Mon
     assert fleet.of("n001").phase is HealthPhase.REMEDIATING
     outside.begin(fleet, store, tmp_path)
     assert store.state.repairs == {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "was_drained", "resumes"), [("enforce", False, 1), ("shadow", True, 1), ("shadow", False, 0)]
+)
+def test_what_was_drained_queues_again_also_without_the_policy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: str, was_drained: bool, resumes: int
+) -> None:
+    """F-096: a policy that drains no more leaves no workload stopped."""
+    fleet, store, outside = draining(mode=mode), Store(), Outside(monkeypatch)
+    monkeypatch.setattr(repairing, "drain_node", lambda *_, **__: DrainedNode())
+    if was_drained:
+        tried = RepairTry(attempt=1, at=fleet.now, stage=Stage.DRAIN)
+        store.state = replace(store.state, repairs={"n001": tried})
+    outside.begin(fleet, store, tmp_path)
+    assert outside.resumed == resumes
 
 
 def test_a_node_without_its_taint_is_not_drained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

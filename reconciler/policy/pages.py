@@ -1,1 +1,0 @@
-"""The reports of rules: tested examples, and results for other tools."""
