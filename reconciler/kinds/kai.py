@@ -18,6 +18,7 @@ QUEUE = (GROUP, "Queue")
 POD_GROUP = (GROUP, "PodGroup")
 POD = ("", "Pod")
 QUEUE_LABELS = ("kai.scheduler/queue", "runai/queue")
+SCHEDULER = "kai-scheduler"
 PRIORITY_LABEL = "priorityClassName"
 PREEMPTIBILITY_LABEL = "kai.scheduler/preemptibility"
 _PRIORITIES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}

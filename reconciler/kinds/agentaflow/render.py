@@ -11,7 +11,7 @@ from reconciler.kinds.agentaflow.wishes import MEMORY, PREFIX, PRIORITY, PRIORIT
 from reconciler.kinds.agentaflow.workload import COUNT, FAMILY, LEAST, POD, TEMPLATE, GpuWorkloadIntent
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.fields import Fields, Tree
-from reconciler.kinds.kai import QUEUE_LABELS
+from reconciler.kinds.kai import QUEUE_LABELS, SCHEDULER
 from reconciler.kinds.kueue import CLUSTER_QUEUE, LOCAL_QUEUE
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.pods import SUSPEND
@@ -50,7 +50,7 @@ _default = partial(default, FAMILY)
 _ONE = _default(1, "gpuCount defaults to 1")
 _NEVER = _default("Never", "a pod that fails is replaced by another one")
 _TTL = _default(3600, "its end is recorded, so that it is not created again")
-_KAI = _default("kai-scheduler", "the cluster uses KAI")
+_KAI = _default(SCHEDULER, "the cluster uses KAI")
 _INDEXED = _default("Indexed", "pods on several nodes have numbers")
 
 

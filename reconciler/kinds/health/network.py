@@ -10,7 +10,7 @@ from typing import Any
 
 from reconciler.kinds.aspects import Lookup
 from reconciler.kinds.health.jobs import NETWORK_TEST
-from reconciler.kinds.kai import QUEUE_LABELS
+from reconciler.kinds.kai import QUEUE_LABELS, SCHEDULER
 from reconciler.kinds.kueue.labels import QUEUE_LABEL
 from reconciler.kinds.manifests.manifest import Manifest, manifest
 from reconciler.kube.reasons import Origin, Reason
@@ -63,7 +63,7 @@ def objects_of_test(name: str, test: NetworkTest, labels: Mapping[str, Any], clu
         tree = {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
     if is_kai and queue:
         for pod in pods:
-            pod["schedulerName"] = "kai-scheduler"
+            pod["schedulerName"] = SCHEDULER
     if test.test is FabricTest.IB_WRITE:
         yield {
             "apiVersion": "v1",

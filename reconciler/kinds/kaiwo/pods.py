@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.fields import Fields, Tree
+from reconciler.kinds.kai import SCHEDULER
 from reconciler.kinds.kaiwo.config import KaiwoConfig, default
 from reconciler.kinds.kaiwo.sizing import Size
 from reconciler.kinds.kaiwo.storage import WorkloadVolumes, wait_container
@@ -23,7 +24,7 @@ _USER = default(
     {"runAsUser": 1000, "runAsGroup": 1000, "fsGroup": 1000}, "pods run as user 1000, unless dangerous is true"
 )
 _SHM = Reason(rule="kaiwo.default", text="shared memory of the processes in a pod")
-_KAI = default("kai-scheduler", "the cluster uses KAI")
+_KAI = default(SCHEDULER, "the cluster uses KAI")
 
 
 class Role(Struct, frozen=True, kw_only=True):

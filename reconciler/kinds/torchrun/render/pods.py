@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.kinds.kai import SCHEDULER
 from reconciler.kinds.rendered import place, problem_at
 from reconciler.kinds.torchrun.intent.job import TorchrunJob
 from reconciler.kinds.torchrun.intent.sections import Claim, Distributed, Scheduling
@@ -13,7 +14,7 @@ from reconciler.kinds.torchrun.render.amounts import share_of_cpus, share_of_mem
 from reconciler.kinds.torchrun.render.code import DIGEST, Code, forward_environment, sync_container, waiting_container
 from reconciler.kinds.torchrun.render.shape import JobShape, WorkloadKind
 from reconciler.kinds.torchrun.render.storage import WORKSPACE_PATH, Mounted, claim_volume, network_volumes
-from reconciler.kinds.torchrun.render.template import KAI_SCHEDULER, Template
+from reconciler.kinds.torchrun.render.template import Template
 from reconciler.kube.problems import Problem, Severity
 from reconciler.kube.reasons import Reason, Traced
 from reconciler.kube.values import plural
@@ -122,7 +123,7 @@ class Pod(Struct, frozen=True, kw_only=True):
     labels: dict[str, Any]
 
 
-_KAI = Traced(KAI_SCHEDULER, Reason(rule="torchrun.default", text="the cluster uses KAI"))
+_KAI = Traced(SCHEDULER, Reason(rule="torchrun.default", text="the cluster uses KAI"))
 _SERVICE_NAME = Reason(rule="torchrun.service", text="pods find each other by the headless Service of the job")
 _OWN_STORE = Traced(
     "1",
@@ -184,7 +185,7 @@ def _placement(pod: Pod, problems: list[Problem]) -> dict[str, Any]:
     scheduler = scheduling.scheduler or template.scheduler
     if template.cluster.backend is Backend.KAI:
         spec["schedulerName"] = scheduler or _KAI
-    elif scheduler and scheduler.value != KAI_SCHEDULER:
+    elif scheduler and scheduler.value != SCHEDULER:
         spec["schedulerName"] = scheduler
     priority = scheduling.priority or template.priority
     if priority:

@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from reconciler.kinds.distribution import NodeKind, node_kinds
+from reconciler.kinds.kai import SCHEDULER
 from reconciler.kinds.rendered import problem_at
 from reconciler.kinds.torchrun.intent.queue import TorchrunQueue, trainer_of
 from reconciler.kinds.torchrun.networks import check_networks
@@ -361,11 +362,7 @@ def _ignored_fields(queue: TorchrunQueue, cluster: Cluster) -> Iterator[Problem]
         message = f"{words} is ignored, because it is derived from the job"
         yield problem_at(value, "torchrun.unsupported", message, "remove it", severity=Severity.WARNING)
     scheduler = queue.scheduling.scheduler or _value(queue, "schedulerName")
-    if cluster.backend is Backend.KAI and scheduler and scheduler.value != KAI_SCHEDULER:
+    if cluster.backend is Backend.KAI and scheduler and scheduler.value != SCHEDULER:
         message = f"cluster {cluster.name} uses KAI, which ignores pods of scheduler {scheduler.value!r}"
-        hint = f"use {KAI_SCHEDULER}, or remove it"
+        hint = f"use {SCHEDULER}, or remove it"
         yield problem_at(scheduler, "torchrun.scheduler", message, hint, severity=Severity.WARNING)
-
-
-KAI_SCHEDULER = "kai-scheduler"
-"""`schedulerName` of the KAI scheduler."""
